@@ -1,0 +1,152 @@
+//! The rows of a range read, in one buffer.
+
+use crate::{Bytes, limits};
+
+/// One row with its bytes shared, not copied.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyValue {
+    /// The key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+}
+
+/// Rows in the order in which a range read gives them.
+///
+/// ```
+/// use plinth_types::Rows;
+/// let mut rows = Rows::builder();
+/// rows.push(b"k", b"v");
+/// let rows = rows.finish();
+/// assert_eq!(rows.iter().next(), Some((&b"k"[..], &b"v"[..])));
+/// assert_eq!(&rows.get(0).unwrap().value[..], b"v");
+/// ```
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Rows {
+    data: Bytes,
+    spans: Vec<Span>,
+}
+
+/// Where a row's key and value end in the buffer; a row begins where the one before ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Span {
+    key_end: u32,
+    value_end: u32,
+}
+
+impl Rows {
+    /// No rows.
+    pub const fn new() -> Self {
+        Self { data: Bytes::new(), spans: Vec::new() }
+    }
+
+    /// Something to push rows into.
+    pub fn builder() -> RowsBuilder {
+        RowsBuilder::default()
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The row at `index`, sharing this buffer.
+    pub fn get(&self, index: usize) -> Option<KeyValue> {
+        let (begin, span) = self.span(index)?;
+        Some(KeyValue {
+            key: self.data.slice(begin..span.key_end as usize),
+            value: self.data.slice(span.key_end as usize..span.value_end as usize),
+        })
+    }
+
+    /// The key and value at `index`, borrowed.
+    pub fn row(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let (begin, span) = self.span(index)?;
+        Some((
+            &self.data[begin..span.key_end as usize],
+            &self.data[span.key_end as usize..span.value_end as usize],
+        ))
+    }
+
+    /// The last row, borrowed.
+    pub fn last(&self) -> Option<(&[u8], &[u8])> {
+        self.row(self.len().checked_sub(1)?)
+    }
+
+    /// The rows, borrowed, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + DoubleEndedIterator {
+        (0..self.len()).map(|index| self.row(index).unwrap_or_default())
+    }
+
+    /// The rows as shared key-value pairs, in order.
+    pub fn key_values(&self) -> impl ExactSizeIterator<Item = KeyValue> + '_ {
+        (0..self.len())
+            .map(|index| self.get(index).unwrap_or(KeyValue { key: Bytes::new(), value: Bytes::new() }))
+    }
+
+    fn span(&self, index: usize) -> Option<(usize, Span)> {
+        let span = *self.spans.get(index)?;
+        let begin = index.checked_sub(1).map_or(0, |before| self.spans[before].value_end as usize);
+        Some((begin, span))
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.key_values()).finish()
+    }
+}
+
+/// Collects rows, and counts their bytes as range limits do.
+#[derive(Default)]
+pub struct RowsBuilder {
+    data: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl RowsBuilder {
+    /// A builder with room for this many rows and bytes.
+    pub fn with_capacity(rows: usize, bytes: usize) -> Self {
+        Self { data: Vec::with_capacity(bytes), spans: Vec::with_capacity(rows) }
+    }
+
+    /// Adds a row at the end.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.data.extend_from_slice(key);
+        let key_end = self.data.len() as u32;
+        self.data.extend_from_slice(value);
+        self.spans.push(Span { key_end, value_end: self.data.len() as u32 });
+    }
+
+    /// How many rows there are so far.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none so far.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The bytes so far as a range read's byte target counts them: 8 more than key and value, for each row.
+    pub fn accounted_bytes(&self) -> usize {
+        self.data.len() + self.spans.len() * row_overhead()
+    }
+
+    /// The rows.
+    pub fn finish(self) -> Rows {
+        Rows { data: self.data.into(), spans: self.spans }
+    }
+}
+
+/// What a row counts towards a byte target beyond its key and value.
+pub const fn row_overhead() -> usize {
+    8
+}
+
+const _: () = assert!(limits::TRANSACTION_SIZE < u32::MAX as usize);

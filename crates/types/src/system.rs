@@ -1,0 +1,42 @@
+//! Names in the system key space that the pipeline and the client both know.
+
+/// End of the normal key space and begin of the system key space.
+pub const NORMAL_END: &[u8] = b"\xff";
+/// End of the system key space; special (virtual) keys begin here.
+pub const SYSTEM_END: &[u8] = b"\xff\xff";
+/// End of the special key space: no key lies at or beyond.
+pub const SPECIAL_END: &[u8] = b"\xff\xff\xff";
+/// Begin of the system keys that are stored like user data: `[\xff\x02, \xff\x03)`.
+pub const NON_METADATA_BEGIN: &[u8] = b"\xff\x02";
+/// End of the system keys that are stored like user data.
+pub const NON_METADATA_END: &[u8] = b"\xff\x03";
+/// Holds a 10-byte prefix and the 16-byte lock id while the database is locked.
+pub const DATABASE_LOCKED: &[u8] = b"\xff/dbLocked";
+/// Changes whenever a layer says that its metadata changed; readable by everybody.
+pub const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
+/// Commits below the version stored here are refused.
+pub const MIN_REQUIRED_COMMIT_VERSION: &[u8] = b"\xff/minRequiredCommitVersion";
+/// Prefix of the keys that name the storage of each shard, by shard begin.
+pub const KEY_SERVERS_PREFIX: &[u8] = b"\xff/keyServers/";
+/// Prefix of the database's configuration, as text values.
+pub const CONFIGURATION_PREFIX: &[u8] = b"\xff/conf/";
+/// Prefix of the keys that a transaction adds to both conflict sets to be able to conflict with itself.
+pub const SELF_CONFLICT_PREFIX: &[u8] = b"\xff/SC/";
+/// Prefix of the records of idempotency ids: 8-byte big-endian commit version, then the high byte of the batch index.
+pub const IDEMPOTENCY_PREFIX: &[u8] = b"\xff\x02/idmp/";
+
+/// Whether a mutation of this key changes the database's own metadata, which the pipeline must see.
+pub fn is_metadata(key: &[u8]) -> bool {
+    key >= NORMAL_END && key < SYSTEM_END && !(NON_METADATA_BEGIN..NON_METADATA_END).contains(&key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_the_system_space_without_its_data_part() {
+        assert!(is_metadata(DATABASE_LOCKED) && is_metadata(METADATA_VERSION) && is_metadata(b"\xff"));
+        assert!(!is_metadata(b"a") && !is_metadata(b"\xff\x02/idmp/x") && !is_metadata(b"\xff\xff/status"));
+    }
+}
