@@ -1,0 +1,2 @@
+//! The repository's own tools.
+fn main() {}
