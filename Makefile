@@ -1,0 +1,37 @@
+# The doors of the house. Each is a thin call; what it does stands in xtask/, in Rust, with tests.
+# Arguments for the program behind a door: make bench ARGS="--workload read --seconds 10"
+
+ARGS ?=
+
+.PHONY: help demo test check fix bench sim install
+
+help:
+	@cargo xtask help
+
+# A guided tour of the store on a temporary database: under two minutes after the build.
+demo:
+	cargo xtask demo $(ARGS)
+
+# Every test, with a sum at the end.
+test:
+	cargo xtask test $(ARGS)
+
+# Reads the tree and changes nothing: format, tidy, layering, licences, clippy, docs.
+check:
+	cargo xtask check $(ARGS)
+
+# Repairs what a program can repair.
+fix:
+	cargo xtask fix
+
+# The seeds' workloads on this machine.
+bench:
+	cargo xtask bench $(ARGS)
+
+# The simulation: any number of seeds.
+sim:
+	cargo xtask sim $(ARGS)
+
+# The plinth program into cargo's bin directory.
+install:
+	cargo xtask install $(ARGS)

@@ -1,0 +1,105 @@
+//! `cargo xtask check`: every step that looks at the tree, none of which changes it.
+//!
+//! All steps run, also after one has failed, so that one run tells everything; the quickest come first. Each prints one
+//! line, and what it found above it.
+
+use crate::finding::Finding;
+use crate::repository::Repository;
+use crate::{Result, cargo, exceptions, layering, licences, rules};
+use std::time::Instant;
+
+/// A step: its name, what it asks, and how it is done.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Repository) -> Result<bool>,
+}
+
+const STEPS: [Step; 7] = [
+    Step { name: "format", about: "cargo fmt; repaired by `make fix`", run: format },
+    Step { name: "tidy", about: "sizes, first pages, leftovers, links, dependencies' lines", run: tidy },
+    Step {
+        name: "layering",
+        about: "crates use only what the table allows",
+        run: |r| report(layering::check(r)?),
+    },
+    Step {
+        name: "licences",
+        about: "every package comes under an allowed licence",
+        run: |r| report(licences::check(r)?),
+    },
+    Step { name: "deny", about: "cargo-deny, where it is installed", run: deny },
+    Step { name: "clippy", about: "the workspace's lints, every target, no warning", run: clippy },
+    Step { name: "docs", about: "rustdoc, private items too, no warning", run: docs },
+];
+
+/// Runs the named steps, or all.
+pub fn run(names: &[&str]) -> Result<bool> {
+    if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
+        let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        return Err(format!("there is no step '{unknown}'; there are {}", known.join(", ")));
+    }
+    let repository = Repository::read()?;
+    let mut failed = Vec::new();
+    for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
+        let begun = Instant::now();
+        let passed = (step.run)(&repository).unwrap_or_else(|message| {
+            println!("{message}");
+            false
+        });
+        let verdict = if passed { "ok    " } else { "FAILED" };
+        println!("check {verdict} {:<9} {:>6.1} s  {}", step.name, begun.elapsed().as_secs_f64(), step.about);
+        if !passed {
+            failed.push(step.name);
+        }
+    }
+    match failed.is_empty() {
+        true => println!("check: passed"),
+        false => println!("check: failed: {}", failed.join(", ")),
+    }
+    Ok(failed.is_empty())
+}
+
+fn report(findings: Vec<Finding>) -> Result<bool> {
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(findings.is_empty())
+}
+
+fn tidy(repository: &Repository) -> Result<bool> {
+    let mut findings = rules::all(repository);
+    exceptions::apply(repository.text(exceptions::LIST).unwrap_or_default(), &mut findings);
+    report(findings)
+}
+
+fn format(_: &Repository) -> Result<bool> {
+    cargo::run(&["fmt", "--all", "--check"])
+}
+
+fn clippy(_: &Repository) -> Result<bool> {
+    let arguments = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets", "--all-features"];
+    cargo::run(&[&arguments[..], &["--", "--deny", "warnings"]].concat())
+}
+
+fn docs(_: &Repository) -> Result<bool> {
+    let arguments = [
+        "doc",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--no-deps",
+        "--all-features",
+        "--document-private-items",
+    ];
+    cargo::run_with(&arguments, &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+fn deny(_: &Repository) -> Result<bool> {
+    let installed = cargo::command().args(["deny", "--version"]).output();
+    if !installed.is_ok_and(|output| output.status.success()) {
+        println!("cargo-deny is not installed: advisories and sources are not checked here");
+        return Ok(true);
+    }
+    cargo::run(&["deny", "--all-features", "check"])
+}

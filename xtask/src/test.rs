@@ -1,0 +1,283 @@
+//! `cargo xtask test`: every test there is, and one line at the end that adds them up.
+//!
+//! The workspace's tests and doctests run in the profile `checked` (optimised, with debug assertions and overflow
+//! checks), because simulation and model tests spend their time computing. Then come the binding suites: each folder of
+//! `tests/bindings/` with an executable `run`, which installs what it needs, prints what cargo's tests print
+//! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that says why when it
+//! can't run on this machine.
+//!
+//! A suite that fails without having counted a failure (it didn't build, it was killed) counts as one failed test, so that
+//! the sum never looks better than the run was.
+
+use crate::{Result, cargo};
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+
+/// By which a binding suite says that it can't run here.
+const SKIPPED_STATUS: i32 = 77;
+
+/// How many tests ended how.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// The suites of a run in the order in which they came.
+#[derive(Default)]
+struct Tally {
+    suites: Vec<(String, Counts)>,
+    /// The suite whose result comes next, once cargo has announced it.
+    current: String,
+}
+
+impl Tally {
+    /// Takes in one line of a test run's output.
+    fn read(&mut self, line: &str) {
+        if let Some(name) = announced(line) {
+            self.current = name;
+        } else if let Some(counts) = result(line) {
+            self.suites.push((std::mem::take(&mut self.current), counts));
+        }
+    }
+
+    /// Notes how a whole command ended. `before` is how many suites there were when it began.
+    fn ended(&mut self, name: &str, success: bool, before: usize) {
+        let counted = self.suites[before..].iter().any(|(_, counts)| counts.failed > 0);
+        if !success && !counted {
+            let note = format!("{name}: ended before it had counted its tests");
+            self.suites.push((note, Counts { failed: 1, ..Counts::default() }));
+        }
+    }
+
+    fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.suites.iter().for_each(|(_, counts)| sum.add(*counts));
+        sum
+    }
+
+    fn print(&self) {
+        println!("\ntests run:");
+        for (name, counts) in self.suites.iter().filter(|(_, counts)| *counts != Counts::default()) {
+            println!("  {name}: {counts}");
+        }
+        println!("{}", self.sum());
+    }
+}
+
+/// Runs everything but what `--skip NAME=REASON` names; other arguments go to cargo's tests as filters.
+pub fn run(arguments: &[&str]) -> Result<bool> {
+    let Arguments { skips, filters } = parse(arguments)?;
+    let mut tally = Tally::default();
+    let mut command = cargo::command();
+    command.args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"]).args(&filters);
+    watch(&mut tally, "cargo test", command)?;
+    if filters.is_empty() {
+        for name in suites()? {
+            run_suite(&mut tally, &name, &skips)?;
+        }
+    }
+    tally.print();
+    Ok(tally.sum().failed == 0)
+}
+
+/// What the command line asks for.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Arguments<'a> {
+    /// Binding suites to leave out, with the reason.
+    skips: Vec<(&'a str, &'a str)>,
+    /// For cargo's tests.
+    filters: Vec<&'a str>,
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Arguments<'a>> {
+    let mut parsed = Arguments::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if *argument == "--skip" {
+            let skip =
+                rest.next().and_then(|value| value.split_once('=')).filter(|(_, reason)| !reason.is_empty());
+            parsed.skips.push(skip.ok_or("--skip wants NAME=REASON")?);
+        } else {
+            parsed.filters.push(*argument);
+        }
+    }
+    Ok(parsed)
+}
+
+/// The names of the binding suites.
+fn suites() -> Result<Vec<String>> {
+    let Ok(entries) = std::fs::read_dir("tests/bindings") else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| format!("list tests/bindings: {e}"))?;
+        if entry.path().join("run").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn run_suite(tally: &mut Tally, name: &str, skips: &[(&str, &str)]) -> Result<()> {
+    let skipped = Counts { skipped: 1, ..Counts::default() };
+    if let Some((_, reason)) = skips.iter().find(|(skip, _)| *skip == name) {
+        tally.suites.push((format!("bindings/{name}, left out: {reason}"), skipped));
+        return Ok(());
+    }
+    tally.current = format!("bindings/{name}");
+    let (status, last) = watch(tally, &format!("bindings/{name}"), suite_command(name))?;
+    if status == Some(SKIPPED_STATUS) {
+        tally.suites.push((format!("bindings/{name}, left out: {last}"), skipped));
+    }
+    Ok(())
+}
+
+fn suite_command(name: &str) -> Command {
+    Command::new(Path::new("tests/bindings").join(name).join("run"))
+}
+
+/// Runs a command, passing on and counting what it prints; gives back its status and its last line.
+fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<i32>, String)> {
+    let failed = |e: std::io::Error| format!("run {name}: {e}");
+    let before = tally.suites.len();
+    // One pipe for both outputs: cargo names a suite on one of them and its results come on the other.
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+    let mut child = command.spawn().map_err(failed)?;
+    drop(command); // with our own ends of the pipe, so that reading ends when the child does
+    let mut last = String::new();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
+        println!("{line}");
+        tally.read(&line);
+        last = line;
+    }
+    let status = child.wait().map_err(failed)?;
+    tally.ended(name, status.success() || status.code() == Some(SKIPPED_STATUS), before);
+    Ok((status.code(), last))
+}
+
+/// The suite that a line of cargo's announces: `Running unittests src/lib.rs (.../plinth_types-0123)` or `Doc-tests x`.
+fn announced(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    if let Some(name) = line.strip_prefix("Doc-tests ") {
+        return Some(format!("{name}, doctests"));
+    }
+    let (target, binary) = line.strip_prefix("Running ")?.split_once(" (")?;
+    let file = Path::new(binary.trim_end_matches(')')).file_name()?.to_string_lossy().into_owned();
+    let name = file.rsplit_once('-').map_or(file.as_str(), |(name, _)| name).to_string();
+    Some(if target.starts_with("unittests") { name } else { format!("{name} ({target})") })
+}
+
+/// The counts of a line `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+fn result(line: &str) -> Option<Counts> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut counts = Counts::default();
+    for part in numbers.split(';') {
+        match part.trim().split_once(' ') {
+            Some((number, "passed")) => counts.passed = number.parse().ok()?,
+            Some((number, "failed")) => counts.failed = number.parse().ok()?,
+            Some((number, "ignored")) => counts.skipped = number.parse().ok()?,
+            _ => {}
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+   Compiling plinth-types v0.1.0
+     Running unittests src/lib.rs (target/checked/deps/plinth_types-2f0a)
+running 2 tests
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+     Running tests/crash.rs (target/checked/deps/crash-77)
+test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s
+   Doc-tests plinth_types
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
+";
+
+    fn tally(output: &str) -> Tally {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.read(line));
+        tally
+    }
+
+    #[test]
+    fn results_are_added_up_by_suite() {
+        let tally = tally(OUTPUT);
+        let shown: Vec<String> =
+            tally.suites.iter().map(|(name, counts)| format!("{name}: {counts}")).collect();
+        let expected = [
+            "plinth_types: 2 passed, 0 failed, 0 skipped",
+            "crash (tests/crash.rs): 3 passed, 1 failed, 1 skipped",
+            "plinth_types, doctests: 1 passed, 0 failed, 0 skipped",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(tally.sum().to_string(), "6 passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_run_that_breaks_off_counts_as_failed() {
+        let mut broken = tally("error: could not compile");
+        broken.ended("cargo test", false, 0);
+        assert_eq!(broken.sum().failed, 1);
+        let mut counted = tally(OUTPUT);
+        counted.ended("cargo test", false, 0);
+        assert_eq!(counted.sum().failed, 1);
+        counted.ended("bindings/python", false, 3);
+        assert_eq!(counted.sum().failed, 2);
+        counted.ended("bindings/go", true, 4);
+        assert_eq!(counted.sum().failed, 2);
+    }
+
+    #[test]
+    fn a_command_is_watched_to_its_end() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let mut tally = Tally::default();
+        let passing = shell("echo 'test result: ok. 4 passed; 0 failed; 0 ignored'; echo last >&2");
+        assert_eq!(watch(&mut tally, "passing", passing), Ok((Some(0), "last".to_string())));
+        assert_eq!(
+            watch(&mut tally, "skipped", shell("echo no python; exit 77")),
+            Ok((Some(77), "no python".into()))
+        );
+        assert_eq!(tally.sum(), Counts { passed: 4, failed: 0, skipped: 0 });
+        assert_eq!(watch(&mut tally, "killed", shell("kill -9 $$")), Ok((None, String::new())));
+        assert_eq!(tally.sum(), Counts { passed: 4, failed: 1, skipped: 0 });
+    }
+
+    #[test]
+    fn a_skip_has_a_reason() {
+        let skip = ("python", "no interpreter");
+        assert_eq!(
+            parse(&["--skip", "python=no interpreter", "cycle"]),
+            Ok(Arguments { skips: vec![skip], filters: vec!["cycle"] })
+        );
+        assert!(parse(&["--skip", "python"]).is_err());
+        assert!(parse(&["--skip", "python="]).is_err());
+    }
+}
