@@ -1,0 +1,328 @@
+//! Files: what every crate above sees of a disk, real or simulated.
+//!
+//! All calls are futures. A real one blocks the thread that polls it, which is why tasks that use
+//! files have threads of their own; a simulated one takes simulated time, and may stall or fail.
+//! Nothing is durable before it is synced: the contents of a file by [`File::sync_data`], the
+//! entries of a directory (new, renamed and removed files) by [`Files::sync_dir`].
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use plinth_types::Result;
+
+use crate::World;
+use crate::failure::{is_disk_full, short_read};
+use crate::real::files::{RealFile, RealFiles};
+use crate::real::locks::RealLock;
+
+/// The files that an environment reaches.
+pub struct Files {
+    world: World,
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// For reading; it must exist.
+    Read,
+    /// For reading and writing; it must exist.
+    Write,
+    /// For reading and writing; made if it doesn't exist.
+    Create,
+    /// For reading and writing; it must not exist.
+    CreateNew,
+    /// For reading and writing; emptied if it exists, made if it doesn't.
+    Truncate,
+}
+
+impl Open {
+    /// Whether the file can be written to.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read)
+    }
+}
+
+impl Files {
+    pub(crate) fn new(world: World) -> Self {
+        Self { world }
+    }
+
+    /// Makes a directory and those above it, durably. No error if it exists.
+    pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        match &self.world {
+            World::Real(_) => RealFiles::create_dir_all(path.as_ref()),
+        }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `file_not_found`; `file_not_readable` or `file_not_writable` without permission or on a full
+    /// disk ([`is_disk_full`]); `io_error` for everything else.
+    pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> Result<File> {
+        match &self.world {
+            World::Real(_) => Ok(File { kind: FileKind::Real(RealFiles::open(path.as_ref(), open)?) }),
+        }
+    }
+
+    /// Removes a file. Those who have it open go on using it.
+    pub async fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
+        match &self.world {
+            World::Real(_) => RealFiles::remove(path.as_ref()),
+        }
+    }
+
+    /// Removes a directory with all that is in it. No error if it doesn't exist.
+    pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        match &self.world {
+            World::Real(_) => RealFiles::remove_dir_all(path.as_ref()),
+        }
+    }
+
+    /// Gives a file another name in one step, replacing what had that name.
+    pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        match &self.world {
+            World::Real(_) => RealFiles::rename(from.as_ref(), to.as_ref()),
+        }
+    }
+
+    /// The names of what is in a directory, sorted. Names that are not UTF-8 are left out.
+    pub async fn list(&self, dir: impl AsRef<Path>) -> Result<Vec<String>> {
+        match &self.world {
+            World::Real(_) => RealFiles::list(dir.as_ref()),
+        }
+    }
+
+    /// Whether there is a file or directory of this name.
+    pub async fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        match &self.world {
+            World::Real(_) => RealFiles::exists(path.as_ref()),
+        }
+    }
+
+    /// Makes the entries of a directory durable: files made, renamed and removed in it.
+    pub async fn sync_dir(&self, dir: impl AsRef<Path>) -> Result<()> {
+        match &self.world {
+            World::Real(_) => RealFiles::sync_dir(dir.as_ref()),
+        }
+    }
+
+    /// How many bytes can still be written to the disk that holds `path`.
+    pub async fn free_space(&self, path: impl AsRef<Path>) -> Result<u64> {
+        match &self.world {
+            World::Real(_) => RealFiles::free_space(path.as_ref()),
+        }
+    }
+
+    /// Takes the exclusive lock of a directory or file, for as long as the [`DirLock`] lives. A file
+    /// that doesn't exist is made. The lock excludes other processes and other takers in this one,
+    /// whatever name they use for it, and ends with the process, however that ends.
+    ///
+    /// # Errors
+    /// `lock_file_failure`, naming the path, if somebody has it.
+    pub async fn lock(&self, path: impl AsRef<Path>) -> Result<DirLock> {
+        match &self.world {
+            World::Real(_) => Ok(DirLock { _kind: LockKind::Real(RealLock::take(path.as_ref())?) }),
+        }
+    }
+
+    /// A new directory of its own for scratch files, removed when the value is dropped.
+    pub async fn temporary_dir(&self, prefix: &str) -> Result<TemporaryDir> {
+        match &self.world {
+            World::Real(_) => {
+                Ok(TemporaryDir { path: RealFiles::temporary_dir(prefix)?, world: self.world.clone() })
+            }
+        }
+    }
+
+    /// The whole contents of a file.
+    pub async fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let file = self.open(path, Open::Read).await?;
+        let mut contents = vec![0; usize::try_from(file.len().await?).unwrap_or(usize::MAX)];
+        let mut filled = 0;
+        while filled < contents.len() {
+            match file.read_at(filled as u64, &mut contents[filled..]).await? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        contents.truncate(filled);
+        Ok(contents)
+    }
+
+    /// Gives the file `path` these contents in one durable step: after a crash it has the old or the
+    /// new ones, and once this returns the new ones. Writes a file beside it with `.new` appended.
+    pub async fn replace(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let written = async {
+            let file = self.open(&beside, Open::Truncate).await?;
+            file.write_all_at(0, contents).await?;
+            file.sync_all().await
+        };
+        if let Err(error) = written.await {
+            if is_disk_full(&error) {
+                // The room it took is wanted; that it can't be removed adds nothing to the error.
+                let _ = self.remove(&beside).await;
+            }
+            return Err(error);
+        }
+        self.rename(&beside, path).await?;
+        self.sync_dir(path.parent().unwrap_or(Path::new("/"))).await
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Files")
+    }
+}
+
+/// An open file. Cheap to clone; all methods take `&self` and may be called from several tasks at once.
+#[derive(Clone)]
+pub struct File {
+    kind: FileKind,
+}
+
+#[derive(Clone)]
+enum FileKind {
+    Real(RealFile),
+}
+
+impl File {
+    /// Reads at `offset` into `buffer` and says how much: 0 at the end of the file, and maybe less
+    /// than the buffer takes anywhere.
+    pub async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match &self.kind {
+            FileKind::Real(file) => file.read_at(offset, buffer),
+        }
+    }
+
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// `io_error` if the file ends before.
+    pub async fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(offset + filled as u64, &mut buffer[filled..]).await? {
+                0 => return Err(short_read(self.path(), offset, buffer.len(), filled)),
+                read => filled += read,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes` at `offset`, making the file longer where needed. On an error, any part
+    /// of them may have been written.
+    pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match &self.kind {
+            FileKind::Real(file) => file.write_all_at(offset, bytes),
+        }
+    }
+
+    /// Makes the contents and the length durable; times and the like may stay behind (`fdatasync`).
+    ///
+    /// After an error nothing is known about any write since the last success, and a later success
+    /// says nothing about them either.
+    pub async fn sync_data(&self) -> Result<()> {
+        match &self.kind {
+            FileKind::Real(file) => file.sync_data(),
+        }
+    }
+
+    /// Makes everything about the file durable (`fsync`). Its name is its directory's matter.
+    /// For errors see [`File::sync_data`].
+    pub async fn sync_all(&self) -> Result<()> {
+        match &self.kind {
+            FileKind::Real(file) => file.sync_all(),
+        }
+    }
+
+    /// The length in bytes.
+    pub async fn len(&self) -> Result<u64> {
+        match &self.kind {
+            FileKind::Real(file) => file.len(),
+        }
+    }
+
+    /// Cuts the file or makes it longer; what is added reads as zeros and takes no room yet.
+    pub async fn set_len(&self, len: u64) -> Result<()> {
+        match &self.kind {
+            FileKind::Real(file) => file.set_len(len),
+        }
+    }
+
+    /// Makes the file at least `len` bytes long by writing zeros, so that after one
+    /// [`File::sync_all`] writes up to there need no room and change nothing but contents.
+    /// On an error the file may be longer than before.
+    pub async fn allocate(&self, len: u64) -> Result<()> {
+        const ZEROS: &[u8] = &[0; 256 * 1024];
+        let mut at = self.len().await?;
+        while at < len {
+            let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
+            self.write_all_at(at, &ZEROS[..part]).await?;
+            at += part as u64;
+        }
+        Ok(())
+    }
+
+    /// The name it was opened by.
+    pub fn path(&self) -> &Path {
+        match &self.kind {
+            FileKind::Real(file) => file.path(),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.path()).finish()
+    }
+}
+
+/// A lock that is held until it is dropped. See [`Files::lock`].
+#[must_use = "dropping the lock gives it back"]
+pub struct DirLock {
+    _kind: LockKind,
+}
+
+enum LockKind {
+    Real(#[expect(dead_code, reason = "held for its drop")] RealLock),
+}
+
+impl fmt::Debug for DirLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirLock")
+    }
+}
+
+/// A directory that is removed with all that is in it when this is dropped.
+pub struct TemporaryDir {
+    path: PathBuf,
+    world: World,
+}
+
+impl TemporaryDir {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        match &self.world {
+            // What can't be removed stays: a destructor has nobody to tell.
+            World::Real(_) => drop(RealFiles::remove_dir_all(&self.path)),
+        }
+    }
+}
+
+impl fmt::Debug for TemporaryDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TemporaryDir").field(&self.path).finish()
+    }
+}

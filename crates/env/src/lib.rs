@@ -1,0 +1,205 @@
+//! The world outside: clock, random numbers, tasks, files and sockets, real or simulated.
+//!
+//! ## Role
+//! Everything in Plinth that is not computation happens through an [`Env`]. The real one is the
+//! operating system; the simulated ones are one seeded, single-threaded world in which disks lose
+//! unsynced writes and calls stall and fail, and in which the same seed gives the same run. Code
+//! above this crate can't tell which one it has.
+//!
+//! ## Data structure
+//! ```text
+//!            Env (a cheap handle)
+//!             │
+//!      ┌──────┴───────────────┐
+//!    real                 simulated
+//!    a thread per task    one executor, tasks chosen by seed
+//!    system clock         a clock that jumps when nothing is ready
+//!    system files         a disk per process, with faults
+//!    sockets (`net`)      a network with latency and partitions
+//!
+//!    Promise ──▶ cell ──▶ Reply        the edge between two tasks, in both worlds
+//! ```
+//!
+//! ## Invariants
+//! 1. No other crate uses the system's clock, threads, files, sockets or random numbers; `clippy.toml`
+//!    at the root names the substitutes.
+//! 2. Whatever waits is woken: a promise that is dropped answers, a task that panics ends as failed.
+//! 3. No foreign code (wakers, callbacks, destructors of values) runs while a lock of this crate is held.
+//!
+//! ## Not here
+//! What to do when a call fails, and formats of files and messages: the crates above.
+//! Read next: [`reply`], [`sync`], then `files.rs`.
+#![forbid(unsafe_code)]
+
+mod cell;
+mod failure;
+mod files;
+mod park;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the one place where Plinth meets the system"
+)]
+mod real;
+pub mod reply;
+mod sockets;
+pub mod sync;
+mod task;
+mod time;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+pub use failure::is_disk_full;
+pub use files::{DirLock, File, Files, Open, TemporaryDir};
+pub use park::block_on;
+pub use reply::{Promise, Reply};
+pub use sockets::{Listener, Sockets, Stream};
+pub use sync::Signal;
+pub use task::{Task, TaskFailed};
+pub use time::{Sleep, Timer};
+
+use real::timers::{RealSleep, RealTimer};
+use real::world::RealWorld;
+
+/// A handle to the world outside. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    world: World,
+    files: Files,
+    sockets: Sockets,
+}
+
+/// Which world it is. Every call of this crate begins with a match on it.
+#[derive(Clone)]
+pub(crate) enum World {
+    Real(RealWorld),
+}
+
+impl Env {
+    /// The operating system. Its clock ([`Env::now`]) begins now.
+    pub fn real() -> Self {
+        Self::new(World::Real(RealWorld::new()))
+    }
+
+    fn new(world: World) -> Self {
+        let files = Files::new(world.clone());
+        let sockets = Sockets::new(world.clone());
+        Self { inner: Arc::new(Inner { world, files, sockets }) }
+    }
+
+    /// The time since the environment began. Never goes backwards.
+    pub fn now(&self) -> Duration {
+        match &self.inner.world {
+            World::Real(world) => world.now(),
+        }
+    }
+
+    /// The time since 1970-01-01 00:00 UTC, as the system believes; may jump in both directions.
+    pub fn wall_clock(&self) -> Duration {
+        match &self.inner.world {
+            World::Real(_) => RealWorld::wall_clock(),
+        }
+    }
+
+    /// A random number: unpredictable in the real world, given by the seed in simulation.
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_random(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Fills `bytes` with random ones: unpredictable in the real world, given by the seed in simulation.
+    pub fn fill_random(&self, bytes: &mut [u8]) {
+        match &self.inner.world {
+            World::Real(_) => real::world::fill_random(bytes),
+        }
+    }
+
+    /// A future that is ready when `duration` has passed from now.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now().saturating_add(duration))
+    }
+
+    /// A future that is ready when [`Env::now`] has reached `at`.
+    pub fn sleep_until(&self, at: Duration) -> Sleep {
+        match &self.inner.world {
+            World::Real(world) => Sleep::real(RealSleep::new(world.instant(at))),
+        }
+    }
+
+    /// Calls `f` when [`Env::now`] has reached `at`, at once if it has. Dropping the timer cancels the
+    /// call. `f` runs on the one thread that serves all timers: it must be quick and never wait.
+    pub fn call_at(&self, at: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
+        match &self.inner.world {
+            World::Real(world) => Timer::real(RealTimer::new(world.instant(at), Box::new(f))),
+        }
+    }
+
+    /// Starts a task. In the real world it has a thread of this name of its own, which it may block.
+    /// The task goes on when the handle is dropped.
+    pub fn spawn(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
+        let (completion, task) = Task::new(name);
+        match &self.inner.world {
+            World::Real(_) => RealWorld::spawn(completion, name, f),
+        }
+        task
+    }
+
+    /// The files.
+    pub fn files(&self) -> &Files {
+        &self.inner.files
+    }
+
+    /// The network.
+    pub fn sockets(&self) -> &Sockets {
+        &self.inner.sockets
+    }
+
+    /// Lets other tasks go first: a scheduling point in simulation, nothing in the real world.
+    pub fn yield_now(&self) -> Yield {
+        match &self.inner.world {
+            World::Real(_) => Yield { pending: false },
+        }
+    }
+
+    /// Whether this is a simulated environment.
+    pub fn is_simulated(&self) -> bool {
+        match &self.inner.world {
+            World::Real(_) => false,
+        }
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_simulated() { "Env(simulated)" } else { "Env(real)" })
+    }
+}
+
+/// What [`Env::yield_now`] gives.
+#[must_use = "a future does nothing unless it is awaited"]
+#[derive(Debug)]
+pub struct Yield {
+    pending: bool,
+}
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::take(&mut self.pending) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Files of the real world: the standard library's, with errors that name operation and path.
+//!
+//! `sync_data` is `fdatasync` on Linux; on Apple's systems the standard library asks the drive
+//! itself (`F_FULLFSYNC`) for both kinds of sync, which is what durability takes there.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plinth_types::{Error, Result};
+
+use crate::failure::{disk_full, file_error};
+use crate::files::Open;
+
+/// The file system.
+pub(crate) struct RealFiles;
+
+impl RealFiles {
+    pub(crate) fn create_dir_all(path: &Path) -> Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let failed = |error| file_error("create directory", path, &error, true);
+        // Those above first, each synced into its own parent, so that the whole way there is durable.
+        let parent = parent_of(path);
+        if parent != path {
+            Self::create_dir_all(parent)?;
+        }
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(error) => Err(failed(error)),
+            Ok(()) => Self::sync_dir(parent),
+        }
+    }
+
+    pub(crate) fn open(path: &Path, open: Open) -> Result<RealFile> {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(open.writes());
+        match open {
+            Open::Read | Open::Write => &mut options,
+            Open::Create => options.create(true),
+            Open::CreateNew => options.create_new(true),
+            Open::Truncate => options.create(true).truncate(true),
+        };
+        let file = options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;
+        Ok(RealFile { inner: Arc::new(Inner { file, path: path.to_path_buf() }) })
+    }
+
+    pub(crate) fn remove(path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|error| file_error("remove", path, &error, true))
+    }
+
+    pub(crate) fn remove_dir_all(path: &Path) -> Result<()> {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|error| file_error("remove directory", path, &error, true)),
+        }
+    }
+
+    pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to).map_err(|error| file_error("rename", from, &error, true))
+    }
+
+    pub(crate) fn list(dir: &Path) -> Result<Vec<String>> {
+        let failed = |error| file_error("list", dir, &error, false);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
+            names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+        }
+        // The file system's order differs from run to run.
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(crate) fn exists(path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|error| file_error("look for", path, &error, false))
+    }
+
+    pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|error| file_error("sync directory", dir, &error, true))
+    }
+
+    pub(crate) fn free_space(path: &Path) -> Result<u64> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let space = rustix::fs::statvfs(path)
+            .map_err(|error| file_error("free space of", path, &io::Error::from(error), false))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    pub(crate) fn temporary_dir(prefix: &str) -> Result<PathBuf> {
+        let mut random = [0; 8];
+        crate::real::world::fill_random(&mut random);
+        let path = std::env::temp_dir().join(format!("{prefix}-{:016x}", u64::from_le_bytes(random)));
+        std::fs::create_dir_all(&path)
+            .map_err(|error| file_error("create directory", &path, &error, true))?;
+        Ok(path)
+    }
+}
+
+/// The directory that `path` is in; `.` for a bare name.
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    }
+}
+
+/// An open file.
+#[derive(Clone)]
+pub(crate) struct RealFile {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: std::fs::File,
+    path: PathBuf,
+}
+
+impl RealFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.inner.file.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map_err(|error| self.failed("read", &error, false)),
+            }
+        }
+    }
+
+    pub(crate) fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.inner.file.write_all_at(bytes, offset).map_err(|error| match error.kind() {
+            // What a file system without room left sometimes says instead.
+            io::ErrorKind::WriteZero => disk_full("write", self.path()),
+            _ => self.failed("write", &error, true),
+        })
+    }
+
+    pub(crate) fn sync_data(&self) -> Result<()> {
+        self.inner.file.sync_data().map_err(|error| self.failed("sync", &error, true))
+    }
+
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        self.inner.file.sync_all().map_err(|error| self.failed("sync", &error, true))
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        let metadata = self.inner.file.metadata();
+        Ok(metadata.map_err(|error| self.failed("get length of", &error, false))?.len())
+    }
+
+    pub(crate) fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.file.set_len(len).map_err(|error| self.failed("set length of", &error, true))
+    }
+
+    fn failed(&self, operation: &str, error: &io::Error, writing: bool) -> Error {
+        file_error(operation, self.path(), error, writing)
+    }
+}
