@@ -87,7 +87,9 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
     let Arguments { skips, filters } = parse(arguments)?;
     let mut tally = Tally::default();
     let mut command = cargo::command();
-    command.args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"]).args(&filters);
+    command
+        .args(["test", "--workspace", "--all-features", "--profile", "checked", "--no-fail-fast"])
+        .args(&filters);
     watch(&mut tally, "cargo test", command)?;
     if filters.is_empty() {
         for name in suites()? {
