@@ -5,6 +5,8 @@
 //! literals, and writes a text of the same length and the same lines in which everything but code is spaces: an offset in
 //! one is the same place in the other.
 
+use std::ops::Range;
+
 /// One Rust file.
 pub struct Source {
     text: String,
@@ -52,6 +54,18 @@ impl Source {
             }
         }
         found
+    }
+
+    /// The parts of the file that only tests see: the offsets of each item under `#[cfg(test)]`.
+    pub fn test_items(&self) -> Vec<Range<usize>> {
+        let marks = self.code.match_indices("#[cfg(test)]").map(|(at, mark)| (at, at + mark.len()));
+        let items =
+            marks.filter_map(|(at, after)| Some((at, find_outside_brackets(&self.code, after, b"{;")?)));
+        items
+            .map(|(at, open)| {
+                at..if self.code.as_bytes()[open] == b'{' { closing(&self.code, open) } else { open }
+            })
+            .collect()
     }
 
     /// Every struct with named fields.
@@ -292,6 +306,13 @@ pub struct Many<F: Fn(u8) -> u8> where F: Fn(u8) -> u8 {
         let counted: Vec<(String, usize)> =
             Source::new(text).structs().into_iter().map(|s| (s.name, s.size)).collect();
         assert_eq!(counted, [("Many".to_string(), 4)]);
+    }
+
+    #[test]
+    fn items_for_tests_are_known() {
+        let text = "fn a() {} #[cfg(test)] mod tests { fn b() {} } fn c() {} #[cfg(test)] mod d; fn e() {}";
+        let items: Vec<&str> = Source::new(text).test_items().into_iter().map(|item| &text[item]).collect();
+        assert_eq!(items, ["#[cfg(test)] mod tests { fn b() {} ", "#[cfg(test)] mod d"]);
     }
 
     #[test]

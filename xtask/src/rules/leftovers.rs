@@ -54,6 +54,31 @@ pub fn words(repository: &Repository, findings: &mut Vec<Finding>) {
     }
 }
 
+/// No `unwrap` outside tests: it says neither why it can't fail nor what to do when it does.
+pub fn unwraps(repository: &Repository, findings: &mut Vec<Finding>) {
+    for (path, source) in repository.sources().filter(|(path, _)| !is_test(path)) {
+        let tests = source.test_items();
+        let calls = source.code().match_indices(".unwrap()").map(|(at, _)| at);
+        for at in calls.filter(|at| !tests.iter().any(|item| item.contains(at))) {
+            let remedy = "return the error, or say by `expect(\"...\")` what guarantees that there is none";
+            findings.push(Finding::new(
+                "unwrap",
+                path,
+                source.line_of(at),
+                "`unwrap()` outside tests",
+                remedy,
+            ));
+        }
+    }
+}
+
+/// Whether a whole file is test code, by its path.
+fn is_test(path: &str) -> bool {
+    let mut parts = path.split('/');
+    let name = parts.next_back().unwrap_or_default();
+    name == "tests.rs" || name.ends_with("_tests.rs") || parts.any(|part| part == "tests")
+}
+
 /// No path of a machine in any text.
 pub fn machine_paths(repository: &Repository, findings: &mut Vec<Finding>) {
     for (path, text) in repository.texts("") {
@@ -103,6 +128,19 @@ mod tests {
             assert_eq!(found(words, &[("bad.rs", &bad)]), ["bad.rs:2 leftover"], "{word}");
             assert_eq!(found(words, &[("good.rs", &format!("// {word}ED"))]), [""; 0], "{word}");
         }
+    }
+
+    #[test]
+    fn unwraps_belong_into_tests() {
+        let test = "/// x.unwrap()\nfn f() { x.unwrap_or(1) }\n#[cfg(test)]\nmod tests {\n    fn g() { x.unwrap() }\n}\n";
+        let bad = format!("{test}fn f() {{ x.unwrap() }}");
+        let files = [
+            ("crates/a/src/good.rs", test),
+            ("crates/a/src/bad.rs", &bad),
+            ("crates/a/src/tests.rs", "fn f() { x.unwrap() }"),
+            ("crates/a/tests/model/mod.rs", "fn f() { x.unwrap() }"),
+        ];
+        assert_eq!(found(unwraps, &files), ["crates/a/src/bad.rs:7 unwrap"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod dependencies;
 mod headers;
 mod leftovers;
 mod links;
+mod readme;
 mod size;
 
 use crate::finding::Finding;
@@ -14,15 +15,17 @@ use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 8] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 10] = [
         size::files,
         size::functions_and_structs,
         size::weight,
         headers::first_pages,
         leftovers::words,
+        leftovers::unwraps,
         leftovers::machine_paths,
         dependencies::documented,
         links::resolve,
+        readme::is_run,
     ];
     let mut findings = Vec::new();
     for rule in rules {
