@@ -78,7 +78,8 @@ fn format(_: &Repository) -> Result<bool> {
 }
 
 fn clippy(_: &Repository) -> Result<bool> {
-    let arguments = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets", "--all-features"];
+    let arguments =
+        ["clippy", "--quiet", "--keep-going", "--locked", "--workspace", "--all-targets", "--all-features"];
     cargo::run(&[&arguments[..], &["--", "--deny", "warnings"]].concat())
 }
 
