@@ -14,6 +14,7 @@ use crate::World;
 use crate::failure::{is_disk_full, short_read};
 use crate::real::files::{RealFile, RealFiles};
 use crate::real::locks::RealLock;
+use crate::simulated::files::{SimulatedFile, SimulatedLock};
 
 /// The files that an environment reaches.
 pub struct Files {
@@ -51,6 +52,7 @@ impl Files {
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         match &self.world {
             World::Real(_) => RealFiles::create_dir_all(path.as_ref()),
+            World::Simulated(host) => host.create_dir_all(path.as_ref()).await,
         }
     }
 
@@ -62,6 +64,9 @@ impl Files {
     pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> Result<File> {
         match &self.world {
             World::Real(_) => Ok(File { kind: FileKind::Real(RealFiles::open(path.as_ref(), open)?) }),
+            World::Simulated(host) => {
+                Ok(File { kind: FileKind::Simulated(host.open(path.as_ref(), open).await?) })
+            }
         }
     }
 
@@ -69,6 +74,7 @@ impl Files {
     pub async fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
         match &self.world {
             World::Real(_) => RealFiles::remove(path.as_ref()),
+            World::Simulated(host) => host.remove(path.as_ref()).await,
         }
     }
 
@@ -76,6 +82,7 @@ impl Files {
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         match &self.world {
             World::Real(_) => RealFiles::remove_dir_all(path.as_ref()),
+            World::Simulated(host) => host.remove_dir_all(path.as_ref()).await,
         }
     }
 
@@ -83,6 +90,7 @@ impl Files {
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         match &self.world {
             World::Real(_) => RealFiles::rename(from.as_ref(), to.as_ref()),
+            World::Simulated(host) => host.rename(from.as_ref(), to.as_ref()).await,
         }
     }
 
@@ -90,6 +98,7 @@ impl Files {
     pub async fn list(&self, dir: impl AsRef<Path>) -> Result<Vec<String>> {
         match &self.world {
             World::Real(_) => RealFiles::list(dir.as_ref()),
+            World::Simulated(host) => host.list(dir.as_ref()).await,
         }
     }
 
@@ -97,6 +106,7 @@ impl Files {
     pub async fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match &self.world {
             World::Real(_) => RealFiles::exists(path.as_ref()),
+            World::Simulated(host) => host.exists(path.as_ref()).await,
         }
     }
 
@@ -104,6 +114,7 @@ impl Files {
     pub async fn sync_dir(&self, dir: impl AsRef<Path>) -> Result<()> {
         match &self.world {
             World::Real(_) => RealFiles::sync_dir(dir.as_ref()),
+            World::Simulated(host) => host.sync_dir(dir.as_ref()).await,
         }
     }
 
@@ -111,6 +122,7 @@ impl Files {
     pub async fn free_space(&self, path: impl AsRef<Path>) -> Result<u64> {
         match &self.world {
             World::Real(_) => RealFiles::free_space(path.as_ref()),
+            World::Simulated(host) => host.free_space(path.as_ref()).await,
         }
     }
 
@@ -123,16 +135,19 @@ impl Files {
     pub async fn lock(&self, path: impl AsRef<Path>) -> Result<DirLock> {
         match &self.world {
             World::Real(_) => Ok(DirLock { _kind: LockKind::Real(RealLock::take(path.as_ref())?) }),
+            World::Simulated(host) => {
+                Ok(DirLock { _kind: LockKind::Simulated(host.lock(path.as_ref()).await?) })
+            }
         }
     }
 
     /// A new directory of its own for scratch files, removed when the value is dropped.
     pub async fn temporary_dir(&self, prefix: &str) -> Result<TemporaryDir> {
-        match &self.world {
-            World::Real(_) => {
-                Ok(TemporaryDir { path: RealFiles::temporary_dir(prefix)?, world: self.world.clone() })
-            }
-        }
+        let path = match &self.world {
+            World::Real(_) => RealFiles::temporary_dir(prefix)?,
+            World::Simulated(host) => host.temporary_dir(prefix).await?,
+        };
+        Ok(TemporaryDir { path, world: self.world.clone() })
     }
 
     /// The whole contents of a file.
@@ -189,6 +204,7 @@ pub struct File {
 #[derive(Clone)]
 enum FileKind {
     Real(RealFile),
+    Simulated(SimulatedFile),
 }
 
 impl File {
@@ -197,6 +213,7 @@ impl File {
     pub async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.kind {
             FileKind::Real(file) => file.read_at(offset, buffer),
+            FileKind::Simulated(file) => file.read_at(offset, buffer).await,
         }
     }
 
@@ -220,6 +237,7 @@ impl File {
     pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.write_all_at(offset, bytes),
+            FileKind::Simulated(file) => file.write_all_at(offset, bytes).await,
         }
     }
 
@@ -230,6 +248,7 @@ impl File {
     pub async fn sync_data(&self) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.sync_data(),
+            FileKind::Simulated(file) => file.sync().await,
         }
     }
 
@@ -238,6 +257,7 @@ impl File {
     pub async fn sync_all(&self) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.sync_all(),
+            FileKind::Simulated(file) => file.sync().await,
         }
     }
 
@@ -245,6 +265,7 @@ impl File {
     pub async fn len(&self) -> Result<u64> {
         match &self.kind {
             FileKind::Real(file) => file.len(),
+            FileKind::Simulated(file) => file.len(),
         }
     }
 
@@ -252,6 +273,7 @@ impl File {
     pub async fn set_len(&self, len: u64) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.set_len(len),
+            FileKind::Simulated(file) => file.set_len(len).await,
         }
     }
 
@@ -260,6 +282,9 @@ impl File {
     /// On an error the file may be longer than before.
     pub async fn allocate(&self, len: u64) -> Result<()> {
         const ZEROS: &[u8] = &[0; 256 * 1024];
+        if let FileKind::Simulated(file) = &self.kind {
+            return file.allocate(len).await;
+        }
         let mut at = self.len().await?;
         while at < len {
             let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
@@ -273,6 +298,7 @@ impl File {
     pub fn path(&self) -> &Path {
         match &self.kind {
             FileKind::Real(file) => file.path(),
+            FileKind::Simulated(file) => file.path(),
         }
     }
 }
@@ -291,6 +317,7 @@ pub struct DirLock {
 
 enum LockKind {
     Real(#[expect(dead_code, reason = "held for its drop")] RealLock),
+    Simulated(#[expect(dead_code, reason = "held for its drop")] SimulatedLock),
 }
 
 impl fmt::Debug for DirLock {
@@ -317,6 +344,7 @@ impl Drop for TemporaryDir {
         match &self.world {
             // What can't be removed stays: a destructor has nobody to tell.
             World::Real(_) => drop(RealFiles::remove_dir_all(&self.path)),
+            World::Simulated(host) => host.remove_dir_now(&self.path),
         }
     }
 }

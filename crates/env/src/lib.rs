@@ -42,6 +42,7 @@ mod park;
 )]
 mod real;
 pub mod reply;
+pub mod simulated;
 mod sockets;
 pub mod sync;
 mod task;
@@ -65,6 +66,8 @@ pub use time::{Sleep, Timer};
 
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
+use simulated::timers::SimulatedSleep;
+use simulated::universe::{self, Host};
 
 /// A handle to the world outside. Cheap to clone.
 #[derive(Clone)]
@@ -82,6 +85,7 @@ struct Inner {
 #[derive(Clone)]
 pub(crate) enum World {
     Real(RealWorld),
+    Simulated(Arc<Host>),
 }
 
 impl Env {
@@ -100,6 +104,7 @@ impl Env {
     pub fn now(&self) -> Duration {
         match &self.inner.world {
             World::Real(world) => world.now(),
+            World::Simulated(host) => host.now(),
         }
     }
 
@@ -107,6 +112,7 @@ impl Env {
     pub fn wall_clock(&self) -> Duration {
         match &self.inner.world {
             World::Real(_) => RealWorld::wall_clock(),
+            World::Simulated(host) => universe::WALL_CLOCK_START + host.now(),
         }
     }
 
@@ -121,6 +127,7 @@ impl Env {
     pub fn fill_random(&self, bytes: &mut [u8]) {
         match &self.inner.world {
             World::Real(_) => real::world::fill_random(bytes),
+            World::Simulated(host) => host.fill_random(bytes),
         }
     }
 
@@ -133,6 +140,7 @@ impl Env {
     pub fn sleep_until(&self, at: Duration) -> Sleep {
         match &self.inner.world {
             World::Real(world) => Sleep::real(RealSleep::new(world.instant(at))),
+            World::Simulated(host) => Sleep::simulated(SimulatedSleep::new(host.clone(), at)),
         }
     }
 
@@ -141,6 +149,7 @@ impl Env {
     pub fn call_at(&self, at: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
         match &self.inner.world {
             World::Real(world) => Timer::real(RealTimer::new(world.instant(at), Box::new(f))),
+            World::Simulated(host) => Timer::simulated(host.call_at(at, Box::new(f))),
         }
     }
 
@@ -150,6 +159,7 @@ impl Env {
         let (completion, task) = Task::new(name);
         match &self.inner.world {
             World::Real(_) => RealWorld::spawn(completion, name, f),
+            World::Simulated(host) => host.spawn(completion, name, f),
         }
         task
     }
@@ -166,16 +176,16 @@ impl Env {
 
     /// Lets other tasks go first: a scheduling point in simulation, nothing in the real world.
     pub fn yield_now(&self) -> Yield {
-        match &self.inner.world {
-            World::Real(_) => Yield { pending: false },
-        }
+        Yield { pending: self.is_simulated() }
     }
 
     /// Whether this is a simulated environment.
     pub fn is_simulated(&self) -> bool {
-        match &self.inner.world {
-            World::Real(_) => false,
-        }
+        matches!(&self.inner.world, World::Simulated(_))
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.inner.world
     }
 }
 

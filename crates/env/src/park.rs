@@ -88,6 +88,23 @@ pub(crate) fn park() {
     std::thread::park();
 }
 
+/// While it lives, this thread runs a simulation.
+pub(crate) struct Simulating {
+    before: bool,
+}
+
+impl Simulating {
+    pub(crate) fn enter() -> Self {
+        Self { before: SIMULATING.replace(true) }
+    }
+}
+
+impl Drop for Simulating {
+    fn drop(&mut self) {
+        SIMULATING.set(self.before);
+    }
+}
+
 /// Whether the calling thread runs a simulation at this moment, so that it must not wait.
 pub(crate) fn is_simulating() -> bool {
     SIMULATING.try_with(Cell::get).unwrap_or(false)

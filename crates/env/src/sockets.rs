@@ -36,7 +36,7 @@ impl Sockets {
     /// `connection_failed`; `unsupported_operation` for real sockets without the feature `net`.
     pub async fn connect(&self, _address: SocketAddr) -> Result<Stream> {
         match &self.world {
-            World::Real(_) => Err(without_net()),
+            World::Real(_) | World::Simulated(_) => Err(without_net()),
         }
     }
 
@@ -46,7 +46,7 @@ impl Sockets {
     /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the feature `net`.
     pub async fn listen(&self, _address: SocketAddr) -> Result<Listener> {
         match &self.world {
-            World::Real(_) => Err(without_net()),
+            World::Real(_) | World::Simulated(_) => Err(without_net()),
         }
     }
 }

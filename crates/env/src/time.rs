@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::real::timers::{RealSleep, RealTimer};
+use crate::simulated::timers::{SimulatedSleep, SimulatedTimer};
 
 /// A future that is ready when its time has come. See [`Env::sleep`](crate::Env::sleep).
 #[must_use = "a future does nothing unless it is awaited"]
@@ -15,6 +16,7 @@ pub struct Sleep {
 
 enum SleepKind {
     Real(RealSleep),
+    Simulated(SimulatedSleep),
 }
 
 /// A function that will be called at its time. Dropping the timer cancels the call, unless it has begun.
@@ -25,11 +27,16 @@ pub struct Timer {
 
 enum TimerKind {
     Real(RealTimer),
+    Simulated(SimulatedTimer),
 }
 
 impl Sleep {
     pub(crate) fn real(sleep: RealSleep) -> Self {
         Self { kind: SleepKind::Real(sleep) }
+    }
+
+    pub(crate) fn simulated(sleep: SimulatedSleep) -> Self {
+        Self { kind: SleepKind::Simulated(sleep) }
     }
 }
 
@@ -39,6 +46,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.kind {
             SleepKind::Real(sleep) => sleep.poll(context),
+            SleepKind::Simulated(sleep) => Pin::new(sleep).poll(context),
         }
     }
 }
@@ -54,10 +62,15 @@ impl Timer {
         Self { kind: TimerKind::Real(timer) }
     }
 
+    pub(crate) fn simulated(timer: SimulatedTimer) -> Self {
+        Self { kind: TimerKind::Simulated(timer) }
+    }
+
     /// Lets the call happen although nobody keeps the timer.
     pub fn detach(self) {
         match self.kind {
             TimerKind::Real(timer) => timer.detach(),
+            TimerKind::Simulated(timer) => timer.detach(),
         }
     }
 }

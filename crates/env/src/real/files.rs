@@ -74,7 +74,11 @@ impl RealFiles {
     }
 
     pub(crate) fn exists(path: &Path) -> Result<bool> {
-        path.try_exists().map_err(|error| file_error("look for", path, &error, false))
+        match path.try_exists() {
+            // Below a file there is nothing.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            found => found.map_err(|error| file_error("look for", path, &error, false)),
+        }
     }
 
     pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
