@@ -45,8 +45,18 @@ const LAYERS: [Layer; 12] = [
         uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
         tests_use: &[],
     },
-    Layer { level: LEAF, name: "plinth-bench", uses: &["plinth"], tests_use: &[] },
-    Layer { level: LEAF, name: "plinth-cli", uses: &["plinth", "plinth-bench"], tests_use: &[] },
+    Layer {
+        level: LEAF,
+        name: "plinth-bench",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        tests_use: &["plinth"],
+    },
+    Layer {
+        level: LEAF,
+        name: "plinth-cli",
+        uses: &["plinth-types", "plinth-env", "plinth", "plinth-bench"],
+        tests_use: &[],
+    },
     Layer {
         level: LEAF,
         name: "plinth-sim",
