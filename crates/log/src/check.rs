@@ -1,0 +1,213 @@
+//! Looking at a log that nobody has open: [`verify`] and [`Salvage`]. Neither changes anything.
+//!
+//! Both walk the log as opening does, but go on behind damage, at the next record that is whole in
+//! itself. Both end where opening would cut the tail: what lies behind that was never acknowledged.
+
+use std::path::{Path, PathBuf};
+
+use plinth_env::{Env, Open};
+use plinth_types::{Error, Result, Version};
+
+use crate::config::{CutTail, Identity};
+use crate::format::{Kind, RECORDS_START};
+use crate::problem::{Flaw, Problem};
+use crate::reader::Entry;
+use crate::recovery::{check_beginning, tail_end};
+use crate::walk::{Step, Walk, survey_files};
+
+/// What [`verify`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Whole records, the log's own included.
+    pub records: u64,
+    /// Bytes of whole records.
+    pub bytes: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Everything that is damaged or missing.
+    pub problems: Vec<Problem>,
+    /// A torn tail, which is no damage: opening the log cuts it off. Its length is not looked for.
+    pub torn_tail: Option<CutTail>,
+}
+
+/// Reads the whole log in `dir` and reports everything that is wrong with it.
+///
+/// # Errors
+/// `file_not_found` if there is no log; `unsupported_operation` if a newer program wrote it; errors of files.
+pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
+    let mut salvage = Salvage::open(env, dir).await?;
+    let mut report = Report { segments: salvage.segments, ..Report::default() };
+    while let Some(found) = salvage.next_record().await? {
+        match found {
+            Found::Record(step) => {
+                report.records += 1;
+                report.bytes += step.header.span();
+            }
+            Found::Problem(problem) => report.problems.push(problem),
+        }
+    }
+    report.torn_tail = salvage.torn_tail;
+    Ok(report)
+}
+
+/// Something that a salvage met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Salvaged {
+    /// An entry, whole. Its index tells whether any are missing before it.
+    Entry(Entry),
+    /// A place that can't be read, or isn't there.
+    Problem(Problem),
+}
+
+/// Reads every entry that is whole, past any damage.
+pub struct Salvage {
+    dir: PathBuf,
+    walk: Walk,
+    segments: u64,
+    /// Serial of the first segment, and the version of the last entry before it.
+    beginning: Option<(u64, Version)>,
+    /// Problems met and not told yet, last first.
+    problems: Vec<Problem>,
+    /// A record to be told after them.
+    step: Option<Step>,
+    /// The highest number of a record that anything says was durable, once that was looked for.
+    durable_sequence: Option<u64>,
+    torn_tail: Option<CutTail>,
+    has_ended: bool,
+}
+
+enum Found {
+    Record(Step),
+    Problem(Problem),
+}
+
+impl Salvage {
+    /// Opens the log in `dir`, whosever it is.
+    ///
+    /// # Errors
+    /// `file_not_found` if there is none; `unsupported_operation` if a newer program wrote it; errors of files.
+    pub async fn open(env: &Env, dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        let files = survey_files(env, dir, Open::Read, false).await?;
+        if files.directory.segments.is_empty() {
+            return Err(Error::file_not_found().with_detail(format!("no log in {}", dir.display())));
+        }
+        let mut problems = files.problems;
+        let owners = files.stations.iter().map(|station| (&station.segment, station.segment.header.identity));
+        let first = owners.clone().next().map(|(_, identity)| identity);
+        for (segment, identity) in owners {
+            if Some(identity) != first {
+                let expected = first.map(|first| ids(&first)).unwrap_or_default();
+                let flaw = Flaw::new("cluster and node of the segment", expected, ids(&identity));
+                problems.push(flaw.at(&segment.name(), 0));
+            }
+        }
+        problems.reverse();
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            beginning: None,
+            segments: files.directory.segments.len() as u64,
+            has_ended: files.stations.is_empty(),
+            walk: Walk::new(files.stations),
+            problems,
+            step: None,
+            durable_sequence: None,
+            torn_tail: None,
+        })
+    }
+
+    /// The cluster and node whose log it is; `None` if no segment has a readable header.
+    pub fn identity(&self) -> Option<Identity> {
+        self.walk.stations.first().map(|station| station.segment.header.identity)
+    }
+
+    /// The next whole entry, or the next problem; `None` at the end.
+    ///
+    /// # Errors
+    /// Errors of files.
+    pub async fn next(&mut self) -> Result<Option<Salvaged>> {
+        while let Some(found) = self.next_record().await? {
+            match found {
+                Found::Problem(problem) => return Ok(Some(Salvaged::Problem(problem))),
+                Found::Record(step) if step.header.kind == Kind::Entry => {
+                    let Step { header, body, .. } = step;
+                    let (index, epoch, version) = (header.index, header.epoch, header.version);
+                    return Ok(Some(Salvaged::Entry(Entry { index, epoch, version, body })));
+                }
+                Found::Record(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    async fn next_record(&mut self) -> Result<Option<Found>> {
+        if let Some(problem) = self.problems.pop() {
+            return Ok(Some(Found::Problem(problem)));
+        }
+        if let Some(step) = self.step.take() {
+            return Ok(Some(Found::Record(step)));
+        }
+        if self.has_ended {
+            return Ok(None);
+        }
+        let stopped = match self.walk.next().await? {
+            Ok(step) => {
+                let serial = self.walk.stations[step.station].segment.header.serial;
+                self.beginning.get_or_insert((serial, step.header.version));
+                return Ok(Some(Found::Record(step)));
+            }
+            Err(stopped) => stopped,
+        };
+        if let Some(link) = self.walk.link.clone()
+            && self.durable_sequence().await? <= link.sequence
+        {
+            self.has_ended = true;
+            self.note_tail(stopped).await?;
+            let missing = self
+                .beginning
+                .and_then(|(serial, gone)| check_beginning(&self.dir, serial, gone, &link.state));
+            return Ok(missing.map(Found::Problem));
+        }
+        let mut skipped = Vec::new();
+        self.step = self.walk.resume(&mut skipped).await?;
+        self.has_ended = self.step.is_none();
+        skipped.reverse();
+        self.problems = skipped;
+        Ok(Some(Found::Problem(stopped)))
+    }
+
+    async fn durable_sequence(&mut self) -> Result<u64> {
+        if let Some(known) = self.durable_sequence {
+            return Ok(known);
+        }
+        let found = self.walk.survey().await?.durable_sequence;
+        self.durable_sequence = Some(found);
+        Ok(found)
+    }
+
+    /// Tells a torn tail from a clean end.
+    async fn note_tail(&mut self, stopped: Problem) -> Result<()> {
+        let ends = self.walk.survey().await?.ends;
+        let (at, offset) = (self.walk.at, self.walk.offset);
+        let mut bytes = 0;
+        for (station, end) in self.walk.stations[at..].iter_mut().zip(ends) {
+            let begin =
+                if bytes == 0 && station.segment.name() == stopped.file { offset } else { RECORDS_START };
+            bytes += tail_end(station, begin, end).await? - begin;
+        }
+        let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
+        self.torn_tail = (bytes > 0).then_some(CutTail { file: stopped.file, offset, bytes, reason });
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Salvage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Salvage").field("segments", &self.segments).finish()
+    }
+}
+
+fn ids(identity: &Identity) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{} {}", hex(&identity.cluster_id), hex(&identity.node_id))
+}

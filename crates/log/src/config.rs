@@ -1,0 +1,134 @@
+//! What a log is opened with, and the small values that its callers hold.
+
+use plinth_types::{Error, Result, Version};
+
+/// Whose log it is. Stands in every file; a log with other ids is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The cluster that the node belongs to.
+    pub cluster_id: [u8; 16],
+    /// The node.
+    pub node_id: [u8; 16],
+}
+
+/// A record's place in the log: what [`Syncer::sync`](crate::Syncer::sync) takes. Later is larger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Position(pub(crate) u64);
+
+impl Position {
+    /// The record's number, counted from 1 over the whole life of the log, control records included.
+    pub fn sequence(self) -> u64 {
+        self.0
+    }
+}
+
+/// How a log lays itself out. [`LogConfig::default`] suits a database of any size.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Which log this is, where several share a sequencer.
+    pub log_id: u64,
+    /// Bytes of the first segment file. Each later one is twice as large as the one before it ...
+    pub first_segment_bytes: u64,
+    /// ... up to this.
+    pub max_segment_bytes: u64,
+    /// How many bytes of segment files that nobody needs any longer are kept for use as new ones.
+    pub spare_bytes: u64,
+    /// How many syncs may be in flight at the same time.
+    pub syncs_in_flight: usize,
+    /// A bug to have, for tests of tests.
+    #[cfg(feature = "planted-bugs")]
+    #[doc(hidden)]
+    pub planted: crate::planted::Planted,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            log_id: 0,
+            first_segment_bytes: 1 << 20,
+            max_segment_bytes: 64 << 20,
+            spare_bytes: 256 << 20,
+            syncs_in_flight: 2,
+            #[cfg(feature = "planted-bugs")]
+            planted: crate::planted::Planted::None,
+        }
+    }
+}
+
+impl LogConfig {
+    /// The smallest segment file that makes sense: its header and room for a few records.
+    pub const MIN_SEGMENT_BYTES: u64 = 8 << 10;
+
+    /// The most syncs that may be asked to be in flight: each has a handle of its own on the file.
+    pub const MAX_SYNCS_IN_FLIGHT: usize = 16;
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
+        if self.first_segment_bytes < Self::MIN_SEGMENT_BYTES {
+            let (bytes, least) = (self.first_segment_bytes, Self::MIN_SEGMENT_BYTES);
+            return refuse(format!("first_segment_bytes is {bytes}, at least {least} are needed"));
+        }
+        if self.max_segment_bytes < self.first_segment_bytes {
+            return refuse("max_segment_bytes is below first_segment_bytes".to_string());
+        }
+        if self.syncs_in_flight == 0 || self.syncs_in_flight > Self::MAX_SYNCS_IN_FLIGHT {
+            let (syncs, most) = (self.syncs_in_flight, Self::MAX_SYNCS_IN_FLIGHT);
+            return refuse(format!("syncs_in_flight is {syncs}, it may be 1 to {most}"));
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn skips_sync(&self) -> bool {
+        self.planted == crate::planted::Planted::SkipSync
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    pub(crate) const fn skips_sync(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn replays_torn_tail(&self) -> bool {
+        self.planted == crate::planted::Planted::ReplayTornTail
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    pub(crate) const fn replays_torn_tail(&self) -> bool {
+        false
+    }
+}
+
+/// What [`Log::open`](crate::Log::open) found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// The epoch of this opening: larger than every earlier one's.
+    pub epoch: u64,
+    /// The index of the oldest entry kept; one more than `last_index` if none is.
+    pub first_index: u64,
+    /// The index of the last entry, 0 if there never was one.
+    pub last_index: u64,
+    /// The version of the last entry, 0 if there never was one.
+    pub last_version: Version,
+    /// The highest version that the log itself knew to be durable. Entries above it were found whole
+    /// and are durable now, but may never have been acknowledged.
+    pub known_durable: Version,
+    /// No version above this one was ever handed out: a restart begins beyond the larger of it and
+    /// `last_version`.
+    pub lease: Version,
+    /// What was cut off the end, if anything was.
+    pub cut_tail: Option<CutTail>,
+}
+
+/// A torn tail: bytes whose write had not ended, and which were never acknowledged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutTail {
+    /// The segment file in which the tail begins.
+    pub file: String,
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes were cut, in this file and those after it.
+    pub bytes: u64,
+    /// What was wrong at that place.
+    pub reason: String,
+}

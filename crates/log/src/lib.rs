@@ -1,0 +1,69 @@
+//! The commit log: entries in order, durable before they are acknowledged, kept until nobody needs them.
+//!
+//! ## Role
+//! One writer appends entries (a version and bytes); syncs make them durable, several at a time;
+//! consumers read them by name and pop what they have dealt with. After a crash everything that was
+//! acknowledged is there, and of the rest a prefix. It also holds the lease on versions: how far they
+//! may be handed out.
+//!
+//! ## Data structure
+//! Segment files made ahead of need, in each a chain of records. A record is an entry or a state (lease
+//! and consumers); the first of each segment is a state, so that older segments can go.
+//!
+//! ```text
+//!   segment 7               segment 8               next           spares
+//!   |head|S|E|E|E|E|S|E|    |head|S|E|E|E|·······    |head|······   |····| |····|
+//!         ^popped up to here             ^     ^
+//!                                  durable     written
+//!
+//!   record   | checksums | length | checksum of the one before | epoch | number | index | version |
+//!            | version known durable | how many before it were not | kind |   body ...   |
+//! ```
+//!
+//! Every checksum begins with the segment's identity (cluster, node, log, serial number, a random
+//! number), so that what a file held in an earlier life is never read as a record.
+//!
+//! ## Invariants (checked by [`Log::check_invariants`] and by every walk through the files)
+//! 1. Records are numbered without gaps, entries too; each names the checksum of the one before;
+//!    epochs never fall; versions rise; no entry is above the lease that was written before it.
+//! 2. Segments are numbered without gaps: a missing file is damage.
+//! 3. A record that is missing or damaged is damage if any later record says that it was durable, and
+//!    stops the start; else it is a torn tail, which is cut, overwritten and synced before anything
+//!    is appended.
+//! 4. Nothing is acknowledged after a sync has failed; an append that fails has appended nothing.
+//! 5. A segment leaves when no consumer needs it in any state that a crash could bring back, the
+//!    oldest first.
+//!
+//! ## Not here
+//! What the bodies mean, which version is next, when to sync (`pipeline`); the lock on the directory
+//! (its owner); replication, which will be another implementation of the same promises.
+//!
+//! Read next: `docs/format/log.md`, [`Log`] in `log.rs`, then `writer.rs`, `syncer.rs`, `recovery.rs`.
+#![forbid(unsafe_code)]
+
+mod check;
+mod config;
+pub mod format;
+mod frame;
+mod link;
+mod log;
+#[cfg(feature = "planted-bugs")]
+#[doc(hidden)]
+pub mod planted;
+mod problem;
+mod reader;
+mod recovery;
+mod scan;
+mod segment;
+mod shared;
+mod syncer;
+mod upkeep;
+mod walk;
+mod writer;
+
+pub use check::{Report, Salvage, Salvaged, verify};
+pub use config::{CutTail, Identity, LogConfig, Position, Recovery};
+pub use log::{Log, LogView};
+pub use problem::Problem;
+pub use reader::{Entry, Reader};
+pub use syncer::Syncer;

@@ -1,0 +1,220 @@
+//! Opening a log that was left in whatever state.
+//!
+//! 1. Every record is read and compared with the one before it, until one isn't there.
+//! 2. If anything behind that place says that the missing record had been durable, it is damage: the
+//!    start stops. Otherwise it is the torn tail of writes that were never acknowledged.
+//! 3. The tail is overwritten with zeros, and segments that lie wholly in it are removed, last first.
+//! 4. Records above the last one known durable are written once more before they are synced: the
+//!    operating system may hold them in memory and believe them written although an earlier sync
+//!    failed, and would then sync nothing.
+//!
+//! Only after all of that has been synced is anything appended. A crash at any instant of it leaves
+//! a log that the next start handles in the same way.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use plinth_env::{Env, Open};
+use plinth_types::{Error, Result, Version};
+
+use crate::config::{CutTail, Identity, LogConfig, Recovery};
+use crate::format::{RECORDS_START, State};
+use crate::frame::BLOCK;
+use crate::problem::{Flaw, Problem};
+use crate::segment::{check_owner, segment_path, unfinished_path};
+use crate::shared::{Kept, Start};
+use crate::upkeep::{Next, Prepared, Upkeep, adopt_spares};
+use crate::walk::{Station, Step, Survey, Walk, survey_files};
+
+/// How much is written at once when a tail is overwritten.
+const PIECE: u64 = 1 << 20;
+
+/// A log ready to be written to.
+pub(crate) struct Recovered {
+    pub(crate) start: Start,
+    /// Up to where in the last segment old bytes may follow the last record.
+    pub(crate) dirty: u64,
+    /// All but the epoch, which is the one before the new one.
+    pub(crate) recovery: Recovery,
+}
+
+/// Brings the log in `dir` into order.
+pub(crate) async fn recover(
+    env: &Env,
+    dir: &Path,
+    identity: &Identity,
+    config: &LogConfig,
+) -> Result<Recovered> {
+    let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
+    if files.directory.segments.is_empty() {
+        return Err(Error::file_not_found().with_detail(format!("no log in {}", dir.display())));
+    }
+    for station in &files.stations {
+        check_owner(&station.segment, identity, config.log_id)?;
+    }
+    if let Some(problem) = files.problems.into_iter().next() {
+        return Err(problem.into());
+    }
+    for serial in files.directory.unfinished.iter().copied() {
+        env.files().remove(unfinished_path(dir, serial)).await?;
+    }
+
+    let mut walk = Walk::new(files.stations);
+    let mut read = read_all(&mut walk).await?;
+    let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
+    let survey = walk.survey().await?;
+    if survey.durable_sequence > link.sequence {
+        return Err(read.stopped.into());
+    }
+    let first = &read.kept[0];
+    if let Some(problem) = check_beginning(dir, first.segment.header.serial, first.before.2, &link.state) {
+        return Err(problem.into());
+    }
+
+    let cut_tail = cut(env, dir, &mut walk, &survey, &read.stopped).await?;
+    write_again(&mut walk, &read).await?;
+    let upkeep = Upkeep {
+        next: adopt_next(env, config, &mut walk).await?,
+        spares: adopt_spares(env, dir, &files.directory.spares).await?,
+        ..Upkeep::default()
+    };
+    let last = read.kept.back().expect("there is a first record");
+    last.segment.open_lanes(env, config.syncs_in_flight).await?;
+    let recovery = Recovery {
+        epoch: link.epoch.max(survey.epoch),
+        first_index: read.kept[0].before.1 + 1,
+        last_index: link.index,
+        last_version: link.version,
+        known_durable: link.durable,
+        lease: link.state.lease,
+        cut_tail,
+    };
+    // What follows the last record in its block is of unknown origin in a recycled file.
+    let dirty = last.end.next_multiple_of(BLOCK);
+    let segments = std::mem::take(&mut read.kept);
+    Ok(Recovered { start: Start { segments, link, upkeep }, dirty, recovery })
+}
+
+/// What there is to read.
+struct Everything {
+    kept: VecDeque<Kept>,
+    /// Records not known durable by the end: number, station, offset.
+    unsure: VecDeque<(u64, usize, u64)>,
+    stopped: Problem,
+}
+
+async fn read_all(walk: &mut Walk) -> Result<Everything> {
+    let (mut kept, mut unsure) = (VecDeque::<Kept>::new(), VecDeque::new());
+    let mut before = (0, 0, 0);
+    loop {
+        let Step { station, offset, header, .. } = match walk.next().await? {
+            Ok(step) => step,
+            Err(stopped) => return Ok(Everything { kept, unsure, stopped }),
+        };
+        if kept.len() <= station {
+            if kept.is_empty() {
+                before = (header.sequence - 1, header.index, header.version);
+            }
+            let segment = walk.stations[station].segment.clone();
+            kept.push_back(Kept { segment, before, last: 0, end: RECORDS_START, leaving: false });
+        }
+        let kept = kept.back_mut().expect("one was pushed");
+        (kept.last, kept.end) = (header.sequence, walk.offset);
+        before = (header.sequence, header.index, header.version);
+        let durable = walk.link.as_ref().map_or(0, |link| link.durable_sequence);
+        unsure.push_back((header.sequence, station, offset));
+        while unsure.front().is_some_and(|(sequence, ..)| *sequence <= durable) {
+            unsure.pop_front();
+        }
+    }
+}
+
+/// Every consumer's next entry must still be there. `serial` is that of the first segment, `gone` the
+/// version of the last entry before it.
+pub(crate) fn check_beginning(dir: &Path, serial: u64, gone: Version, state: &State) -> Option<Problem> {
+    let (name, popped) = state.popped.iter().find(|(_, popped)| **popped < gone)?;
+    let missing = segment_path(dir, serial.saturating_sub(1)).display().to_string();
+    let expected = format!("entries after version {popped}, which consumer {name} needs");
+    let flaw = Flaw::new("a segment file is missing", expected, format_args!("none up to version {gone}"));
+    Some(flaw.at(&missing, 0))
+}
+
+/// Overwrites the torn tail, if there is one, in the segment in which the log ends, and removes the
+/// segments after it that are not empty.
+async fn cut(
+    env: &Env,
+    dir: &Path,
+    walk: &mut Walk,
+    survey: &Survey,
+    stopped: &Problem,
+) -> Result<Option<CutTail>> {
+    let (at, offset) = (walk.at, walk.offset);
+    let mut bytes = 0;
+    for later in (at + 1..walk.stations.len()).rev() {
+        let end = tail_end(&mut walk.stations[later], RECORDS_START, survey.ends[later - at]).await?;
+        let is_next_and_empty = later == at + 1 && end == RECORDS_START;
+        if is_next_and_empty {
+            continue;
+        }
+        bytes += end - RECORDS_START;
+        let station = walk.stations.remove(later);
+        env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
+        env.files().sync_dir(dir).await?;
+    }
+    let end = tail_end(&mut walk.stations[at], offset, survey.ends[0]).await?;
+    bytes += end - offset;
+    overwrite(&walk.stations[at], offset, end).await?;
+    let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
+    let file = walk.stations[at].segment.name();
+    Ok((bytes > 0).then_some(CutTail { file, offset, bytes, reason }))
+}
+
+/// Where the bytes of a torn tail end. In a recycled file only records count: the rest is old.
+pub(crate) async fn tail_end(station: &mut Station, offset: u64, records_end: u64) -> Result<u64> {
+    if station.segment.header.recycled {
+        return Ok(records_end);
+    }
+    Ok(station.scanner.last_nonzero(offset).await?.max(records_end))
+}
+
+async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {
+    let zeros = vec![0; usize::try_from((end - offset).min(PIECE)).unwrap_or(0)];
+    let mut at = offset;
+    while at < end {
+        let piece = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
+        station.segment.file.write_all_at(at, &zeros[..piece]).await?;
+        at += piece as u64;
+    }
+    if end > offset { station.segment.file.sync_data().await } else { Ok(()) }
+}
+
+/// Writes the records above the last one known durable once more, and syncs them.
+async fn write_again(walk: &mut Walk, read: &Everything) -> Result<()> {
+    let Some((_, first, start)) = read.unsure.front().copied() else { return Ok(()) };
+    let mut begin = start;
+    for (kept, station) in read.kept.iter().zip(&mut walk.stations).skip(first) {
+        let mut at = begin;
+        while at < kept.end {
+            let piece = station.scanner.bytes(at, (kept.end - at).min(PIECE)).await?;
+            if piece.is_empty() {
+                break;
+            }
+            station.segment.file.write_all_at(at, &piece).await?;
+            at += piece.len() as u64;
+        }
+        station.segment.file.sync_data().await?;
+        begin = RECORDS_START;
+    }
+    Ok(())
+}
+
+/// A segment that was made and not used yet.
+async fn adopt_next(env: &Env, config: &LogConfig, walk: &mut Walk) -> Result<Next> {
+    if walk.stations.len() <= walk.at + 1 {
+        return Ok(Next::None);
+    }
+    let station = walk.stations.pop().expect("there is one behind the last");
+    station.segment.open_lanes(env, config.syncs_in_flight).await?;
+    Ok(Next::Ready(Prepared { segment: Arc::clone(&station.segment), dirty: RECORDS_START }))
+}

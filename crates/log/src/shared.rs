@@ -1,0 +1,212 @@
+//! What the writer, syncs, readers and the upkeep task share.
+//!
+//! One mutex around plain values; it is held for a few instructions and never across a file call.
+//! Whoever has to wait (for another's sync, for the next segment) leaves a waker and looks again
+//! after every change. Two marks say how far the log is written and how far it is durable; all else
+//! about durability follows from them:
+//!
+//! ```text
+//!   segments   | 7 | 8 | 9 |            oldest first; the last is written to
+//!   records    ............=====........
+//!                         ^     ^
+//!                   durable     written
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use plinth_env::Env;
+use plinth_types::{Error, Result, Version};
+
+use crate::config::{Identity, LogConfig};
+use crate::format::{RECORDS_START, State};
+use crate::link::Link;
+use crate::segment::Segment;
+use crate::upkeep::{Next, Upkeep};
+
+/// A point that the log has reached: after which record.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    /// Number of the record.
+    pub(crate) sequence: u64,
+    /// Index and version of the last entry at or before it.
+    pub(crate) index: u64,
+    pub(crate) version: Version,
+    /// The last state at or before it.
+    pub(crate) state: Arc<State>,
+}
+
+impl Mark {
+    pub(crate) fn of(link: &Link) -> Self {
+        Self { sequence: link.sequence, index: link.index, version: link.version, state: link.state.clone() }
+    }
+}
+
+/// A segment that is part of the log.
+pub(crate) struct Kept {
+    pub(crate) segment: Arc<Segment>,
+    /// Number of the last record before this segment, index and version of the last entry before it.
+    pub(crate) before: (u64, u64, Version),
+    /// Number of the last record in it.
+    pub(crate) last: u64,
+    /// Where the next record would begin.
+    pub(crate) end: u64,
+    /// It is being taken away; nobody may begin to read it.
+    pub(crate) leaving: bool,
+}
+
+/// Who syncs what at this moment.
+#[derive(Default)]
+pub(crate) struct Syncs {
+    /// For each lane, up to which record the sync on it reaches.
+    pub(crate) lanes: Vec<Option<u64>>,
+}
+
+/// What callers want of the log's consumers, and whether the writer has written it down.
+#[derive(Default)]
+pub(crate) struct Consumers {
+    pub(crate) popped: BTreeMap<String, Version>,
+    /// Grows with every change.
+    pub(crate) generation: u64,
+}
+
+pub(crate) struct Inner {
+    pub(crate) segments: VecDeque<Kept>,
+    pub(crate) written: Mark,
+    pub(crate) durable: Mark,
+    pub(crate) consumers: Consumers,
+    pub(crate) syncs: Syncs,
+    pub(crate) upkeep: Upkeep,
+    /// Why nothing is written or acknowledged any longer.
+    pub(crate) poison: Option<Error>,
+    waiters: Vec<Waker>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) config: LogConfig,
+    inner: Mutex<Inner>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        env: Env,
+        dir: PathBuf,
+        identity: Identity,
+        config: LogConfig,
+        start: Start,
+    ) -> Arc<Self> {
+        let mark = Mark::of(&start.link);
+        let inner = Inner {
+            segments: start.segments,
+            written: mark.clone(),
+            consumers: Consumers { popped: mark.state.popped.clone(), generation: 0 },
+            durable: mark,
+            syncs: Syncs { lanes: vec![None; config.syncs_in_flight] },
+            upkeep: start.upkeep,
+            poison: None,
+            waiters: Vec::new(),
+        };
+        Arc::new(Self { env, dir, identity, config, inner: Mutex::new(inner) })
+    }
+
+    /// Does something with the values, quickly.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the values and has everybody look who waits for a change.
+    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        let (result, waiters) = self.with(|inner| (f(inner), std::mem::take(&mut inner.waiters)));
+        waiters.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// Waits until `f` gives something. It is asked now and after every change.
+    pub(crate) async fn until<T>(&self, mut f: impl FnMut(&mut Inner) -> Option<T>) -> T {
+        std::future::poll_fn(|context| {
+            self.with(|inner| match f(inner) {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    if !inner.waiters.iter().any(|waker| waker.will_wake(context.waker())) {
+                        inner.waiters.push(context.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            })
+        })
+        .await
+    }
+}
+
+/// What a log begins with.
+pub(crate) struct Start {
+    pub(crate) segments: VecDeque<Kept>,
+    pub(crate) link: Link,
+    pub(crate) upkeep: Upkeep,
+}
+
+impl Inner {
+    /// An error if the log is poisoned.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        match &self.poison {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Has the log refuse everything from now on. The first reason is kept.
+    pub(crate) fn poison(&mut self, cause: &Error) {
+        let cause = cause.detail().map_or_else(|| cause.to_string(), str::to_string);
+        let detail =
+            format!("the log takes nothing more after a failure that left its files in doubt: {cause}");
+        self.poison.get_or_insert(Error::io_error().with_detail(detail));
+    }
+
+    /// Up to which version no consumer needs anything, whatever crash may come.
+    pub(crate) fn floor(&self) -> Option<Version> {
+        let durable = self.durable.state.floor()?;
+        let wanted = self.consumers.popped.values().min().copied()?;
+        Some(durable.min(wanted))
+    }
+
+    /// The version and index of the last entry that is no longer in the log.
+    pub(crate) fn gone(&self) -> (u64, Version) {
+        let first = self.segments.iter().find(|kept| !kept.leaving);
+        first.map_or((0, 0), |kept| (kept.before.1, kept.before.2))
+    }
+
+    /// Bytes of records kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|kept| kept.end - RECORDS_START).sum()
+    }
+
+    /// Bytes of the log's files.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let segments: u64 = self.segments.iter().map(|kept| kept.end.max(kept.segment.header.bytes)).sum();
+        let next = match &self.upkeep.next {
+            Next::Ready(prepared) => prepared.segment.header.bytes,
+            Next::None | Next::Wanted { .. } | Next::Failed(_) => 0,
+        };
+        segments + next + self.upkeep.spares.iter().map(|spare| spare.bytes).sum::<u64>()
+    }
+
+    /// Checks what must hold between the values at any time.
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.durable.sequence <= self.written.sequence);
+        assert!(self.durable.version <= self.written.version);
+        assert!(self.durable.state.lease <= self.written.state.lease);
+        assert!(self.segments.back().is_some_and(|kept| kept.last == self.written.sequence));
+        for (older, newer) in self.segments.iter().zip(self.segments.iter().skip(1)) {
+            assert_eq!(older.last, newer.before.0, "records are numbered without gaps");
+            assert_eq!(older.segment.header.serial + 1, newer.segment.header.serial);
+            assert!(older.before.2 <= newer.before.2 && older.before.1 <= newer.before.1);
+        }
+        let leaving = self.segments.iter().map(|kept| kept.leaving);
+        assert!(leaving.is_sorted_by(|a, b| a >= b), "only the oldest segments leave");
+    }
+}

@@ -1,0 +1,125 @@
+//! Making records durable, several syncs at a time.
+//!
+//! A sync covers every record that was written before it began. So a caller whose record is covered
+//! by a sync under way waits for that one; a caller whose record is newer begins the next one at
+//! once, if a lane is free, without waiting for the one before: that is what keeps the disk busy.
+//! A lane is a handle of its own on each file, see [`Segment`](crate::segment::Segment).
+
+use std::sync::Arc;
+
+use plinth_types::{Error, Result};
+
+use crate::config::Position;
+use crate::segment::Segment;
+use crate::shared::{Inner, Mark, Shared};
+use crate::upkeep;
+
+/// Makes records durable. Cheap to clone; may be used by several tasks at once.
+#[derive(Clone)]
+pub struct Syncer {
+    shared: Arc<Shared>,
+}
+
+/// What one sync is to do.
+struct Job {
+    lane: usize,
+    reaches: Mark,
+    segments: Vec<Arc<Segment>>,
+}
+
+enum Turn {
+    Done(Result<()>),
+    Sync(Job),
+}
+
+impl Syncer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Returns when the record at `upto` and all before it are durable.
+    ///
+    /// # Errors
+    /// If a sync fails, the log is poisoned: this and every later sync and append gives `io_error`.
+    /// What had not been acknowledged may or may not be found at the next start.
+    pub async fn sync(&self, upto: Position) -> Result<()> {
+        match self.shared.until(|inner| inner.turn(upto.0)).await {
+            Turn::Done(result) => result,
+            Turn::Sync(job) => Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Syncer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Syncer")
+    }
+}
+
+impl Inner {
+    /// What the caller who needs record `upto` to be durable has to do: nothing any longer, sync, or wait (`None`).
+    fn turn(&mut self, upto: u64) -> Option<Turn> {
+        if let Err(error) = self.check_poison() {
+            return Some(Turn::Done(Err(error)));
+        }
+        if upto <= self.durable.sequence {
+            return Some(Turn::Done(Ok(())));
+        }
+        if upto > self.written.sequence {
+            let detail =
+                format!("position {upto} was asked to be synced, {} is the last", self.written.sequence);
+            return Some(Turn::Done(Err(Error::client_invalid_operation().with_detail(detail))));
+        }
+        if self.syncs.lanes.iter().flatten().any(|reaches| *reaches >= upto) {
+            return None;
+        }
+        let lane = self.syncs.lanes.iter().position(Option::is_none)?;
+        self.syncs.lanes[lane] = Some(self.written.sequence);
+        let durable = self.durable.sequence;
+        let segments =
+            self.segments.iter().filter(|kept| kept.last > durable).map(|kept| kept.segment.clone());
+        Some(Turn::Sync(Job { lane, reaches: self.written.clone(), segments: segments.collect() }))
+    }
+}
+
+/// A lane that is taken. Given back when dropped, also if the sync is given up half-way.
+struct Lane<'a> {
+    shared: &'a Arc<Shared>,
+    lane: usize,
+    is_held: bool,
+}
+
+impl Lane<'_> {
+    async fn run(mut self, job: &Job) -> Result<()> {
+        // Older segments first: nothing may be durable that follows something which is not.
+        for segment in &job.segments {
+            if self.shared.config.skips_sync() {
+                continue;
+            }
+            if let Err(error) = segment.lane(self.lane).sync_data().await {
+                self.shared.change(|inner| inner.poison(&error));
+                break;
+            }
+        }
+        let result = self.shared.change(|inner| {
+            inner.syncs.lanes[self.lane] = None;
+            self.is_held = false;
+            // Another sync's failure may be about the very same records.
+            inner.check_poison()?;
+            if job.reaches.sequence > inner.durable.sequence {
+                inner.durable = job.reaches.clone();
+            }
+            Ok(())
+        });
+        upkeep::look(self.shared);
+        result
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.shared.change(|inner| inner.syncs.lanes[self.lane] = None);
+        }
+    }
+}

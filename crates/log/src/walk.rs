@@ -1,0 +1,173 @@
+//! Walking through all segments of a log that nobody writes to: what opening, `verify` and salvage share.
+//!
+//! A [`Walk`] goes from record to record, from segment to segment, as long as each follows from the
+//! one before. Where one doesn't, it stops. The end of a log looks just like damage: what tells them
+//! apart is whether any record further on says that the missing one had been durable. The walk answers
+//! that ([`Walk::survey`]) and can go on behind the damage ([`Walk::resume`]).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plinth_env::{Env, Open};
+use plinth_types::{Bytes, Result};
+
+use crate::format::{Kind, RECORDS_START, RecordHeader};
+use crate::link::Link;
+use crate::problem::{Flaw, Problem};
+use crate::scan::Scanner;
+use crate::segment::{Directory, Found, Segment, find, segment_path};
+
+/// A segment on the walk's way.
+pub(crate) struct Station {
+    pub(crate) segment: Arc<Segment>,
+    /// Bytes in the file.
+    pub(crate) len: u64,
+    pub(crate) scanner: Scanner,
+}
+
+/// A record that follows from the one before.
+pub(crate) struct Step {
+    /// Which station it is in.
+    pub(crate) station: usize,
+    pub(crate) offset: u64,
+    pub(crate) header: RecordHeader,
+    pub(crate) body: Bytes,
+}
+
+/// What lies behind the place where a walk stopped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Survey {
+    /// The highest number of a record that any record there says was durable; 0 if there is none.
+    pub(crate) durable_sequence: u64,
+    /// The latest epoch of any record there.
+    pub(crate) epoch: u64,
+    /// For the segment in which the walk stopped and each one after it: where the last record with a
+    /// readable header ends; where the search began if there is none.
+    pub(crate) ends: Vec<u64>,
+}
+
+pub(crate) struct Walk {
+    pub(crate) stations: Vec<Station>,
+    pub(crate) at: usize,
+    pub(crate) offset: u64,
+    /// After which record; none before the first.
+    pub(crate) link: Option<Link>,
+}
+
+/// Everything about a log's files that can be told without reading records.
+pub(crate) struct Surroundings {
+    pub(crate) directory: Directory,
+    pub(crate) stations: Vec<Station>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Opens all segments of a log. Those without a readable header are left out and told among the problems.
+pub(crate) async fn survey_files(env: &Env, dir: &Path, open: Open, gullible: bool) -> Result<Surroundings> {
+    let directory = Directory::list(env, dir).await?;
+    let (mut stations, mut problems) = (Vec::new(), Vec::new());
+    for (place, serial) in directory.segments.iter().copied().enumerate() {
+        let expected = directory.segments[0] + place as u64;
+        if place > 0 && directory.segments[place - 1] + 1 != serial {
+            let missing = segment_path(dir, directory.segments[place - 1] + 1).display().to_string();
+            let flaw = Flaw::new("a segment file is missing", format_args!("segment {expected}"), "none");
+            problems.push(flaw.at(&missing, 0));
+        }
+        match find(env, dir, serial, open).await? {
+            Ok(Found { segment, len, problems: theirs }) => {
+                problems.extend(theirs);
+                let scanner = Scanner::new(segment.file.clone(), segment.seed, len, gullible);
+                stations.push(Station { segment: Arc::new(segment), len, scanner });
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    Ok(Surroundings { directory, stations, problems })
+}
+
+impl Walk {
+    pub(crate) fn new(stations: Vec<Station>) -> Self {
+        Self { stations, at: 0, offset: RECORDS_START, link: None }
+    }
+
+    /// The number of the record that comes next.
+    pub(crate) fn expected(&self) -> u64 {
+        self.link.as_ref().map_or(1, |link| link.sequence + 1)
+    }
+
+    /// The next record, or why there is none. Asked again after that it says the same.
+    pub(crate) async fn next(&mut self) -> Result<Result<Step, Problem>> {
+        let flaw = match self.try_at(self.at, self.offset).await? {
+            Ok(step) => return Ok(Ok(step)),
+            Err(flaw) => flaw,
+        };
+        let (at, offset) = (self.at, self.offset);
+        let next_begins_here = at + 1 < self.stations.len() && self.link.is_some();
+        if next_begins_here && let Ok(step) = self.try_at(at + 1, RECORDS_START).await? {
+            return Ok(Ok(step));
+        }
+        Ok(Err(flaw.at(&self.stations[at].segment.name(), offset)))
+    }
+
+    /// Takes the step to the record at this place if it is the next one.
+    async fn try_at(&mut self, station: usize, offset: u64) -> Result<Result<Step, Flaw>> {
+        let (header, body) = match self.stations[station].scanner.record(offset).await? {
+            Ok(record) => record,
+            Err(flaw) => return Ok(Err(flaw)),
+        };
+        let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Arc::default()));
+        if offset == RECORDS_START && header.kind != Kind::State {
+            return Ok(Err(Flaw::new("first record of a segment", "a state record", "an entry")));
+        }
+        if let Err(flaw) = link.follow(&header, &body) {
+            return Ok(Err(flaw));
+        }
+        self.link = Some(link);
+        (self.at, self.offset) = (station, offset + header.span());
+        Ok(Ok(Step { station, offset, header, body }))
+    }
+
+    /// Looks at every readable record header behind the place where the walk stopped.
+    pub(crate) async fn survey(&mut self) -> Result<Survey> {
+        let mut survey = Survey::default();
+        let mut offset = self.offset;
+        for station in &mut self.stations[self.at..] {
+            while let Some((place, header)) = station.scanner.find_header(offset).await? {
+                survey.durable_sequence = survey.durable_sequence.max(header.durable_sequence());
+                survey.epoch = survey.epoch.max(header.epoch);
+                offset = (place + header.span()).min(station.len);
+            }
+            survey.ends.push(offset);
+            offset = RECORDS_START;
+        }
+        Ok(survey)
+    }
+
+    /// Goes on at the first whole record behind the place where the walk stopped, if there is one.
+    /// Tells what is wrong with readable headers on the way.
+    pub(crate) async fn resume(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Step>> {
+        let expected = self.expected();
+        let stopped = (self.at, self.offset);
+        let (mut at, mut offset) = stopped;
+        while at < self.stations.len() {
+            let Some((place, header)) = self.stations[at].scanner.find_header(offset).await? else {
+                (at, offset) = (at + 1, RECORDS_START);
+                continue;
+            };
+            offset = place + header.span();
+            let state = self.link.as_ref().map(|link| link.state.clone()).unwrap_or_default();
+            if header.sequence < expected {
+                continue;
+            }
+            let kept = self.link.replace(Link::before(&header, state));
+            match self.try_at(at, place).await? {
+                Ok(step) => return Ok(Some(step)),
+                Err(flaw) if (at, place) != stopped => {
+                    problems.push(flaw.at(&self.stations[at].segment.name(), place));
+                }
+                Err(_) => {}
+            }
+            self.link = kept;
+        }
+        Ok(None)
+    }
+}

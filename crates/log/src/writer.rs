@@ -1,0 +1,253 @@
+//! Appending: the one writer's part of the log.
+//!
+//! Every append is one write call. The record (preceded by a state record where consumers or the
+//! lease have changed, or where a segment begins) is put together in a buffer that is kept. Where a
+//! write enters a new block of the file it is filled up with zeros to the block's end: the operating
+//! system then need not read the block from the disk first, which in a recycled file it otherwise
+//! would. Nothing about the log changes before the write has succeeded, so an append that fails
+//! appended nothing and the next one writes to the same place.
+
+use std::sync::Arc;
+
+use plinth_env::is_disk_full;
+use plinth_types::{Error, Result, Version};
+
+use crate::config::Position;
+use crate::format::{MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, State, record_span};
+use crate::frame::{BLOCK, Frame, padded_end};
+use crate::link::Link;
+use crate::segment::Segment;
+use crate::shared::{Kept, Mark, Shared};
+use crate::upkeep::{self, Next, Prepared};
+
+/// A write buffer that has grown beyond this is given back.
+const BUFFER_KEPT: usize = 8 << 20;
+
+/// An entry on its way into the log.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) version: Version,
+    pub(crate) parts: &'a [&'a [u8]],
+}
+
+impl NewEntry<'_> {
+    fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+}
+
+/// Where the next record goes.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) epoch: u64,
+    /// The last record written.
+    pub(crate) link: Link,
+    segment: Arc<Segment>,
+    end: u64,
+    /// Up to where bytes of unknown origin may follow `end`.
+    dirty: u64,
+    /// Which change of the consumers has been written down.
+    generation: u64,
+    buffer: Vec<u8>,
+}
+
+/// A write that has been put together.
+struct Draft {
+    /// The segment to go on in, if not the one being written to.
+    switch: Option<Prepared>,
+    start: u64,
+    /// Bytes of records; the buffer may be longer.
+    len: u64,
+    link: Link,
+    generation: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, link: Link, epoch: u64, dirty: u64) -> Self {
+        let (segment, end) = shared.with(|inner| {
+            let last = inner.segments.back().expect("a log has a segment");
+            (last.segment.clone(), last.end)
+        });
+        Self { shared, epoch, link, segment, end, dirty, generation: 0, buffer: Vec::new() }
+    }
+
+    /// Whether consumers have changed since the last record.
+    pub(crate) fn has_news(&self) -> bool {
+        self.shared.with(|inner| inner.consumers.generation != self.generation)
+    }
+
+    /// Writes a state record with the consumers as they are now, and this lease.
+    pub(crate) async fn write_state(&mut self, lease: Version) -> Result<Position> {
+        self.write(None, Some(lease)).await
+    }
+
+    /// Writes an entry, with a state record before it if that is due.
+    pub(crate) async fn write_entry(&mut self, entry: NewEntry<'_>) -> Result<Position> {
+        if entry.len() > MAX_BODY_LEN {
+            let detail = format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
+            return Err(Error::file_too_large().with_detail(detail));
+        }
+        if entry.version <= self.link.version {
+            let detail =
+                format!("entry at version {}, the last one is at {}", entry.version, self.link.version);
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        if entry.version > self.link.state.lease {
+            let (version, lease) = (entry.version, self.link.state.lease);
+            let detail = format!("entry at version {version}, the lease ends at {lease}: extend it first");
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        self.write(Some(entry), None).await
+    }
+
+    async fn write(&mut self, entry: Option<NewEntry<'_>>, lease: Option<Version>) -> Result<Position> {
+        let draft = self.draft(entry, lease).await?;
+        let segment = draft.switch.as_ref().map_or(&self.segment, |next| &next.segment);
+        let written = segment.file.write_all_at(draft.start, &self.buffer).await;
+        match written {
+            Ok(()) => self.accept(draft),
+            Err(error) => {
+                self.reject(draft).await;
+                return Err(error);
+            }
+        }
+        if self.buffer.capacity() > BUFFER_KEPT {
+            self.buffer = Vec::new();
+        }
+        Ok(Position(self.link.sequence))
+    }
+
+    /// Puts the bytes of the next write into the buffer.
+    async fn draft(&mut self, entry: Option<NewEntry<'_>>, lease: Option<Version>) -> Result<Draft> {
+        let (durable, changed, generation) = self.shared.with(|inner| {
+            inner.check_poison()?;
+            let generation = inner.consumers.generation;
+            let changed = (generation != self.generation).then(|| inner.consumers.popped.clone());
+            Ok::<_, Error>((inner.durable.clone(), changed, generation))
+        })?;
+        let mut state = None;
+        if changed.is_some() || lease.is_some() {
+            let old = &self.link.state;
+            let popped = changed.unwrap_or_else(|| old.popped.clone());
+            state = Some(Arc::new(State { lease: lease.unwrap_or(old.lease), popped }));
+        }
+        let state_span = state.as_deref().map_or(0, |state| record_span(state.encoded_len()));
+        let span = state_span + entry.map_or(0, |entry| record_span(entry.len()));
+        // State records may use a part of the segment that entries don't: a restart on a full disk needs one.
+        let reserve = if entry.is_some() { (self.segment.header.bytes / 16).min(BLOCK) } else { 0 };
+        let switch = if self.is_full(span + reserve) { Some(self.next_segment().await?) } else { None };
+        if switch.is_some() && state.is_none() {
+            state = Some(self.link.state.clone());
+        }
+        let (segment, start, dirty) = match &switch {
+            Some(next) => (&next.segment, RECORDS_START, next.dirty),
+            None => (&self.segment, self.end, self.dirty),
+        };
+        let mut frame = Frame::new(&mut self.buffer, segment.seed, self.epoch, &durable, self.link.clone());
+        if let Some(state) = state {
+            frame.put_state(state);
+        }
+        if let Some(entry) = entry {
+            frame.put_entry(entry.version, entry.parts);
+        }
+        let link = frame.finish();
+        let len = self.buffer.len() as u64;
+        // Beyond its room a file is made no longer than records need.
+        let room = segment.header.bytes.max(start + len);
+        let end = padded_end(start, start + len).max(dirty).min(room);
+        self.buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
+        Ok(Draft { switch, start, len, link, generation })
+    }
+
+    /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
+    /// makes an otherwise empty one longer.
+    fn is_full(&self, span: u64) -> bool {
+        self.end + span > self.segment.header.bytes && self.end > RECORDS_START + self.first_state_span()
+    }
+
+    /// About how much the state at the beginning of a segment takes.
+    fn first_state_span(&self) -> u64 {
+        record_span(self.link.state.encoded_len())
+    }
+
+    /// The next segment, which may have to be made first.
+    async fn next_segment(&self) -> Result<Prepared> {
+        self.shared.change(|inner| {
+            let next = &mut inner.upkeep.next;
+            if !matches!(next, Next::Ready(_)) {
+                *next = Next::Wanted { urgent: true };
+            }
+        });
+        upkeep::look(&self.shared);
+        let taken = self.shared.until(|inner| {
+            if let Err(error) = inner.check_poison() {
+                return Some(Err(error));
+            }
+            match std::mem::take(&mut inner.upkeep.next) {
+                Next::Ready(prepared) => Some(Ok(prepared)),
+                Next::Failed(error) => Some(Err(error)),
+                Next::None => Some(Err(Error::shutdown_in_progress())),
+                wanted @ Next::Wanted { .. } => {
+                    inner.upkeep.next = wanted;
+                    None
+                }
+            }
+        });
+        taken.await
+    }
+
+    /// The write has succeeded: the log is longer.
+    fn accept(&mut self, draft: Draft) {
+        let before = (self.link.sequence, self.link.index, self.link.version);
+        let end = draft.start + draft.len;
+        let switched = draft.switch.map(|next| next.segment);
+        self.link = draft.link;
+        self.generation = draft.generation;
+        self.dirty = end;
+        self.end = end;
+        if let Some(segment) = &switched {
+            self.segment = segment.clone();
+        }
+        let is_time_for_next = end > self.segment.header.bytes / 4;
+        let look = self.shared.with(|inner| {
+            if let Some(segment) = switched {
+                inner.segments.push_back(Kept { segment, before, last: 0, end, leaving: false });
+            }
+            let last = inner.segments.back_mut().expect("a log has a segment");
+            (last.last, last.end) = (self.link.sequence, end);
+            inner.written = Mark::of(&self.link);
+            let look = is_time_for_next && matches!(inner.upkeep.next, Next::None);
+            if look {
+                inner.upkeep.next = Next::Wanted { urgent: false };
+            }
+            look
+        });
+        if look {
+            upkeep::look(&self.shared);
+        }
+    }
+
+    /// The write has failed: whatever part of it arrived must not be taken for a record.
+    async fn reject(&mut self, draft: Draft) {
+        let reached = draft.start + self.buffer.len() as u64;
+        let segment = match &draft.switch {
+            Some(next) => next.segment.clone(),
+            None => self.segment.clone(),
+        };
+        let wiped = segment.file.write_all_at(draft.start, &[0; RECORD_HEADER_LEN]).await;
+        let synced = segment.file.sync_data().await;
+        match draft.switch {
+            Some(mut next) => {
+                next.dirty = next.dirty.max(reached);
+                self.shared.change(|inner| inner.upkeep.next = Next::Ready(next));
+            }
+            None => self.dirty = self.dirty.max(reached),
+        }
+        // A full disk leaves a record cut short, which nobody can take for a whole one. If the wiping
+        // fails for another reason, it is not known whether the record will be there after a crash.
+        let fatal = [wiped.err().filter(|error| !is_disk_full(error)), synced.err()];
+        if let Some(error) = fatal.into_iter().flatten().next() {
+            self.shared.change(|inner| inner.poison(&error));
+        }
+    }
+}
