@@ -1,0 +1,299 @@
+//! Random programs: batches, reads at random versions of the window, a window that moves.
+//!
+//! After each step the engine must have answered as the model does. Keys are drawn from a few hundred or thousand, so
+//! that overwrites, removals and ranges hit, in shapes that trees find hard ([`Keys`]).
+
+use super::Make;
+use super::model::{Change, Model, Row};
+use crate::Storage;
+use plinth_env::simulated::Random;
+use plinth_types::{
+    Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, RangeResult, Version,
+    system,
+};
+
+/// Runs the program of a seed.
+///
+/// # Panics
+/// If the engine does something else than the model.
+pub fn run(make: Make<'_>, seed: u64, steps: usize) {
+    let mut random = Random::new(seed);
+    let begin = random.index(1000) as Version;
+    let keys = Keys::choose(&mut random);
+    let mut program = Program {
+        store: make(begin),
+        model: Model::new(),
+        keys,
+        random,
+        seed,
+        applied: begin,
+        newest: begin,
+        oldest: begin,
+    };
+    for _ in 0..steps {
+        program.step();
+    }
+    program.read_everything();
+}
+
+/// What keys a program uses: some hit what trees find hard.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    /// Few different bytes, short: keys that are prefixes of each other, equal heads, zeros.
+    Tangled,
+    /// Ascending numbers behind a prefix.
+    Numbered,
+    /// A long common prefix, then a number far behind.
+    Deep,
+    /// Sixteen random bytes.
+    Scattered,
+}
+
+fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+impl Keys {
+    fn choose(random: &mut Random) -> Self {
+        [Self::Tangled, Self::Numbered, Self::Deep, Self::Scattered][random.index(4)]
+    }
+}
+
+struct Program {
+    store: Box<dyn Storage>,
+    model: Model,
+    keys: Keys,
+    random: Random,
+    seed: u64,
+    applied: Version,
+    newest: Version,
+    oldest: Version,
+}
+
+const ATOMICS: [MutationType; 13] = [
+    MutationType::Add,
+    MutationType::BitAnd,
+    MutationType::BitOr,
+    MutationType::BitXor,
+    MutationType::AppendIfFits,
+    MutationType::Max,
+    MutationType::Min,
+    MutationType::ByteMin,
+    MutationType::ByteMax,
+    MutationType::MinV2,
+    MutationType::BitAndV2,
+    MutationType::CompareAndClear,
+    MutationType::CompareAndClear,
+];
+
+impl Program {
+    fn step(&mut self) {
+        match self.random.index(10) {
+            0..4 => self.apply(),
+            4 => self.forget(),
+            5 => self.refused(),
+            6 => self.points(),
+            7 => self.key(),
+            _ => self.range(),
+        }
+    }
+
+    fn key_bytes(&mut self) -> Vec<u8> {
+        let random = &mut self.random;
+        if random.index(12) == 0 {
+            let tail = random.index(4);
+            return [&b"\xff"[..], &vec![b'a' + tail as u8; tail]].concat();
+        }
+        match self.keys {
+            Keys::Tangled => {
+                let len = random.index(11);
+                (0..len).map(|_| [0, 0, b'a', b'b', 0xfe][random.index(5)]).collect()
+            }
+            Keys::Numbered => format!("key{:013}", random.index(3000)).into_bytes(),
+            Keys::Deep => {
+                let number = random.index(400);
+                [&[b'd'; 45][..], format!("{:04}{}", number / 7, "x".repeat(number % 7)).as_bytes()].concat()
+            }
+            Keys::Scattered => {
+                let mut number = Random::new(random.index(2000) as u64);
+                random_bytes(&mut number, 16)
+            }
+        }
+    }
+
+    fn value_bytes(&mut self) -> Vec<u8> {
+        let len = match self.random.index(40) {
+            0 => 20_000,
+            1..8 => 0,
+            _ => self.random.index(30),
+        };
+        random_bytes(&mut self.random, len)
+    }
+
+    fn apply(&mut self) {
+        if self.applied == self.newest || self.random.index(4) == 0 {
+            self.applied += 1 + self.random.index(20) as Version;
+        }
+        let mut list = MutationList::new();
+        let most = if self.random.index(6) == 0 { 300 } else { 20 };
+        for _ in 0..self.random.index(most) {
+            let key = self.key_bytes();
+            match self.random.index(12) {
+                0 => {
+                    let end = if self.random.index(3) == 0 { b"\xff\xff".to_vec() } else { self.key_bytes() };
+                    list.push(MutationType::ClearRange, &key, &end);
+                }
+                1 | 2 => list.push(MutationType::ClearRange, &key, &plinth_types::key_after(&key)),
+                3 | 4 => {
+                    let kind = ATOMICS[self.random.index(ATOMICS.len())];
+                    let existing = self.model.get(self.applied, &key).map(<[u8]>::to_vec);
+                    let operand = existing.filter(|_| self.random.index(2) == 0);
+                    let operand = operand.unwrap_or_else(|| random_bytes(&mut self.random, 4));
+                    list.push(kind, &key, &operand);
+                }
+                _ => {
+                    let value = self.value_bytes();
+                    list.push(MutationType::Set, &key, &value);
+                }
+            }
+        }
+        let mut expected: Vec<Change> = Vec::new();
+        for mutation in &list {
+            self.model.apply(self.applied, &mutation, &mut expected);
+        }
+        if self.random.index(2) == 0 {
+            let mut changes: Vec<Change> = Vec::new();
+            let mut note =
+                |key: &[u8], value: Option<&[u8]>| changes.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+            self.store.apply(self.applied, &mut list.iter(), Some(&mut note));
+            assert!(changes == expected, "seed {}: {changes:?} told, {expected:?} happened", self.seed);
+        } else {
+            self.store.apply(self.applied, &mut list.iter(), None);
+        }
+        if self.random.index(3) != 0 {
+            self.newest = self.applied;
+            self.store.publish(self.newest);
+        }
+        assert_eq!(
+            (self.store.newest(), self.store.oldest()),
+            (self.newest, self.oldest),
+            "seed {}",
+            self.seed
+        );
+    }
+
+    fn forget(&mut self) {
+        let back = self.random.index(60) as Version;
+        let to = self.newest - back;
+        let budget = [1, 7, 100, 100_000][self.random.index(4)];
+        self.store.forget_before(to, budget);
+        self.oldest = self.oldest.max(to);
+        self.model.forget_before(self.oldest);
+        assert_eq!(self.store.oldest(), self.oldest, "seed {}", self.seed);
+    }
+
+    fn refused(&mut self) {
+        let mut keys = KeyList::new();
+        keys.push(b"a");
+        let early = self.store.get_many(self.newest + 1, KeySpace::Normal, &keys).wait();
+        assert_eq!(early, Err(Error::future_version()), "seed {}", self.seed);
+        if self.oldest > 0 {
+            let selector = KeySelector::first_greater_or_equal(&b""[..]);
+            let late = self.store.get_key(self.oldest - 1, KeySpace::Normal, &selector).wait();
+            assert_eq!(late, Err(Error::transaction_too_old()), "seed {}", self.seed);
+        }
+    }
+
+    /// A version of the window.
+    fn version(&mut self) -> Version {
+        self.oldest + self.random.index((self.newest - self.oldest) as usize + 1) as Version
+    }
+
+    fn space(&mut self) -> KeySpace {
+        if self.random.index(3) == 0 { KeySpace::System } else { KeySpace::Normal }
+    }
+
+    fn points(&mut self) {
+        let (version, space) = (self.version(), self.space());
+        let mut keys = KeyList::new();
+        for _ in 0..self.random.index(40) {
+            let key = self.key_bytes();
+            keys.push(&key);
+        }
+        keys.push(system::METADATA_VERSION);
+        let values = self.store.get_many(version, space, &keys).wait().expect("the version is in the window");
+        assert_eq!(values.len(), keys.len());
+        for (key, value) in keys.iter().zip(&values) {
+            let expected = self.model.get(version, key).filter(|_| Model::shows(space, key));
+            assert_eq!(value.as_deref(), expected, "seed {}: {key:?} at {version}", self.seed);
+        }
+    }
+
+    fn selector(&mut self) -> KeySelector {
+        let key = if self.random.index(8) == 0 { b"\xff".to_vec() } else { self.key_bytes() };
+        let offset = match self.random.index(6) {
+            0 => self.random.index(200) as i32 - 100,
+            1 => [i32::MIN, i32::MAX][self.random.index(2)],
+            _ => self.random.index(5) as i32 - 1,
+        };
+        KeySelector::new(key, self.random.index(2) == 0, offset)
+    }
+
+    fn key(&mut self) {
+        let (version, space, selector) = (self.version(), self.space(), self.selector());
+        let rows = self.model.rows(version, space);
+        let key = self.store.get_key(version, space, &selector).wait().expect("the version is in the window");
+        let (expected, _) = Model::resolve(&rows, space, &selector);
+        assert_eq!(key, expected, "seed {}: {selector:?} at {version}", self.seed);
+    }
+
+    fn range(&mut self) {
+        let (version, space) = (self.version(), self.space());
+        let (begin, end) = match self.random.index(3) {
+            0 => (self.selector(), self.selector()),
+            _ => {
+                let (a, b) = (self.key_bytes(), self.key_bytes());
+                let from = KeySelector::first_greater_or_equal(a.clone().min(b.clone()));
+                (from, KeySelector::first_greater_or_equal(a.max(b)))
+            }
+        };
+        let limit = [usize::MAX, 0, 1, 2, 50][self.random.index(5)];
+        let target_bytes = [usize::MAX, 0, 1, 300, 5000][self.random.index(5)];
+        let read = RangeRead { begin, end, limit, target_bytes, reverse: self.random.index(2) == 0 };
+        let rows = self.model.rows(version, space);
+        let result =
+            self.store.get_range(version, space, &read).wait().expect("the version is in the window");
+        self.compare(&rows, space, &read, &result);
+    }
+
+    fn compare(&self, rows: &[Row], space: KeySpace, read: &RangeRead, result: &RangeResult) {
+        let expected = Model::range(rows, space, read);
+        let got: Vec<Row> = result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        let seed = self.seed;
+        assert_eq!(got.len(), expected.rows.len(), "seed {seed}: {read:?}");
+        assert!(got == expected.rows, "seed {seed}: {read:?} gives {got:?}, not {:?}", expected.rows);
+        let flags = (result.more, result.read_to_begin, result.read_through_end);
+        let wanted = (expected.more, expected.read_to_begin, expected.read_through_end);
+        assert_eq!(flags, wanted, "seed {seed}: {read:?}");
+    }
+
+    fn read_everything(&mut self) {
+        for _ in 0..3 {
+            let version = self.version();
+            for reverse in [false, true] {
+                let read = RangeRead {
+                    begin: KeySelector::first_greater_or_equal(&b""[..]),
+                    end: KeySelector::first_greater_or_equal(KeySpace::System.end()),
+                    limit: usize::MAX,
+                    target_bytes: usize::MAX,
+                    reverse,
+                };
+                let rows = self.model.rows(version, KeySpace::System);
+                let result = self.store.get_range(version, KeySpace::System, &read).wait();
+                self.compare(&rows, KeySpace::System, &read, &result.expect("the version is in the window"));
+            }
+        }
+    }
+}

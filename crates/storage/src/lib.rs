@@ -1,0 +1,123 @@
+//! Storage: what the database holds, at every version that a transaction may still read.
+//!
+//! ## Role
+//! Input: batches of mutations in version order, each with the version of its commit, from one writer. Output: reads at a
+//! version. A batch is invisible until it is published; readers at older versions are not disturbed.
+//!
+//! ## Data structure
+//! ```text
+//!     versions ───────────────────────────────────────────▶
+//!                  oldest                newest    applied
+//!     ─ forgotten ───┼─────── window ──────┼─ hidden ─┤
+//!                    │  reads allowed      │
+//!     transaction_too_old            future_version
+//! ```
+//! An engine keeps the rows and the versions in the window: `memory` holds everything in one index in
+//! memory ([`MemoryStorage`]), and its checkpoints on disk.
+//!
+//! ## Invariants
+//! 1. A read at a published version of the window sees all batches up to it and nothing of later ones.
+//! 2. Reads take no lock and wait for nobody.
+//! 3. Memory is bounded by the data, the window, and one old row for each key that a snapshot keeps.
+//!
+//! ## Not here
+//! Durability of commits: `log`. Which version a transaction gets, and when the window moves: `pipeline`.
+//! Read next: [`Storage`], `memory/mod.rs`, [`conformance`].
+#![deny(unsafe_code)]
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod memory;
+
+pub use memory::{Loader, MemoryStorage, Snapshot};
+
+use plinth_env::Reply;
+use plinth_types::{Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Version};
+
+/// Who is told of each key whose value a batch wrote (with the new value) or removed.
+pub type Changed<'c> = Option<&'c mut dyn FnMut(&[u8], Option<&[u8]>)>;
+
+/// The versions in the window over an engine, as the pipeline and the endpoint see them.
+///
+/// Reads may be asked for from any number of threads. The methods that change something are the writer's: one
+/// caller at a time, others wait.
+///
+/// Every read gives `transaction_too_old` if its version is below [`Storage::oldest`] and `future_version` if it is
+/// above [`Storage::newest`].
+pub trait Storage: Send + Sync {
+    /// The values of the keys at `version`, in their order. Keys that `space` does not show have none,
+    /// but for the metadata version's key.
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
+
+    /// The key that a selector describes at `version`: empty before the first one, the end of the space after the
+    /// last one. Costs a step for each key that the offset passes.
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
+
+    /// The rows from the key that the begin selector describes up to, and without, the one that the end selector does.
+    ///
+    /// The row with which the bytes reach the target is included. `more` is set when limit or target ended the
+    /// read, be it exactly at the end of the range. `read_to_begin` is set when the begin selector would have
+    /// moved before the first key, `read_through_end` when the end selector would have moved beyond the
+    /// place behind the last key: then a new key at that end would change the rows.
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+
+    /// Applies a batch, in order. Atomic operations see what the mutations before them left; versionstamped
+    /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody sees it
+    /// before it is published.
+    ///
+    /// A `ClearRange` may cost a step for each key that it removes; it never blocks readers.
+    ///
+    /// # Panics
+    /// If `version` is published already, or below that of the batch before.
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    );
+
+    /// Allows reads up to `version`, of which all batches have been applied.
+    fn publish(&self, version: Version);
+
+    /// The newest version that may be read.
+    fn newest(&self) -> Version;
+
+    /// The oldest version that may be read.
+    fn oldest(&self) -> Version;
+
+    /// Ends the window at `version` (or at the newest version, if that is older; it never moves back), at once, and
+    /// reclaims what only older versions needed: at most about `budget` rows in this call. True if there is
+    /// more to reclaim: then call again, with the same version, when there is time.
+    fn forget_before(&self, version: Version, budget: usize) -> bool;
+
+    /// Key and value bytes of the rows in a range, estimated, at about the newest version.
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
+
+    /// Keys that split a range into pieces of about `chunk` bytes each, `begin` first and `end` last; `begin` alone if
+    /// the range is empty. At most 65,536 pieces.
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes>;
+
+    /// What the memory is used for.
+    fn memory(&self) -> Memory;
+
+    /// How many rows there are, at about the newest version.
+    fn count(&self) -> u64;
+}
+
+/// Bytes of memory, all that the store has taken from the system.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Memory {
+    /// Keys and values of the newest rows.
+    pub data: u64,
+    /// What it takes to find them: nodes, heads of records, rounding, free space.
+    pub index: u64,
+    /// Older versions, removed keys, and what waits to be freed.
+    pub window: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.data + self.index + self.window
+    }
+}

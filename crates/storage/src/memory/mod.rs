@@ -1,0 +1,209 @@
+//! The engine `memory`: the whole data set, and the window's versions of it, in one ordered index in memory.
+//!
+//! ```text
+//!                    ┌────────┐
+//!        root ──────▶│ inner  │         readers: pin an epoch, walk, copy, unpin; no lock, no waiting
+//!                    └─┬────┬─┘         writer:  one at a time, behind a mutex that readers never take
+//!              ┌───────┘    └──────┐
+//!          ┌───▼──┐            ┌───▼──┐
+//!          │ leaf │            │ leaf │  63 × (8 bytes of key, pointer)
+//!          └─┬─┬──┘            └──────┘
+//!            │ └──────────────┐
+//!       ┌────▼──────────┐ ┌───▼───────────┐
+//!       │ k1 @ 90 "new" │ │ k2 @ 40 "val" │   records: one version of one key each
+//!       └────┬──────────┘ └───────────────┘
+//!       ┌────▼──────────┐
+//!       │ k1 @ 70 "old" │                     older versions, until they leave the window
+//!       └───────────────┘
+//! ```
+//!
+//! Read next: [`node`], [`tree`], [`read`], then [`writer`], [`epoch`] and [`arena`].
+
+#[expect(unsafe_code, reason = "hands out memory")]
+mod arena;
+#[expect(unsafe_code, reason = "says how long what the root leads to is live")]
+mod core;
+mod epoch;
+mod estimate;
+#[expect(unsafe_code, reason = "nodes are read while their slots change; measured hot path")]
+mod node;
+#[expect(unsafe_code, reason = "prefetch instructions")]
+mod prefetch;
+mod read;
+#[expect(unsafe_code, reason = "key and value lie behind the head; measured hot path")]
+mod record;
+mod tree;
+#[expect(unsafe_code, reason = "decides when nodes and records are freed")]
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Changed, Memory, Storage};
+use core::{Core, Held};
+use plinth_env::Reply;
+use plinth_types::{
+    Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Rows, RowsBuilder,
+    Version, key_after,
+};
+use read::View;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use writer::Writer;
+
+/// All data in memory. A handle: clones are the same store.
+#[derive(Clone)]
+pub struct MemoryStorage {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    /// Owns all memory that can be reached from the core's root.
+    writer: Mutex<Writer>,
+}
+
+impl MemoryStorage {
+    /// An empty store at `version`.
+    pub fn new(version: Version) -> Self {
+        Self::of(Writer::new(version))
+    }
+
+    fn of(writer: Writer) -> Self {
+        Self { shared: Arc::new(Shared { core: writer.core().clone(), writer: Mutex::new(writer) }) }
+    }
+
+    /// Keeps `version` readable through the snapshot, whatever becomes of the window. A snapshot costs at most one old
+    /// row for each key that is written while it lives.
+    ///
+    /// # Errors
+    /// `transaction_too_old` or `future_version` if the version is outside the window.
+    pub fn snapshot(&self, version: Version) -> Result<Snapshot> {
+        Ok(Snapshot { held: self.shared.core.hold(version)?, _store: self.shared.clone() })
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core {
+        &self.shared.core
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.shared.writer.lock().expect("a writer that panicked leaves the index half changed")
+    }
+}
+
+impl Storage for MemoryStorage {
+    #[inline]
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        Reply::ready(View::new(self.core(), version).and_then(|view| view.get_many(space, keys)))
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        let view = View::new(self.core(), version);
+        Reply::ready(view.and_then(|view| view.resolve(space, selector)).map(|(key, _)| key))
+    }
+
+    #[inline]
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        Reply::ready(View::new(self.core(), version).and_then(|view| view.get_range(space, read)))
+    }
+
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.writer().apply(version, mutations, changed);
+    }
+
+    fn publish(&self, version: Version) {
+        self.core().publish(version);
+    }
+
+    fn newest(&self) -> Version {
+        self.core().newest()
+    }
+
+    fn oldest(&self) -> Version {
+        self.core().oldest()
+    }
+
+    fn forget_before(&self, version: Version, budget: usize) -> bool {
+        self.writer().forget_before(version, budget)
+    }
+
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        self.core().range_size(begin, end)
+    }
+
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        self.core().split_points(begin, end, chunk)
+    }
+
+    fn memory(&self) -> Memory {
+        let figures = &self.core().figures;
+        let data = self.core().root(&self.core().epochs.pin()).weight().max(0) as u64;
+        let window = figures.window.load(Ordering::Relaxed);
+        let reserved = figures.reserved.load(Ordering::Relaxed);
+        Memory { data, window, index: reserved.saturating_sub(data + window) }
+    }
+
+    fn count(&self) -> u64 {
+        self.core().figures.rows.load(Ordering::Relaxed)
+    }
+}
+
+/// Fills a store with the rows of one version.
+pub struct Loader {
+    writer: Writer,
+}
+
+impl Loader {
+    /// Begins to fill a store whose window will be `version` alone.
+    pub fn new(version: Version) -> Self {
+        Self { writer: Writer::new(version) }
+    }
+
+    /// Adds a row. Quickest when keys ascend; then the leaves are full and memory is least.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.writer.load(key, value);
+    }
+
+    /// The filled store.
+    pub fn finish(self) -> MemoryStorage {
+        self.writer.publish_figures();
+        MemoryStorage::of(self.writer)
+    }
+}
+
+/// One version of a [`MemoryStorage`] that stays readable.
+pub struct Snapshot {
+    held: Held,
+    /// What the view looks at belongs to the writer.
+    _store: Arc<Shared>,
+}
+
+impl Snapshot {
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.held.version()
+    }
+
+    /// Rows from the first key not below `from` on, system keys too, until `target_bytes` are reached, and where to go
+    /// on; `None` when that were all.
+    pub fn rows(&self, from: &[u8], target_bytes: usize) -> Result<(Rows, Option<Bytes>)> {
+        let mut rows = RowsBuilder::default();
+        let mut next = None;
+        View::held(&self.held).walk(from, true, |key, value| {
+            rows.push(key, value);
+            if rows.accounted_bytes() < target_bytes {
+                return ControlFlow::Continue(());
+            }
+            next = Some(key_after(key));
+            ControlFlow::Break(())
+        })?;
+        Ok((rows.finish(), next))
+    }
+}

@@ -1,0 +1,234 @@
+//! The one thread that changes the index.
+//!
+//! A batch is applied key by key: the new value becomes a record whose `prev` is the old one, and the leaf's slot is
+//! pointed at it. Readers of older versions follow `prev`. What nobody can read any more is cleaned up as the
+//! window moves ([`window`]); a key that comes or goes changes the tree's shape ([`shape`]).
+
+mod compact;
+mod garbage;
+mod shape;
+mod window;
+
+use super::arena::{Arena, Kind};
+use super::core::Core;
+use super::node::{InnerBuilder, LeafBuilder, NodeRef};
+use super::record::{self, RecordRef};
+use super::tree::{Cursor, GROUP, Path, find_group};
+use compact::Compaction;
+use garbage::Garbage;
+use plinth_types::{MutationRef, MutationType, Version, atomic};
+use shape::add_weight_above;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use window::Window;
+
+/// What the writer knows and readers don't.
+pub(crate) struct Writer {
+    core: Arc<Core>,
+    arena: Arena,
+    garbage: Garbage,
+    window: Window,
+    compaction: Compaction,
+    spare: InnerBuilder,
+    /// Bytes of memory in the newest records of keys that exist.
+    newest_bytes: usize,
+    rows: u64,
+    /// The version of the last batch.
+    applied: Version,
+}
+
+// SAFETY: all pointers in it are to memory that its arena owns.
+unsafe impl Send for Writer {}
+
+/// Who is told of each key whose value was written or removed.
+pub(crate) type Changed<'c> = Option<&'c mut dyn FnMut(&[u8], Option<&[u8]>)>;
+
+impl Writer {
+    /// An empty store whose window is `version` alone.
+    pub(crate) fn new(version: Version) -> Self {
+        let mut arena = Arena::new();
+        let root = LeafBuilder::new(&mut arena, 0).finish();
+        // SAFETY: the root is a finished leaf; this writer frees only what it retired, in `collect`.
+        let core = Arc::new(unsafe { Core::new(root, version) });
+        Self {
+            core,
+            arena,
+            garbage: Garbage::default(),
+            window: Window::default(),
+            compaction: Compaction::default(),
+            spare: InnerBuilder::default(),
+            newest_bytes: 0,
+            rows: 0,
+            applied: version,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Applies a batch. Nobody can see it before `version` is published.
+    pub(crate) fn apply(
+        &mut self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        mut changed: Changed<'_>,
+    ) {
+        assert!(
+            version > self.core.newest() && version >= self.applied,
+            "batches are applied in version order"
+        );
+        self.applied = version;
+        let nothing = MutationRef { kind: MutationType::Set, param1: &[], param2: &[] };
+        let mut group = [nothing; GROUP];
+        loop {
+            let mut len = 0;
+            for (place, mutation) in group.iter_mut().zip(&mut *mutations) {
+                *place = mutation;
+                len += 1;
+            }
+            self.warm(&group[..len]);
+            for mutation in &group[..len] {
+                self.mutate(version, mutation, &mut changed);
+            }
+            self.collect_some();
+            if len < GROUP {
+                break;
+            }
+        }
+        self.publish_figures();
+    }
+
+    /// Adds a row that is not there yet, as of the version of the store. Cheapest in key order.
+    pub(crate) fn load(&mut self, key: &[u8], value: &[u8]) {
+        let path = Path::descend(self.root(), key);
+        match path.find(key) {
+            Some((at, old)) => self.replace(&path, at, old, self.applied, Some(value)),
+            None => self.insert(&path, self.applied, key, value),
+        }
+        self.collect_some();
+    }
+
+    /// Brings the figures for whoever asks up to date.
+    pub(crate) fn publish_figures(&self) {
+        let figures = &self.core.figures;
+        let window = self.arena.usage(Kind::Record).live - self.newest_bytes + self.window.bytes();
+        figures.rows.store(self.rows, Ordering::Relaxed);
+        figures.window.store(window as u64, Ordering::Relaxed);
+        figures.reserved.store((self.arena.reserved() + self.window.bytes()) as u64, Ordering::Relaxed);
+    }
+
+    /// The root. What is reached from it is not used across a `collect`.
+    fn root<'a>(&self) -> NodeRef<'a> {
+        // SAFETY: this is the writer; its methods let go of nodes and records before they collect.
+        unsafe { self.core.writers_root() }
+    }
+
+    /// Fetches what the mutations of a group will touch, side by side.
+    fn warm(&self, group: &[MutationRef<'_>]) {
+        if group.len() < 2 {
+            return;
+        }
+        let mut keys = [&[][..]; GROUP];
+        for (key, mutation) in keys.iter_mut().zip(group) {
+            *key = mutation.param1;
+        }
+        find_group(self.root(), &keys[..group.len()], &mut [None; GROUP]);
+    }
+
+    fn mutate(&mut self, version: Version, mutation: &MutationRef<'_>, changed: &mut Changed<'_>) {
+        let (key, operand) = (mutation.param1, mutation.param2);
+        if mutation.kind == MutationType::ClearRange {
+            return self.clear(version, key, operand, changed);
+        }
+        let path = Path::descend(self.root(), key);
+        let found = path.find(key);
+        let existing = found.and_then(|(_, record)| record.value());
+        let existed = existing.is_some();
+        let value = match mutation.kind {
+            MutationType::Set => Some(operand.into()),
+            operation => atomic::apply(operation, existing, operand),
+        };
+        let value = value.as_deref();
+        match found {
+            Some((at, old)) if old.value() != value => self.replace(&path, at, old, version, value),
+            None if let Some(value) = value => self.insert(&path, version, key, value),
+            _ => {}
+        }
+        // A comparison that did not match changes nothing; everything else writes, if only the same bytes.
+        let wrote = mutation.kind != MutationType::CompareAndClear || (existed && value.is_none());
+        if wrote && let Some(changed) = changed {
+            changed(key, value);
+        }
+    }
+
+    /// Makes `value` the newest one of the entry at `at`, whose newest record is `old`.
+    fn replace(
+        &mut self,
+        path: &Path<'_>,
+        at: usize,
+        old: RecordRef<'_>,
+        version: Version,
+        value: Option<&[u8]>,
+    ) {
+        let (key, old_len) = (old.key(), old.value().map(<[u8]>::len));
+        if old.version() == version
+            && let Some(value) = value
+            && old_len == Some(value.len())
+        {
+            return old.overwrite(value);
+        }
+        let new = record::create(&mut self.arena, version, key, value, Some(old));
+        path.leaf.set_record(at, new);
+        self.window.push(new);
+        if let Some(old_len) = old_len {
+            self.newest_bytes -= Arena::rounded(record::OVERHEAD + key.len() + old_len);
+            self.rows -= 1;
+        }
+        let mut weight = -old.weight();
+        if let Some(value) = value {
+            self.newest_bytes += Arena::rounded(record::OVERHEAD + key.len() + value.len());
+            self.rows += 1;
+            weight += (key.len() + value.len()) as i64;
+        }
+        path.leaf.node().add_weight(weight);
+        add_weight_above(path, weight);
+    }
+
+    fn insert(&mut self, path: &Path<'_>, version: Version, key: &[u8], value: &[u8]) {
+        let new = record::create(&mut self.arena, version, key, Some(value), None);
+        self.newest_bytes += Arena::rounded(record::OVERHEAD + key.len() + value.len());
+        self.rows += 1;
+        self.insert_entry(path, key, new, (key.len() + value.len()) as i64);
+    }
+
+    /// Gives each key of the range that exists a tombstone. The tree keeps its shape meanwhile.
+    fn clear(&mut self, version: Version, begin: &[u8], end: &[u8], changed: &mut Changed<'_>) {
+        if begin >= end {
+            return;
+        }
+        let mut cursor = Cursor::seek(self.root(), begin);
+        cursor.ask_ahead(true);
+        while let Some(record) = cursor.next().filter(|record| record.key() < end) {
+            if record.is_tombstone() {
+                continue;
+            }
+            let (path, at) = cursor.last_given();
+            self.replace(path, at, record, version, None);
+            if let Some(changed) = changed {
+                changed(record.key(), None);
+            }
+        }
+    }
+
+    fn collect_some(&mut self) {
+        // SAFETY: all that is retired came from the arena and was unlinked before; no caller of this
+        // holds nodes or records.
+        unsafe { self.garbage.collect_some(&self.core.epochs, &mut self.arena) };
+    }
+
+    fn collect(&mut self) {
+        // SAFETY: as for `collect_some`.
+        unsafe { self.garbage.collect(&self.core.epochs, &mut self.arena) };
+    }
+}
