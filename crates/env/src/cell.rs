@@ -64,6 +64,8 @@ pub(crate) struct Sender<V> {
 /// The side that reads. Dropping it tells the sender that nobody wants the value.
 pub(crate) struct Receiver<V> {
     shared: Arc<Shared<V>>,
+    /// The value has been taken, so that there is nothing to tell the sender at the end.
+    taken: bool,
 }
 
 /// A new, empty cell.
@@ -73,7 +75,7 @@ pub(crate) fn cell<V>() -> (Sender<V>, Receiver<V>) {
         full: AtomicBool::new(false),
         abandoned: AtomicBool::new(false),
     });
-    (Sender { shared: Some(shared.clone()) }, Receiver { shared })
+    (Sender { shared: Some(shared.clone()) }, Receiver { shared, taken: false })
 }
 
 impl<V> Sender<V> {
@@ -137,54 +139,47 @@ impl<V> Receiver<V> {
     }
 
     /// Takes the value if it is there.
-    pub(crate) fn take(&self) -> Option<V> {
-        self.shared.take()
+    pub(crate) fn take(&mut self) -> Option<V> {
+        let value = self.shared.take();
+        self.taken |= value.is_some();
+        value
     }
 
-    /// Takes the value, or has `context`'s task woken when it comes.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<V> {
-        if let Some(value) = self.shared.take() {
+    /// Takes the value, or has `context`'s task woken when it comes. For ever pending once it was taken.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<V> {
+        if let Some(value) = self.take() {
             return Poll::Ready(value);
         }
         let mut state = self.shared.lock();
-        match &mut *state {
-            State::Open { waiter: Waiter::Task(waker), .. } if waker.will_wake(context.waker()) => {
-                Poll::Pending
-            }
-            State::Open { waiter, .. } => {
+        if let State::Open { waiter, .. } = &mut *state {
+            if !matches!(waiter, Waiter::Task(waker) if waker.will_wake(context.waker())) {
                 let replaced = std::mem::replace(waiter, Waiter::Task(context.waker().clone()));
                 drop(state);
                 drop(replaced);
-                Poll::Pending
             }
-            State::Full(_) | State::Closed => match std::mem::replace(&mut *state, State::Closed) {
-                State::Full(value) => Poll::Ready(value),
-                // Taken before: whoever owns this receiver does not ask again.
-                State::Open { .. } | State::Closed => Poll::Pending,
-            },
+            return Poll::Pending;
         }
+        drop(state);
+        self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Parks the thread until the value comes. `None` if it had been taken before.
-    pub(crate) fn wait(&self) -> Option<V> {
-        if let Some(value) = self.shared.take() {
+    pub(crate) fn wait(mut self) -> Option<V> {
+        if let Some(value) = self.take() {
             return Some(value);
         }
         let mut state = self.shared.lock();
-        match &mut *state {
-            State::Open { waiter, .. } => {
-                let replaced = std::mem::replace(waiter, Waiter::Thread(crate::park::current_thread()));
-                drop(state);
-                drop(replaced);
-            }
-            State::Full(_) | State::Closed => {
-                drop(state);
-                return self.shared.take();
-            }
+        if let State::Open { waiter, .. } = &mut *state {
+            let replaced = std::mem::replace(waiter, Waiter::Thread(crate::park::current_thread()));
+            drop(state);
+            drop(replaced);
+        } else {
+            drop(state);
+            return self.take();
         }
         loop {
             crate::park::park();
-            if let Some(value) = self.shared.take() {
+            if let Some(value) = self.take() {
                 return Some(value);
             }
         }
@@ -209,6 +204,9 @@ impl<V> Receiver<V> {
 
 impl<V> Drop for Receiver<V> {
     fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
         let mut state = self.shared.lock();
         if let State::Open { waiter: Waiter::Call(_), .. } = &*state {
             // The call has taken the receiver's place.

@@ -90,7 +90,7 @@ impl<T> Reply<T> {
     /// way gives `future_released`.
     #[inline]
     pub fn try_take(&mut self) -> Option<Result<T>> {
-        if let State::Pending(receiver) = &self.state {
+        if let State::Pending(receiver) = &mut self.state {
             let result = receiver.take()?;
             self.state = State::Taken;
             return Some(result);
@@ -109,7 +109,7 @@ impl<T: Send + 'static> Reply<T> {
     pub fn on_complete(self, f: impl FnOnce(Result<T>) + Send + 'static) {
         match self.state {
             State::Ready(result) => f(result),
-            State::Pending(receiver) if receiver.is_full() => match receiver.take() {
+            State::Pending(mut receiver) if receiver.is_full() => match receiver.take() {
                 Some(result) => f(result),
                 None => f(Err(Error::future_released())),
             },
@@ -147,7 +147,7 @@ impl<T> Future for Reply<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        if let State::Pending(receiver) = &self.state {
+        if let State::Pending(receiver) = &mut self.state {
             let polled = receiver.poll(context);
             if polled.is_ready() {
                 self.state = State::Taken;

@@ -1,28 +1,45 @@
 //! Sockets: listening, connecting, and streams of bytes between two processes.
 //!
 //! Streams implement tokio's `AsyncRead` and `AsyncWrite` (the traits alone: no runtime comes with
-//! them), because that is what rustls and hyper have maintained adapters for.
+//! them), because that is what rustls and hyper have maintained adapters for. They can be polled by
+//! any task; real ones are served by one thread of their own, which comes with the feature `net`.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use plinth_types::{Error, Result};
+use plinth_types::Result;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::World;
+use crate::real::sockets::{RealListener, RealSockets, RealStream};
+use crate::simulated::network::streams::{SimulatedListener, SimulatedStream};
 
 /// The network that an environment reaches.
 pub struct Sockets {
     world: World,
 }
 
-/// A listening socket.
+/// A listening socket. Dropping it stops the listening.
 pub struct Listener {
-    never: std::convert::Infallible,
+    kind: ListenerKind,
 }
 
-/// A connection: bytes in order, in both directions.
+enum ListenerKind {
+    Real(RealListener),
+    Simulated(SimulatedListener),
+}
+
+/// A connection: bytes in order, in both directions. Dropping it closes both.
 pub struct Stream {
-    never: std::convert::Infallible,
+    kind: StreamKind,
+}
+
+enum StreamKind {
+    Real(RealStream),
+    Simulated(SimulatedStream),
 }
 
 impl Sockets {
@@ -34,25 +51,111 @@ impl Sockets {
     ///
     /// # Errors
     /// `connection_failed`; `unsupported_operation` for real sockets without the feature `net`.
-    pub async fn connect(&self, _address: SocketAddr) -> Result<Stream> {
-        match &self.world {
-            World::Real(_) | World::Simulated(_) => Err(without_net()),
-        }
+    pub async fn connect(&self, address: SocketAddr) -> Result<Stream> {
+        let kind = match &self.world {
+            World::Real(_) => StreamKind::Real(RealSockets::connect(address).await?),
+            World::Simulated(host) => StreamKind::Simulated(host.connect(address).await?),
+        };
+        Ok(Stream { kind })
     }
 
     /// Listens on an address; port 0 takes a free one.
     ///
     /// # Errors
     /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the feature `net`.
-    pub async fn listen(&self, _address: SocketAddr) -> Result<Listener> {
-        match &self.world {
-            World::Real(_) | World::Simulated(_) => Err(without_net()),
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listener> {
+        let kind = match &self.world {
+            World::Real(_) => ListenerKind::Real(RealSockets::listen(address).await?),
+            World::Simulated(host) => ListenerKind::Simulated(host.listen(address).await?),
+        };
+        Ok(Listener { kind })
+    }
+}
+
+impl Listener {
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// `connection_failed` if none could be taken; the next one may be.
+    pub async fn accept(&self) -> Result<Stream> {
+        std::future::poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// The same for those who poll.
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<Stream>> {
+        let kind = match &self.kind {
+            ListenerKind::Real(listener) => listener.poll_accept(context).map_ok(StreamKind::Real),
+            ListenerKind::Simulated(listener) => listener.poll_accept(context).map_ok(StreamKind::Simulated),
+        };
+        kind.map_ok(|kind| Stream { kind })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        match &self.kind {
+            ListenerKind::Real(listener) => listener.local_address(),
+            ListenerKind::Simulated(listener) => listener.local_address(),
         }
     }
 }
 
-fn without_net() -> Error {
-    Error::unsupported_operation().with_detail("this build has no real sockets (feature `net` of plinth-env)")
+impl Stream {
+    /// The address of this end.
+    pub fn local_address(&self) -> SocketAddr {
+        match &self.kind {
+            StreamKind::Real(stream) => stream.local_address(),
+            StreamKind::Simulated(stream) => stream.local_address(),
+        }
+    }
+
+    /// The address of the other end.
+    pub fn peer_address(&self) -> SocketAddr {
+        match &self.kind {
+            StreamKind::Real(stream) => stream.peer_address(),
+            StreamKind::Simulated(stream) => stream.peer_address(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            StreamKind::Real(stream) => stream.poll_read(context, buffer),
+            StreamKind::Simulated(stream) => stream.poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.kind {
+            StreamKind::Real(stream) => stream.poll_write(context, bytes),
+            StreamKind::Simulated(stream) => stream.poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Neither kind keeps anything back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            StreamKind::Real(stream) => stream.poll_shutdown(context),
+            StreamKind::Simulated(stream) => {
+                stream.shut_down();
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Sockets {
@@ -61,21 +164,17 @@ impl fmt::Debug for Sockets {
     }
 }
 
-impl Listener {
-    /// Waits for the next connection.
-    pub async fn accept(&self) -> Result<Stream> {
-        match self.never {}
-    }
-
-    /// Where it listens.
-    pub fn local_address(&self) -> SocketAddr {
-        match self.never {}
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listener").field(&self.local_address()).finish()
     }
 }
 
-impl Stream {
-    /// The address of the other end.
-    pub fn peer_address(&self) -> SocketAddr {
-        match self.never {}
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("local", &self.local_address())
+            .field("peer", &self.peer_address())
+            .finish()
     }
 }

@@ -20,7 +20,7 @@ fn race(answer: impl Fn(u64, Promise<u64>) + Send + 'static, ask: impl Fn(u64, R
         while answered < ROUNDS {
             let batch = std::mem::take(&mut *theirs.lock().unwrap());
             if batch.is_empty() {
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
             for (at, promise) in batch {
                 answer(at, promise);
@@ -59,7 +59,7 @@ fn polling_gets_every_answer() {
                 if let Some(answer) = reply.try_take() {
                     break answer;
                 }
-                std::hint::spin_loop();
+                std::thread::yield_now();
             };
             assert_eq!(answer, Ok(at));
             assert!(reply.try_take().is_none());
@@ -106,7 +106,7 @@ fn every_dropped_reply_is_either_answered_or_cancelled() {
                 promise.send(Ok(at));
             } else {
                 while !promise.is_cancelled() {
-                    std::hint::spin_loop();
+                    std::thread::yield_now();
                 }
             }
         },

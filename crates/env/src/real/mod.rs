@@ -2,5 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod locks;
+#[cfg_attr(not(feature = "net"), path = "no_sockets.rs")]
+pub(crate) mod sockets;
 pub(crate) mod timers;
 pub(crate) mod world;

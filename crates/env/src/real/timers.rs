@@ -1,8 +1,9 @@
 //! Timers of the real world: one thread for the whole process, started with the first timer.
 //!
 //! Timers wait in one ordered map. The thread sleeps until the first of them and is disturbed only
-//! when an earlier one comes. Calls run on that thread, one after the other, outside of the lock,
-//! so they must be quick; a call that panics takes nobody else with it.
+//! when an earlier one comes; it sleeps on when the first is cancelled, so that timeouts which are
+//! set and cancelled all the time cost no wake-ups. Calls run on that thread, one after the other,
+//! outside of the lock, so they must be quick; a call that panics takes nobody else with it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,11 +26,23 @@ struct Timers {
 struct State {
     queue: BTreeMap<Id, Action>,
     next: u64,
-    started: bool,
+    thread: Thread,
+}
+
+/// What the thread of the timers does.
+#[derive(Clone, Copy)]
+enum Thread {
+    /// There is none yet.
+    Missing,
+    /// It will look at the queue before it sleeps.
+    Awake,
+    SleepsUntil(Instant),
+    /// It sleeps until it is called.
+    Sleeps,
 }
 
 static TIMERS: Timers = Timers {
-    state: Mutex::new(State { queue: BTreeMap::new(), next: 0, started: false }),
+    state: Mutex::new(State { queue: BTreeMap::new(), next: 0, thread: Thread::Missing }),
     earlier: Condvar::new(),
 };
 
@@ -43,11 +56,18 @@ impl Timers {
         let id = (at, state.next);
         state.next += 1;
         state.queue.insert(id, action);
-        if !state.started {
-            state.started = true;
-            self.start();
-        } else if state.queue.first_key_value().is_some_and(|(first, _)| *first == id) {
-            self.earlier.notify_one();
+        match state.thread {
+            Thread::Missing => {
+                state.thread = Thread::Awake;
+                self.start();
+            }
+            Thread::Awake => {}
+            Thread::SleepsUntil(time) if time <= at => {}
+            Thread::SleepsUntil(_) | Thread::Sleeps => {
+                state.thread = Thread::Awake;
+                drop(state);
+                self.earlier.notify_one();
+            }
         }
         id
     }
@@ -80,12 +100,18 @@ impl Timers {
                     state = self.lock();
                 }
                 Some(first) => {
-                    let pause = first.key().0 - now;
+                    let until = first.key().0;
+                    state.thread = Thread::SleepsUntil(until);
+                    let pause = until - now;
                     let waited = self.earlier.wait_timeout(state, pause);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                None => state = self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.thread = Thread::Sleeps;
+                    state = self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
             }
+            state.thread = Thread::Awake;
         }
     }
 }

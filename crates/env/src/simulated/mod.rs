@@ -24,6 +24,8 @@
 mod disk;
 mod faults;
 pub(crate) mod files;
+mod links;
+pub(crate) mod network;
 mod processes;
 mod random;
 pub(crate) mod timers;
@@ -38,6 +40,7 @@ use std::time::Duration;
 
 pub use disk::inode::Unsynced;
 pub use faults::{CallFaults, CallKind, FaultPlan};
+pub use network::NetworkPlan;
 pub use random::Random;
 pub use trace::Event;
 

@@ -26,7 +26,7 @@ impl Simulation {
     /// The same, with a say in what becomes of unsynced data.
     pub fn crash_with(&self, process: &Env, unsynced: Unsynced) {
         let host = self.host(process);
-        self.universe().end_incarnation(host.process, "crash");
+        self.universe().end_incarnation(host.process, true);
         let core = &mut *self.universe().lock();
         core.processes[host.process].disk.crash(unsynced, &mut core.random);
     }
@@ -34,7 +34,7 @@ impl Simulation {
     /// The process is killed, and its machine goes on: everything written stays, synced or not.
     pub fn kill(&self, process: &Env) {
         let host = self.host(process);
-        self.universe().end_incarnation(host.process, "kill");
+        self.universe().end_incarnation(host.process, false);
         self.universe().lock().processes[host.process].disk.program_ended();
     }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::disk::Disk;
 use super::faults::FaultPlan;
+use super::network::Network;
 use super::random::Random;
 use super::timers::{Action, SimulatedTimer, Timers};
 use super::trace::Trace;
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) trace: Trace,
     pub(crate) timers: Timers,
     pub(crate) processes: Vec<Process>,
+    pub(crate) network: Network,
     pub(crate) tolerate_panics: bool,
     tasks: BTreeMap<TaskId, Slot>,
     next_task: TaskId,
@@ -139,6 +141,7 @@ impl Universe {
             trace: Trace::default(),
             timers: Timers::default(),
             processes: Vec::new(),
+            network: Network::new(),
             tolerate_panics: false,
             tasks: BTreeMap::new(),
             next_task: 0,
@@ -207,14 +210,16 @@ impl Universe {
     /// Takes one of the ready tasks at random.
     fn choose(&self, core: &mut Core, main: TaskId) -> Option<Step> {
         let mut ready = lock(&self.ready);
-        // Those that have ended meanwhile are no choices.
-        ready.retain(|id| *id == main || core.tasks.contains_key(id));
-        if ready.is_empty() {
-            return None;
-        }
-        let id = {
+        let id = loop {
+            if ready.is_empty() {
+                return None;
+            }
             let at = core.random.index(ready.len());
-            ready.swap_remove(at)
+            let id = ready.swap_remove(at);
+            // One that has ended meanwhile is no choice.
+            if id == main || core.tasks.contains_key(&id) {
+                break id;
+            }
         };
         drop(ready);
         core.now += Duration::from_nanos(core.random.below(STEP_NANOS));
@@ -276,19 +281,21 @@ impl Universe {
         core.tasks.values().map(name).collect()
     }
 
-    /// Ends the incarnation that `process` is in: drops its tasks and timers.
-    pub(crate) fn end_incarnation(&self, process: usize, what: &'static str) {
+    /// Ends the incarnation that `process` is in: drops its tasks and timers, and its connections.
+    pub(crate) fn end_incarnation(&self, process: usize, power: bool) {
         let mut guard = self.lock();
         let core = &mut *guard;
-        core.trace.note(core.now, what, process as u64, 0);
+        core.note(if power { "crash" } else { "kill" }, process as u64, 0);
         let old = core.processes[process].incarnation;
         core.processes[process].incarnation += 1;
         core.processes[process].random = core.random.split();
         let tasks: Vec<_> = core.tasks.extract_if(.., |_, slot| slot.process == process).collect();
         let calls = core.timers.take_calls_of(process, old);
+        let wakers = core.network.process_ended(process, power, core.now, &mut core.random);
         drop(guard);
         drop(tasks);
         drop(calls);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Drops everything that is left. Tasks hold handles to this universe, so it would never go by itself.

@@ -1,0 +1,63 @@
+//! Real sockets in a build without the feature `net`: there are none, and whoever asks is told.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use plinth_types::{Error, Result};
+use tokio::io::ReadBuf;
+
+pub(crate) struct RealSockets;
+
+/// Never exists.
+pub(crate) struct RealListener(Infallible);
+
+/// Never exists.
+pub(crate) struct RealStream(Infallible);
+
+fn without_net() -> Error {
+    Error::unsupported_operation().with_detail("this build has no real sockets (feature `net` of plinth-env)")
+}
+
+impl RealSockets {
+    pub(crate) async fn connect(_: SocketAddr) -> Result<RealStream> {
+        Err(without_net())
+    }
+
+    pub(crate) async fn listen(_: SocketAddr) -> Result<RealListener> {
+        Err(without_net())
+    }
+}
+
+impl RealListener {
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_accept(&self, _: &mut Context<'_>) -> Poll<Result<RealStream>> {
+        match self.0 {}
+    }
+}
+
+impl RealStream {
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    pub(crate) fn peer_address(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_read(&mut self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_write(&mut self, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.0 {}
+    }
+}
