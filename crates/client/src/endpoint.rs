@@ -1,0 +1,112 @@
+//! What a client asks of a database, wherever that is: in process, behind a socket, behind `libfdb_c`.
+//!
+//! Every answer is a [`Reply`], so that one that memory can give is there when the call returns, on the
+//! caller's thread, and any other comes when it comes. An endpoint never borrows from a request.
+
+use plinth_env::Env;
+use plinth_env::reply::Reply;
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
+    Version,
+};
+
+/// A database as a client sees it.
+///
+/// Keys are whole (a tenant's prefix is in them), versions are those that
+/// [`read_version`](Endpoint::read_version) gave, and atomic operations are normalised, so that an endpoint
+/// needs to know neither tenants nor API versions.
+pub trait Endpoint: Send + Sync + 'static {
+    /// The clock, random numbers and timers that transactions use.
+    fn env(&self) -> &Env;
+
+    /// A version at which everything is visible that was acknowledged before this call.
+    ///
+    /// # Errors
+    /// `database_locked` while the database is locked, unless `lock_aware`.
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply>;
+
+    /// The values of these keys, in the keys' order; `None` where a key doesn't exist.
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
+
+    /// The key that `selector` describes; empty before the first key, the end of `space` after the last one.
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
+
+    /// The rows of a range, fewer than asked for if a reply would get too big; `more` says whether rows may be left.
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+
+    /// Commits, or says why not. A reply that fails with `commit_unknown_result`, `connection_failed` or
+    /// `broken_promise` says nothing about what became of the transaction.
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply>;
+
+    /// Completes, with a version, once the value at some version after `version` differs from `value`.
+    /// Dropping the reply gives the watch up.
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version>;
+
+    /// About how many bytes of keys and values the range has.
+    fn range_size(&self, range: KeyRange) -> Reply<i64>;
+
+    /// Keys that cut the range into chunks of about `chunk` bytes: its begin, keys between, its end.
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>>;
+
+    /// Where the key is stored, as `ip:port` each.
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>>;
+
+    /// What the database calls itself.
+    fn describe(&self) -> Description;
+
+    /// The status document, as JSON.
+    fn status_json(&self) -> Reply<String>;
+
+    /// Whether the answer to a commit can get lost although the commit took effect, as on a socket.
+    ///
+    /// Only then does a client add to each transaction what it needs to find out afterwards (a key that it conflicts
+    /// with itself on): where the answer can't get lost, that would be work for nothing.
+    fn may_lose_answers(&self) -> bool {
+        true
+    }
+}
+
+/// How urgently a transaction wants to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Priority {
+    /// Held back first; may fail with `batch_transaction_throttled`.
+    Batch,
+    /// What transactions have.
+    #[default]
+    Default,
+    /// Never held back: for the system itself.
+    Immediate,
+}
+
+/// A request for a read version.
+#[derive(Clone, Default, Debug)]
+pub struct ReadVersionRequest {
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Whether it is answered while the database is locked.
+    pub lock_aware: bool,
+    /// Whether it may miss commits acknowledged a moment before, if that is faster.
+    pub causal_risky: bool,
+    /// The tags that the transaction counts towards.
+    pub tags: Vec<Bytes>,
+}
+
+/// A read version, and what every transaction wants to know at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadVersionReply {
+    /// The version.
+    pub version: Version,
+    /// The value of `\xff/metadataVersion` at that version; `None`: the key doesn't exist.
+    pub metadata_version: Option<Bytes>,
+}
+
+/// What a database calls itself; read through special keys.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Description {
+    /// Where the connection string was read from; empty if nowhere.
+    pub cluster_file_path: String,
+    /// `description:id@ip:port,...`; empty in process.
+    pub connection_string: String,
+    /// The identity of the database: 16 bytes, as 32 hexadecimal digits.
+    pub cluster_id: String,
+}

@@ -1,0 +1,224 @@
+//! Walks the merged rows in one direction, fetching the database's rows as it goes.
+//!
+//! Only spans whose rows depend on the database are fetched: not those that own writes cleared. Single keys cleared or
+//! set are fetched along with their surroundings and passed over, which is cheaper than a request for each gap.
+
+use crate::range::Limits;
+use crate::transaction::{View, unreadable};
+use crate::write_map::{Edge, Kind, Segment, WriteMap};
+use bytes::Bytes;
+use plinth_types::{Error, KeyValue, Result, Rows, key_after};
+use std::sync::OnceLock;
+
+/// Rows fetched at once at least, when more than one may be needed.
+const MIN_ROWS: usize = 8;
+/// How many segments ahead a fetch looks for the next span that needn't be fetched.
+const LOOK_AHEAD: usize = 64;
+
+/// A place among the merged rows.
+pub(super) struct Cursor<'v> {
+    view: &'v View,
+    map: &'v WriteMap,
+    reverse: bool,
+    /// Forward: the first key not passed. Reverse: the last key passed.
+    at: Bytes,
+    /// Rows of the database, in the direction of the walk, of which those before `used` are passed.
+    rows: Rows,
+    used: usize,
+    /// How far `rows` is all that the database has: up to here, or, in reverse, down to here.
+    known: Option<Bytes>,
+    /// About how many rows will be asked for.
+    wanted: usize,
+}
+
+impl<'v> Cursor<'v> {
+    /// A cursor that gives the rows from `at` on or, with `reverse`, those before it.
+    pub(super) fn new(view: &'v View, at: &[u8], reverse: bool) -> Self {
+        static NO_WRITES: OnceLock<WriteMap> = OnceLock::new();
+        let map = view.map.as_ref().unwrap_or_else(|| NO_WRITES.get_or_init(WriteMap::new));
+        let at = if at > view.max_key { view.max_key } else { at };
+        Self {
+            view,
+            map,
+            reverse,
+            at: Bytes::copy_from_slice(at),
+            rows: Rows::new(),
+            used: 0,
+            known: None,
+            wanted: 1,
+        }
+    }
+
+    /// Tells about how many rows will be asked for.
+    pub(super) fn expecting(mut self, rows: usize) -> Self {
+        self.wanted = rows;
+        self
+    }
+
+    /// The next row before `bound` (at or after it, in reverse); `None` if there is none.
+    pub(super) async fn next(&mut self, bound: &[u8]) -> Result<Option<KeyValue>> {
+        loop {
+            let passed = if self.reverse { self.at[..] <= *bound } else { self.at[..] >= *bound };
+            if passed {
+                return Ok(None);
+            }
+            let Some(segment) = self.segment() else { return Ok(None) };
+            if segment.unreadable && !self.view.bypass_unreadable {
+                return Err(unreadable(segment.begin.key));
+            }
+            let row = match segment.kind {
+                Kind::Cleared => {
+                    self.at = self.far_end(&segment, bound);
+                    None
+                }
+                Kind::Independent(operations) => {
+                    let key = self.pass_key(&segment);
+                    operations.apply(None)?.map(|value| KeyValue { key, value })
+                }
+                Kind::Dependent(operations) => {
+                    let key = Bytes::copy_from_slice(segment.begin.key);
+                    self.load(bound).await?;
+                    let value = self.value_of(&key);
+                    self.pass_key(&segment);
+                    operations.apply(value)?.map(|value| KeyValue { key, value })
+                }
+                Kind::Unmodified => {
+                    self.load(bound).await?;
+                    let end = self.far_end(&segment, bound);
+                    self.pass_unmodified(end)
+                }
+            };
+            if row.is_some() {
+                return Ok(row);
+            }
+        }
+    }
+
+    /// The segment that the next key to look at lies in.
+    fn segment(&self) -> Option<Segment<'v>> {
+        let segment = self.map.segment(&self.at);
+        if self.reverse && segment.begin.cmp_key(&self.at).is_ge() {
+            return self.map.previous(&segment);
+        }
+        Some(segment)
+    }
+
+    /// Where the walk leaves a segment, or reaches `bound` in it.
+    fn far_end(&self, segment: &Segment<'_>, bound: &[u8]) -> Bytes {
+        let edge = if self.reverse { Some(segment.begin) } else { segment.end };
+        match edge {
+            Some(edge) if self.reverse && edge.cmp_key(bound).is_gt() => edge.to_key(),
+            Some(edge) if !self.reverse && edge.cmp_key(bound).is_lt() => edge.to_key(),
+            _ => Bytes::copy_from_slice(bound),
+        }
+    }
+
+    /// Goes beyond a segment of one key.
+    fn pass_key(&mut self, segment: &Segment<'_>) -> Bytes {
+        let key = Bytes::copy_from_slice(segment.begin.key);
+        self.at = if self.reverse { key.clone() } else { key_after(&key) };
+        key
+    }
+
+    /// The next database row before `end`, or, if there is none, `end` is reached as far as rows are known.
+    fn pass_unmodified(&mut self, end: Bytes) -> Option<KeyValue> {
+        self.skip_passed();
+        if let Some((key, _)) = self.rows.row(self.used) {
+            let is_inside = if self.reverse { *key >= end[..] } else { *key < end[..] };
+            if is_inside {
+                let row = self.rows.get(self.used)?;
+                self.used += 1;
+                self.at = if self.reverse { row.key.clone() } else { key_after(&row.key) };
+                return Some(row);
+            }
+        }
+        let known = self.known.clone().unwrap_or_else(|| self.at.clone());
+        self.at = if self.reverse { known.max(end) } else { known.min(end) };
+        None
+    }
+
+    /// The database's value of a key that is known.
+    fn value_of(&mut self, key: &[u8]) -> Option<Bytes> {
+        self.skip_passed();
+        // In reverse, rows above the key may be left: they were passed over by own writes.
+        while let Some((at, _)) = self.rows.row(self.used) {
+            let before = if self.reverse { at > key } else { at < key };
+            if !before {
+                break;
+            }
+            self.used += 1;
+        }
+        let row = self.rows.get(self.used)?;
+        (row.key[..] == *key).then_some(row.value)
+    }
+
+    /// Goes beyond rows that the walk has passed: own writes stood in their place.
+    fn skip_passed(&mut self) {
+        while let Some((key, _)) = self.rows.row(self.used) {
+            let passed = if self.reverse { *key >= self.at[..] } else { *key < self.at[..] };
+            if !passed {
+                return;
+            }
+            self.used += 1;
+        }
+    }
+
+    /// Makes the database's rows known at the next key to look at.
+    async fn load(&mut self, bound: &[u8]) -> Result<()> {
+        let is_known = self.known.as_ref().is_some_and(|known| {
+            if self.reverse { known[..] < self.at[..] } else { known[..] > self.at[..] }
+        });
+        if is_known {
+            return Ok(());
+        }
+        let barrier = self.barrier(bound);
+        let rows = self.wanted.max(MIN_ROWS);
+        self.wanted = rows.saturating_mul(2).min(1 << 16);
+        let limits = Limits { rows: Some(rows), bytes: None };
+        let (begin, end) = if self.reverse { (&barrier, &self.at) } else { (&self.at, &barrier) };
+        let result = self.view.fetch(begin, end, limits, self.reverse).await?;
+        let known = match result.rows.last() {
+            Some((last, _)) if result.more && self.reverse => Bytes::copy_from_slice(last),
+            Some((last, _)) if result.more => key_after(last),
+            None if result.more => {
+                return Err(Error::internal_error().with_detail("a range read made no progress"));
+            }
+            _ => barrier,
+        };
+        self.known = Some(known);
+        self.rows = result.rows;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// How far to fetch: up to `bound`, or to the next range that own writes cleared or made unreadable.
+    fn barrier(&self, bound: &[u8]) -> Bytes {
+        let mut segment = self.segment();
+        for _ in 0..LOOK_AHEAD {
+            let Some(current) = segment else { break };
+            let near = if self.reverse { current.end } else { Some(current.begin) };
+            let is_wide = matches!(current.kind, Kind::Cleared) && !is_one_key(&current);
+            let is_barrier = is_wide || (current.unreadable && !self.view.bypass_unreadable);
+            if let Some(edge) = near
+                && is_barrier
+            {
+                let (key, bound) = (edge.to_key(), Bytes::copy_from_slice(bound));
+                return if self.reverse { key.max(bound) } else { key.min(bound) };
+            }
+            segment = if self.reverse { self.map.previous(&current) } else { self.map.next(&current) };
+        }
+        Bytes::copy_from_slice(bound)
+    }
+}
+
+/// Whether a segment holds a single key.
+fn is_one_key(segment: &Segment<'_>) -> bool {
+    segment.end.is_some_and(|end| {
+        let after = if segment.begin.after {
+            Edge { key: &segment.begin.to_key(), after: true }.to_key()
+        } else {
+            key_after(segment.begin.key)
+        };
+        end.cmp_key(&after).is_eq()
+    })
+}

@@ -1,0 +1,81 @@
+//! Range reads and selectors over the database's rows merged with a transaction's own writes.
+//!
+//! ```text
+//!   database     a   b   c       e   f   g          rows fetched in batches
+//!   own writes     [cleared)   d=5     g+1          the write map as of the call
+//!   merged       a             d=5 e f g'           what the read sees
+//! ```
+//!
+//! A [`Cursor`](cursor::Cursor) walks the merged rows from a key in one direction. It stops with
+//! `accessed_unreadable` where it comes to keys that get their content only at commit, so a read fails exactly if
+//! its result depends on such keys.
+//!
+//! A range read resolves the selector of the side it starts from, walks, and finds the other side on its way.
+
+mod cursor;
+mod scan;
+
+pub(crate) use scan::range;
+
+use crate::transaction::View;
+use bytes::Bytes;
+use cursor::Cursor;
+use plinth_types::{KeySelector, Result};
+
+/// Where a selector leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Resolved {
+    /// The key; empty before the first key, the end of the key space after the last one.
+    pub(crate) key: Bytes,
+    /// 1 if the selector leads to the key. Less: by how many keys, and one, it leads to before the first
+    /// one; more: by how many it leads beyond the end.
+    pub(crate) left: i64,
+}
+
+impl Resolved {
+    /// Whether the selector ran into the begin of the key space.
+    fn is_off_begin(&self) -> bool {
+        self.left < 1
+    }
+
+    /// Whether the selector ran beyond the end of the key space.
+    fn is_off_end(&self) -> bool {
+        self.left > 1
+    }
+}
+
+/// Where a selector (normalised) leads. A selector of offset 1 stays what it is: the rows from its key on.
+pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result<Resolved> {
+    if selector.offset == 1 {
+        let key = if selector.key[..] > *view.max_key {
+            Bytes::from_static(view.max_key)
+        } else {
+            selector.key.clone()
+        };
+        return Ok(Resolved { key, left: 1 });
+    }
+    resolve(view, selector).await
+}
+
+/// The existing key that a selector (normalised) leads to.
+pub(crate) async fn resolve(view: &View, selector: &KeySelector) -> Result<Resolved> {
+    let offset = i64::from(selector.offset);
+    let forward = offset >= 1;
+    let steps = if forward { offset } else { 1 - offset };
+    let mut cursor = Cursor::new(view, &selector.key, !forward).expecting(steps as usize);
+    for step in 1..=steps {
+        match cursor.next(if forward { view.max_key } else { b"" }).await? {
+            Some(row) if step == steps => {
+                // The very first key is the begin of the key space, too.
+                let left = if row.key.is_empty() && !forward { 0 } else { 1 };
+                return Ok(Resolved { key: row.key, left });
+            }
+            Some(_) => {}
+            None if forward => {
+                return Ok(Resolved { key: Bytes::from_static(view.max_key), left: steps - step + 1 });
+            }
+            None => return Ok(Resolved { key: Bytes::new(), left: step - steps }),
+        }
+    }
+    Ok(Resolved { key: selector.key.clone(), left: 1 })
+}

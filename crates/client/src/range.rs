@@ -1,0 +1,262 @@
+//! What a range read is asked for: bounds, limits, direction, and how much travels at a time.
+
+use bytes::Bytes;
+use plinth_types::{KeyRange, KeySelector, strinc};
+use std::ops::{Bound, RangeBounds};
+
+/// How much of a range one batch carries, with FoundationDB's codes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(i32)]
+pub enum StreamingMode {
+    /// All of the range will be wanted soon: big batches.
+    WantAll = -2,
+    /// Small batches first, then bigger ones.
+    #[default]
+    Iterator = -1,
+    /// Exactly `limit` rows in one batch.
+    Exact = 0,
+    /// Little: when few rows are expected to be used.
+    Small = 1,
+    /// More.
+    Medium = 2,
+    /// Much.
+    Large = 3,
+    /// As much as one client gets out of one range.
+    Serial = 4,
+}
+
+impl StreamingMode {
+    /// The mode with this code.
+    pub fn from_code(code: i32) -> Option<Self> {
+        Some(match code {
+            -2 => Self::WantAll,
+            -1 => Self::Iterator,
+            0 => Self::Exact,
+            1 => Self::Small,
+            2 => Self::Medium,
+            3 => Self::Large,
+            4 => Self::Serial,
+            _ => return None,
+        })
+    }
+
+    /// The bytes that a batch is meant to have; `None` for as many as it takes.
+    ///
+    /// `iteration` counts the batches of one range from 1; only [`StreamingMode::Iterator`] looks at it.
+    pub fn target_bytes(self, iteration: i32) -> Option<i32> {
+        const ITERATIONS: [i32; 10] =
+            [4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000];
+        Some(match self {
+            Self::Exact => return None,
+            Self::Small => 256,
+            Self::Medium => 1000,
+            Self::Large => 4096,
+            Self::WantAll | Self::Serial => 80_000,
+            Self::Iterator => ITERATIONS[(iteration.clamp(1, 10) - 1) as usize],
+        })
+    }
+}
+
+/// Which conflict set a range is added to, with FoundationDB's codes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum ConflictRangeType {
+    /// As if the range had been read.
+    Read = 0,
+    /// As if the range had been written.
+    Write = 1,
+}
+
+/// A range read. Made from `begin..end` of keys, from [`RangeOptions::prefix`], or from two selectors.
+///
+/// ```
+/// use plinth_client::{RangeOptions, StreamingMode};
+/// let first_ten = RangeOptions::from("a".."b").limit(10).mode(StreamingMode::WantAll);
+/// let last_one = RangeOptions::prefix("users/").reverse(true).limit(1);
+/// # assert_eq!((first_ten.limit, last_one.reverse), (10, true));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RangeOptions {
+    /// Selects the first row.
+    pub begin: KeySelector,
+    /// Selects the first row not to give.
+    pub end: KeySelector,
+    /// Most rows to give; 0 for all.
+    pub limit: i32,
+    /// Bytes after which a batch ends; 0 for what the mode says. A stream looks at the mode alone.
+    pub target_bytes: i32,
+    /// How much a batch carries.
+    pub mode: StreamingMode,
+    /// The number of the batch within the range, from 1.
+    pub iteration: i32,
+    /// From the end to the begin.
+    pub reverse: bool,
+}
+
+impl RangeOptions {
+    /// The range between two selectors.
+    pub fn new(begin: KeySelector, end: KeySelector) -> Self {
+        Self {
+            begin,
+            end,
+            limit: 0,
+            target_bytes: 0,
+            mode: StreamingMode::Iterator,
+            iteration: 1,
+            reverse: false,
+        }
+    }
+
+    /// All keys that begin with `prefix`.
+    pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
+        let prefix = prefix.as_ref();
+        let end = strinc(prefix).unwrap_or_else(|| Bytes::from_static(b"\xff"));
+        Self::new(
+            KeySelector::first_greater_or_equal(Bytes::copy_from_slice(prefix)),
+            KeySelector::first_greater_or_equal(end),
+        )
+    }
+
+    /// Gives at most this many rows; 0 for all.
+    #[must_use]
+    pub fn limit(mut self, rows: i32) -> Self {
+        self.limit = rows;
+        self
+    }
+
+    /// Ends a batch after this many bytes; 0 for what the mode says.
+    #[must_use]
+    pub fn target_bytes(mut self, bytes: i32) -> Self {
+        self.target_bytes = bytes;
+        self
+    }
+
+    /// Sets how much a batch carries.
+    #[must_use]
+    pub fn mode(mut self, mode: StreamingMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets the number of the batch within the range, from 1.
+    #[must_use]
+    pub fn iteration(mut self, iteration: i32) -> Self {
+        self.iteration = iteration;
+        self
+    }
+
+    /// Reads from the end to the begin.
+    #[must_use]
+    pub fn reverse(mut self, reverse: bool) -> Self {
+        self.reverse = reverse;
+        self
+    }
+
+    /// The read of what is left after a batch that ended at `last`, its last key, having given `rows` rows.
+    #[must_use]
+    pub fn after(mut self, last: &[u8], rows: usize) -> Self {
+        let last = Bytes::copy_from_slice(last);
+        if self.reverse {
+            self.end = KeySelector::first_greater_or_equal(last);
+        } else {
+            self.begin = KeySelector::first_greater_than(last);
+        }
+        if self.limit > 0 {
+            self.limit = self.limit.saturating_sub(i32::try_from(rows).unwrap_or(i32::MAX));
+        }
+        self.iteration = self.iteration.saturating_add(1);
+        self
+    }
+
+    fn of_bounds<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> Self {
+        let key = |key: &K| Bytes::copy_from_slice(key.as_ref());
+        let begin = match range.start_bound() {
+            Bound::Included(begin) => KeySelector::first_greater_or_equal(key(begin)),
+            Bound::Excluded(begin) => KeySelector::first_greater_than(key(begin)),
+            Bound::Unbounded => KeySelector::first_greater_or_equal(Bytes::new()),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(end) => KeySelector::first_greater_than(key(end)),
+            Bound::Excluded(end) => KeySelector::first_greater_or_equal(key(end)),
+            Bound::Unbounded => KeySelector::first_greater_or_equal(Bytes::from_static(b"\xff")),
+        };
+        Self::new(begin, end)
+    }
+}
+
+impl<K: AsRef<[u8]>> From<std::ops::Range<K>> for RangeOptions {
+    fn from(range: std::ops::Range<K>) -> Self {
+        Self::of_bounds(range)
+    }
+}
+
+impl<K: AsRef<[u8]>> From<std::ops::RangeInclusive<K>> for RangeOptions {
+    fn from(range: std::ops::RangeInclusive<K>) -> Self {
+        Self::of_bounds(range)
+    }
+}
+
+impl<K: AsRef<[u8]>> From<std::ops::RangeFrom<K>> for RangeOptions {
+    fn from(range: std::ops::RangeFrom<K>) -> Self {
+        Self::of_bounds(range)
+    }
+}
+
+impl<K: AsRef<[u8]>> From<std::ops::RangeTo<K>> for RangeOptions {
+    fn from(range: std::ops::RangeTo<K>) -> Self {
+        Self::of_bounds(range)
+    }
+}
+
+impl From<std::ops::RangeFull> for RangeOptions {
+    fn from(range: std::ops::RangeFull) -> Self {
+        Self::of_bounds::<&[u8]>(range)
+    }
+}
+
+impl From<KeyRange> for RangeOptions {
+    fn from(range: KeyRange) -> Self {
+        Self::new(
+            KeySelector::first_greater_or_equal(range.begin),
+            KeySelector::first_greater_or_equal(range.end),
+        )
+    }
+}
+
+impl From<(KeySelector, KeySelector)> for RangeOptions {
+    fn from((begin, end): (KeySelector, KeySelector)) -> Self {
+        Self::new(begin, end)
+    }
+}
+
+/// Rows and bytes that a range read may still give; `None` for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    pub(crate) rows: Option<usize>,
+    pub(crate) bytes: Option<usize>,
+}
+
+impl Limits {
+    /// The limits of one batch, or why they are none: `exact_mode_without_limits`,
+    /// `client_invalid_operation`, `range_limits_invalid` (checked later, hence the nesting).
+    pub(crate) fn of(options: &RangeOptions) -> plinth_types::Result<Option<Self>> {
+        use plinth_types::Error;
+        const UNLIMITED: i32 = -1;
+        let unlimited_if_zero = |n: i32| if n == 0 { UNLIMITED } else { n };
+        let rows = unlimited_if_zero(options.limit);
+        let mut bytes = unlimited_if_zero(options.target_bytes);
+        if options.mode == StreamingMode::Exact && rows == UNLIMITED && bytes == UNLIMITED {
+            return Err(Error::exact_mode_without_limits());
+        }
+        if options.mode == StreamingMode::Iterator && options.iteration <= 0 {
+            return Err(Error::client_invalid_operation().with_detail("iterations count from 1"));
+        }
+        if let Some(target) = options.mode.target_bytes(options.iteration) {
+            bytes = if bytes == UNLIMITED { target } else { bytes.min(target) };
+        }
+        if rows < UNLIMITED || bytes < UNLIMITED {
+            return Ok(None);
+        }
+        Ok(Some(Self { rows: usize::try_from(rows).ok(), bytes: usize::try_from(bytes).ok() }))
+    }
+}

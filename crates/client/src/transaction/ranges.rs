@@ -1,0 +1,311 @@
+//! Range reads, and what a read that may take several steps carries with it.
+//!
+//! Where no own write matters the endpoint's rows go to the caller untouched. Otherwise the database's rows are
+//! merged with the own writes as of the call (see `merge`).
+
+use super::conflicts;
+use super::state::{After, State};
+use super::{Inner, Transaction, read_cost};
+use crate::merge;
+use crate::range::{Limits, RangeOptions};
+use crate::stream::RangeStream;
+use crate::write_map::WriteMap;
+use bytes::Bytes;
+use plinth_env::reply::Reply;
+use plinth_types::{
+    Error, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version, key_after,
+    rows::row_overhead, system,
+};
+use std::sync::Arc;
+
+/// What a read sees: which transaction, in which epoch, and its own writes as of the call.
+pub(crate) struct View {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) epoch: u64,
+    pub(crate) map: Option<WriteMap>,
+    pub(crate) space: KeySpace,
+    /// The first key that can't be read.
+    pub(crate) max_key: &'static [u8],
+    pub(crate) bypass_unreadable: bool,
+}
+
+impl Transaction {
+    /// One batch of a range, as many rows as limits and mode say. To read on after a batch with `more`, ask for
+    /// [`RangeOptions::after`] it; [`Transaction::range`] does that by itself.
+    pub fn get_range(&self, range: impl Into<RangeOptions>) -> Reply<RangeResult> {
+        self.inner.get_range(range.into(), false)
+    }
+
+    /// The rows of a range as a stream, read in batches as it goes.
+    ///
+    /// ```
+    /// # use plinth_client::{Transaction, Result};
+    /// # async fn example(tr: &Transaction) -> Result<()> {
+    /// let mut rows = tr.range("users/".."users0");
+    /// while let Some(row) = rows.next().await {
+    ///     let row = row?;
+    ///     println!("{:?} = {:?}", row.key, row.value);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
+        RangeStream::new(self.clone(), range.into(), false)
+    }
+}
+
+impl Inner {
+    /// What a read that is called now sees.
+    pub(super) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
+        let map = state.visible_writes(snapshot).cloned();
+        View {
+            inner: self.clone(),
+            epoch: state.life.epoch,
+            map,
+            space: state.options.read_space(),
+            max_key: state.options.max_read_key(),
+            bypass_unreadable: state.options.bypass_unreadable,
+        }
+    }
+
+    pub(crate) fn get_range(self: &Arc<Self>, range: RangeOptions, snapshot: bool) -> Reply<RangeResult> {
+        let limits = match Limits::of(&range) {
+            Ok(limits) => limits,
+            Err(error) => return Reply::ready(Err(error)),
+        };
+        if range.begin.key[..] >= *system::SYSTEM_END
+            && let Some(reply) = self.special_range(&range, limits)
+        {
+            return reply;
+        }
+        let mut after = After::default();
+        let mut state = self.lock();
+        let prepared = state.check(&mut after).and_then(|()| {
+            let max = state.options.max_read_key();
+            if range.begin.key[..] > *max || range.end.key[..] > *max {
+                return Err(Error::key_outside_legal_range());
+            }
+            let limits = limits.ok_or_else(Error::range_limits_invalid)?;
+            let (begin, end) = (range.begin.normalized(), range.end.normalized());
+            if begin.offset >= end.offset && begin.key >= end.key {
+                return Ok(None);
+            }
+            state.reads.any = true;
+            let view = self.view(&mut state, snapshot);
+            Ok(Some(RangeTask { view, begin, end, limits, reverse: range.reverse, snapshot }))
+        });
+        drop(state);
+        after.run();
+        match prepared {
+            Err(error) => Reply::ready(Err(error)),
+            Ok(None) => Reply::ready(Ok(RangeResult::default())),
+            Ok(Some(task)) => {
+                let epoch = task.view.epoch;
+                self.launch(epoch, true, task.run())
+            }
+        }
+    }
+}
+
+/// A range read on its way.
+pub(crate) struct RangeTask {
+    view: View,
+    begin: KeySelector,
+    end: KeySelector,
+    limits: Limits,
+    reverse: bool,
+    snapshot: bool,
+}
+
+impl RangeTask {
+    async fn run(self) -> Result<RangeResult> {
+        let Self { view, begin, end, limits, reverse, snapshot } = self;
+        let is_plain = view.plain().is_some() || view.is_untouched(&begin, &end);
+        let result = if is_plain {
+            view.read_through(begin.clone(), end.clone(), limits, reverse).await?
+        } else {
+            merge::range(&view, &begin, &end, limits, reverse).await?
+        };
+        if !snapshot {
+            let (low, high) = conflicts::of_get_range(&begin, &end, reverse, &result, view.max_key);
+            view.add_conflict(&low, &high);
+        }
+        view.add_cost(result.rows.iter().map(|(key, value)| key.len() + value.len()).sum());
+        Ok(result)
+    }
+}
+
+impl View {
+    /// The key space, if the endpoint alone can answer: no own writes, and no tenant, beyond whose end a selector
+    /// could lead.
+    pub(super) fn plain(&self) -> Option<KeySpace> {
+        (self.map.is_none() && self.inner.prefix().is_empty()).then_some(self.space)
+    }
+
+    /// Whether a range between keys (not between selectors that lead elsewhere) has no own writes in it.
+    fn is_untouched(&self, begin: &KeySelector, end: &KeySelector) -> bool {
+        begin.offset == 1
+            && end.offset == 1
+            && self.map.as_ref().is_none_or(|map| map.is_unmodified(&begin.key, &end.key))
+    }
+
+    pub(crate) fn version(&self) -> Reply<Version> {
+        self.inner.read_version(self.epoch, false)
+    }
+
+    /// Where a selector leads, own writes included.
+    pub(super) async fn resolve(&self, selector: &KeySelector) -> Result<merge::Resolved> {
+        merge::resolve(self, selector).await
+    }
+
+    pub(super) fn add_conflict(&self, begin: &[u8], end: &[u8]) {
+        let mut state = self.inner.lock();
+        if state.life.epoch == self.epoch {
+            state.add_read_conflict(self.map.as_ref(), begin, end);
+        }
+    }
+
+    pub(super) fn add_cost(&self, bytes: usize) {
+        let mut state = self.inner.lock();
+        if state.life.epoch == self.epoch {
+            state.reads.cost += read_cost(bytes);
+        }
+    }
+
+    /// The database's rows between two keys, at most `limit` and until `bytes` are reached; whether rows may be left.
+    pub(crate) async fn fetch(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        limits: Limits,
+        reverse: bool,
+    ) -> Result<RangeResult> {
+        let begin = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(begin));
+        let end = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end));
+        self.ask(begin, end, limits, reverse).await
+    }
+
+    /// One request to the endpoint, a tenant's prefix added to the keys and taken off the rows.
+    async fn ask(
+        &self,
+        begin: KeySelector,
+        end: KeySelector,
+        limits: Limits,
+        reverse: bool,
+    ) -> Result<RangeResult> {
+        let version = self.version().await?;
+        let prefix = self.inner.prefix();
+        let stored = |selector: KeySelector| match prefix {
+            [] => selector,
+            prefix => {
+                let end = [b"\xff", &selector.key[..]].concat();
+                let key = if selector.key[..] >= *self.max_key {
+                    plinth_types::strinc(prefix).unwrap_or_else(|| end.into())
+                } else {
+                    [prefix, &selector.key[..]].concat().into()
+                };
+                KeySelector { key, ..selector }
+            }
+        };
+        let read = RangeRead {
+            begin: stored(begin),
+            end: stored(end),
+            limit: limits.rows.unwrap_or(usize::MAX),
+            target_bytes: limits.bytes.unwrap_or(usize::MAX),
+            reverse,
+        };
+        let mut result = self.inner.endpoint().get_range(version, self.space, &read).await?;
+        if !prefix.is_empty() {
+            let mut rows = RowsBuilder::with_capacity(result.rows.len(), 0);
+            for (key, value) in result.rows.iter() {
+                rows.push(key.get(prefix.len()..).unwrap_or_default(), value);
+            }
+            result.rows = rows.finish();
+        }
+        Ok(result)
+    }
+
+    /// Reads without own writes: as many requests as it takes to reach a limit or the end of the range.
+    async fn read_through(
+        &self,
+        mut begin: KeySelector,
+        mut end: KeySelector,
+        mut limits: Limits,
+        reverse: bool,
+    ) -> Result<RangeResult> {
+        let mut batches: Option<(RowsBuilder, RangeResult)> = None;
+        loop {
+            let mut result = self.ask(begin.clone(), end.clone(), limits, reverse).await?;
+            let reached = limits.take(&result.rows);
+            let is_last = reached || !result.more;
+            result.more |= reached;
+            match &mut batches {
+                None if is_last => return Ok(finish(result, reverse)),
+                None => batches = Some((copy(RowsBuilder::default(), &result.rows), RangeResult::default())),
+                Some((rows, _)) => *rows = copy(std::mem::take(rows), &result.rows),
+            }
+            if let Some((_, total)) = &mut batches {
+                total.more = result.more;
+                total.read_to_begin |= result.read_to_begin;
+                total.read_through_end |= result.read_through_end;
+            }
+            if is_last {
+                let Some((rows, mut total)) = batches else { return Ok(finish(result, reverse)) };
+                total.rows = rows.finish();
+                return Ok(finish(total, reverse));
+            }
+            let Some((last, _)) = result.rows.last() else {
+                return Err(Error::internal_error().with_detail("a range read made no progress"));
+            };
+            if reverse {
+                end = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(last));
+            } else {
+                begin = KeySelector::first_greater_or_equal(key_after(last));
+            }
+        }
+    }
+}
+
+/// The flags as a range read gives them: what a limit kept from being reached wasn't reached.
+fn finish(mut result: RangeResult, reverse: bool) -> RangeResult {
+    if result.more && reverse {
+        result.read_to_begin = false;
+    } else if result.more {
+        result.read_through_end = false;
+    }
+    result
+}
+
+fn copy(mut builder: RowsBuilder, rows: &Rows) -> RowsBuilder {
+    for (key, value) in rows.iter() {
+        builder.push(key, value);
+    }
+    builder
+}
+
+impl Limits {
+    /// Takes rows off; whether a limit is reached.
+    pub(crate) fn take(&mut self, rows: &Rows) -> bool {
+        if let Some(left) = &mut self.rows {
+            *left = left.saturating_sub(rows.len());
+        }
+        if let Some(left) = &mut self.bytes {
+            let bytes = rows.iter().map(|(key, value)| key.len() + value.len() + row_overhead()).sum();
+            *left = left.saturating_sub(bytes);
+        }
+        self.reached() && !rows.is_empty()
+    }
+
+    /// Takes one row off.
+    pub(crate) fn take_row(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(left) = &mut self.rows {
+            *left = left.saturating_sub(1);
+        }
+        if let Some(left) = &mut self.bytes {
+            *left = left.saturating_sub(key.len() + value.len() + row_overhead());
+        }
+    }
+
+    pub(crate) fn reached(&self) -> bool {
+        self.rows == Some(0) || self.bytes == Some(0)
+    }
+}

@@ -1,0 +1,342 @@
+//! Reads of one key: `get` and `get_key`, and the snapshot view.
+
+use super::batch::Get;
+use super::conflicts;
+use super::ranges::View;
+use super::state::{After, State};
+use super::writes::max_existing_key_size;
+use super::{Inner, Transaction};
+use crate::range::RangeOptions;
+use crate::stream::RangeStream;
+use crate::write_map::{Kind, Operations, WriteMap};
+use bytes::Bytes;
+use plinth_env::reply::Reply;
+use plinth_types::{Error, KeyList, KeySelector, KeySpace, RangeResult, Result, system};
+use std::sync::Arc;
+
+/// So few mutations are looked through for a key one by one, which costs less than a map of them.
+const SCANNED_MUTATIONS: usize = 8;
+
+/// What own writes say about a key that is read.
+enum Own {
+    /// Nothing: the database decides.
+    Untouched,
+    /// All of it.
+    Known(Option<Bytes>),
+    /// What to make of the database's value.
+    Dependent(Box<Operations>),
+}
+
+impl Transaction {
+    /// The value of `key`, `None` if it doesn't exist.
+    ///
+    /// The read is noted at once, and travels with others noted since the last one was sent; see [`Get`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Get {
+        self.inner.get(key.as_ref(), false)
+    }
+
+    /// The key that `selector` describes; empty before the first key, and after the last one the end of what the
+    /// transaction may read: `\xff`, or `\xff\xff` with access to system keys.
+    pub fn get_key(&self, selector: KeySelector) -> Reply<Bytes> {
+        self.inner.get_key(selector, false)
+    }
+
+    /// Reads of the same version that add no conflict ranges: what they read, others may change meanwhile.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot { transaction: self }
+    }
+
+    /// The addresses, `ip:port` each, of the servers that store `key`.
+    pub fn addresses_for_key(&self, key: impl AsRef<[u8]>) -> Reply<Vec<String>> {
+        let key = [self.inner.prefix(), key.as_ref()].concat();
+        self.inner.estimate(move |inner| inner.endpoint().addresses_for_key(&key), |_| Ok(()))
+    }
+
+    /// About how many bytes the keys from `begin` up to `end` and their values have.
+    pub fn estimated_range_size(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Reply<i64> {
+        match self.inner.stored_range(begin.as_ref(), end.as_ref()) {
+            Err(error) => Reply::ready(Err(error)),
+            Ok(range) => self.inner.estimate(move |inner| inner.endpoint().range_size(range), |_| Ok(())),
+        }
+    }
+
+    /// Keys that cut the range from `begin` up to `end` into chunks of about `chunk` bytes: both of them, and keys
+    /// between.
+    pub fn split_points(
+        &self,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+        chunk: i64,
+    ) -> Reply<Vec<Bytes>> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        let range = match self.inner.stored_range(begin, end) {
+            Err(error) => return Reply::ready(Err(error)),
+            Ok(range) => range,
+        };
+        if begin == end {
+            let key = Bytes::copy_from_slice(begin);
+            return self.inner.estimate(move |_| Reply::ready(Ok(vec![key])), |_| Ok(()));
+        }
+        let prefix = self.inner.prefix().len();
+        let (low, high) = (Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));
+        self.inner.estimate(
+            move |inner| {
+                let points = inner.endpoint().split_points(range, chunk);
+                if prefix == 0 {
+                    return points;
+                }
+                let (promise, reply) = plinth_env::reply::promise();
+                points.on_complete(move |points| {
+                    promise.send(points.map(|points| {
+                        points
+                            .into_iter()
+                            .map(|key| key.get(prefix..).map(Bytes::copy_from_slice).unwrap_or_default())
+                            .collect()
+                    }));
+                });
+                reply
+            },
+            move |state| {
+                let max = state.options.max_read_key();
+                if low[..] > *max || high[..] > *max {
+                    return Err(Error::key_outside_legal_range());
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Reads that add no conflict ranges; see [`Transaction::snapshot`].
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    transaction: &'a Transaction,
+}
+
+impl Snapshot<'_> {
+    /// As [`Transaction::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Get {
+        self.transaction.inner.get(key.as_ref(), true)
+    }
+
+    /// As [`Transaction::get_key`].
+    pub fn get_key(&self, selector: KeySelector) -> Reply<Bytes> {
+        self.transaction.inner.get_key(selector, true)
+    }
+
+    /// As [`Transaction::get_range`].
+    pub fn get_range(&self, range: impl Into<RangeOptions>) -> Reply<RangeResult> {
+        self.transaction.inner.get_range(range.into(), true)
+    }
+
+    /// As [`Transaction::range`].
+    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
+        RangeStream::new(self.transaction.clone(), range.into(), true)
+    }
+}
+
+impl State {
+    /// The own writes that a read sees now; `None` if it sees none.
+    pub(super) fn visible_writes(&mut self, snapshot: bool) -> Option<&WriteMap> {
+        let blind = self.options.ryw_disabled || (snapshot && self.options.snapshot_ryw <= 0);
+        if blind || self.writes.mutations.is_empty() { None } else { Some(self.writes.map()) }
+    }
+
+    fn own_write(&mut self, key: &[u8], snapshot: bool) -> Result<Own> {
+        if self.writes.mutations.is_empty() || self.is_certainly_untouched(key) {
+            return Ok(Own::Untouched);
+        }
+        let bypass = self.options.bypass_unreadable;
+        let Some(map) = self.visible_writes(snapshot) else { return Ok(Own::Untouched) };
+        let segment = map.segment(key);
+        if segment.unreadable && !bypass {
+            return Err(unreadable(key));
+        }
+        Ok(match segment.kind {
+            Kind::Unmodified => Own::Untouched,
+            Kind::Cleared => Own::Known(None),
+            Kind::Independent(operations) => Own::Known(operations.apply(None)?),
+            Kind::Dependent(operations) => Own::Dependent(Box::new(operations.clone())),
+        })
+    }
+
+    fn is_certainly_untouched(&self, key: &[u8]) -> bool {
+        let writes = &self.writes;
+        writes.map.is_none()
+            && writes.mutations.len() <= SCANNED_MUTATIONS
+            && writes.stamped.is_empty()
+            && writes.mutations.iter().all(|mutation| match mutation.kind {
+                plinth_types::MutationType::ClearRange => key < mutation.param1 || key >= mutation.param2,
+                _ => key != mutation.param1,
+            })
+    }
+}
+
+pub(crate) fn unreadable(key: &[u8]) -> Error {
+    Error::accessed_unreadable().with_detail(plinth_types::printable(&key[..key.len().min(100)]))
+}
+
+impl Inner {
+    #[inline]
+    pub(super) fn get(self: &Arc<Self>, key: &[u8], snapshot: bool) -> Get {
+        if key.first() == Some(&0xff) {
+            return self.get_system(key, snapshot);
+        }
+        let mut after = After::default();
+        let mut state = self.lock();
+        let get = match state.check(&mut after) {
+            Ok(()) => self.get_checked(&mut state, key, snapshot),
+            Err(error) => Get::ready(Err(error)),
+        };
+        drop(state);
+        after.run();
+        get
+    }
+
+    fn get_checked(self: &Arc<Self>, state: &mut State, key: &[u8], snapshot: bool) -> Get {
+        if key.len() > max_existing_key_size(key) {
+            return Get::ready(Ok(None));
+        }
+        let operations = match state.own_write(key, snapshot) {
+            Ok(Own::Untouched) => None,
+            Ok(Own::Known(value)) => return Get::ready(Ok(value)),
+            Ok(Own::Dependent(operations)) => Some(operations),
+            Err(error) => {
+                state.reads.failed.get_or_insert_with(|| error.clone());
+                return Get::ready(Err(error));
+            }
+        };
+        let at = state.push_get(key, self.prefix(), !snapshot);
+        Get::batched(self.clone(), at, operations)
+    }
+
+    #[cold]
+    fn get_system(self: &Arc<Self>, key: &[u8], snapshot: bool) -> Get {
+        if key >= system::SYSTEM_END
+            && let Some(reply) = self.special_get(key)
+        {
+            return Get::reply(reply);
+        }
+        let mut after = After::default();
+        let mut state = self.lock();
+        let is_metadata_version = *key == *system::METADATA_VERSION;
+        let get = match state.check(&mut after) {
+            Err(error) => Get::ready(Err(error)),
+            Ok(()) if key >= state.options.max_read_key() && !is_metadata_version => {
+                Get::ready(Err(Error::key_outside_legal_range()))
+            }
+            Ok(()) if is_metadata_version => match state.own_write(key, snapshot) {
+                Err(error) => {
+                    state.reads.failed.get_or_insert_with(|| error.clone());
+                    Get::ready(Err(error))
+                }
+                Ok(Own::Known(value)) => Get::ready(Ok(value)),
+                Ok(Own::Untouched | Own::Dependent(_)) => {
+                    state.reads.any = true;
+                    let epoch = state.life.epoch;
+                    drop(state);
+                    let read = self.clone().get_metadata_version(epoch, snapshot);
+                    let get = Get::reply(self.launch(epoch, true, read));
+                    after.run();
+                    return get;
+                }
+            },
+            Ok(()) => self.get_checked(&mut state, key, snapshot),
+        };
+        drop(state);
+        after.run();
+        get
+    }
+
+    /// The metadata version comes with the read version, so that nothing has to be asked for it.
+    async fn get_metadata_version(self: Arc<Self>, epoch: u64, snapshot: bool) -> Result<Option<Bytes>> {
+        let version = self.read_version(epoch, false).await?;
+        let known = self.lock().version.metadata.clone();
+        let value = match known {
+            Some(value) => value,
+            None => {
+                let mut keys = KeyList::new();
+                keys.push(system::METADATA_VERSION);
+                let values = self.endpoint().get_many(version, KeySpace::System, &keys).await?;
+                values.into_iter().next().flatten()
+            }
+        };
+        self.with(|state, _| {
+            if state.life.epoch == epoch && !snapshot {
+                state.reads.conflicts.push_single(system::METADATA_VERSION);
+                state.writes.size +=
+                    2 * system::METADATA_VERSION.len() as i64 + 1 + super::writes::RANGE_OVERHEAD;
+            }
+        });
+        Ok(value)
+    }
+
+    fn get_key(self: &Arc<Self>, selector: KeySelector, snapshot: bool) -> Reply<Bytes> {
+        let mut after = After::default();
+        let mut state = self.lock();
+        let prepared = state.check(&mut after).and_then(|()| {
+            if selector.key[..] > *state.options.max_read_key() {
+                return Err(Error::key_outside_legal_range());
+            }
+            state.reads.any = true;
+            Ok(self.view(&mut state, snapshot))
+        });
+        drop(state);
+        after.run();
+        match prepared {
+            Err(error) => Reply::ready(Err(error)),
+            Ok(view) => {
+                let epoch = view.epoch;
+                self.launch(epoch, true, view.get_key(selector.normalized(), snapshot))
+            }
+        }
+    }
+
+    /// A call to the endpoint that reads no version of the database.
+    fn estimate<T: Send + 'static>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&Inner) -> Reply<T>,
+        check: impl FnOnce(&State) -> Result<()>,
+    ) -> Reply<T> {
+        let mut after = After::default();
+        let mut state = self.lock();
+        let checked = state.check(&mut after).and_then(|()| check(&state));
+        let epoch = state.life.epoch;
+        drop(state);
+        after.run();
+        if let Err(error) = checked {
+            return Reply::ready(Err(error));
+        }
+        let reply = ask(self);
+        if reply.is_ready() { reply } else { self.launch(epoch, false, reply) }
+    }
+
+    /// The range as the endpoint has it.
+    fn stored_range(&self, begin: &[u8], end: &[u8]) -> Result<plinth_types::KeyRange> {
+        if begin > end {
+            return Err(Error::inverted_range());
+        }
+        let prefix = self.prefix();
+        Ok(plinth_types::KeyRange::new([prefix, begin].concat(), [prefix, end].concat()))
+    }
+}
+
+impl View {
+    async fn get_key(self, selector: KeySelector, snapshot: bool) -> Result<Bytes> {
+        let key = match self.plain() {
+            Some(space) => {
+                let version = self.version().await?;
+                let key = self.inner.endpoint().get_key(version, space, &selector).await?;
+                if key[..] > *self.max_key { Bytes::from_static(self.max_key) } else { key }
+            }
+            None => self.resolve(&selector).await?.key,
+        };
+        if !snapshot {
+            let (begin, end) = conflicts::of_get_key(&selector, &key);
+            self.add_conflict(&begin, &end);
+        }
+        self.add_cost(key.len());
+        Ok(key)
+    }
+}

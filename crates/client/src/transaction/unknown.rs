@@ -1,0 +1,139 @@
+//! Finding out what became of a commit whose answer was lost.
+//!
+//! First a transaction is committed that writes a key which the lost one conflicts with itself on: once that is done
+//! the lost one has committed or never will. Then, if it had an idempotency id, its record says which.
+
+use super::Inner;
+use super::commit::Done;
+use crate::options::TransactionOption;
+use crate::range::RangeOptions;
+use bytes::Bytes;
+use plinth_types::{Error, KeyRange, RangeList, Result, Version, Versionstamp, key_after, limits, system};
+
+/// Records of commits at this version and before have been removed.
+const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
+
+/// Whether a commit that failed like this may have taken effect, now or later.
+pub(super) fn is_unknown(error: &Error) -> bool {
+    matches!(error.code(), 1021 | 1026 | 1100)
+}
+
+/// A key that lies in a range of both lists.
+pub(super) fn intersection(writes: &RangeList, reads: &RangeList) -> Option<Bytes> {
+    if writes.is_empty() || reads.is_empty() {
+        return None;
+    }
+    let sorted = |list: &RangeList| {
+        let mut ranges: Vec<KeyRange> = list.iter().map(|range| range.to_range()).collect();
+        ranges.sort();
+        ranges
+    };
+    if writes.len() * reads.len() <= 64 {
+        return writes.iter().find_map(|write| {
+            let read = reads.iter().find(|read| read.overlaps(&write))?;
+            Some(Bytes::copy_from_slice(write.begin.max(read.begin)))
+        });
+    }
+    let (writes, reads) = (sorted(writes), sorted(reads));
+    let (mut writes, mut reads) = (writes.iter().peekable(), reads.iter().peekable());
+    while let (Some(write), Some(read)) = (writes.peek(), reads.peek()) {
+        if write.end <= read.begin {
+            writes.next();
+        } else if read.end <= write.begin {
+            reads.next();
+        } else {
+            return Some(write.begin.clone().max(read.begin.clone()));
+        }
+    }
+    None
+}
+
+impl Inner {
+    /// What became of a commit: done, `transaction_too_old` (it certainly did not commit), or
+    /// `commit_unknown_result`.
+    pub(super) async fn find_out(
+        &self,
+        self_conflict: Option<Bytes>,
+        id: Option<Bytes>,
+        read_version: Version,
+    ) -> Result<Done> {
+        let Some(key) = self_conflict else { return Err(Error::commit_unknown_result()) };
+        self.fence(&[self.prefix(), &key].concat()).await?;
+        let Some(id) = id else { return Err(Error::commit_unknown_result()) };
+        match self.find_record(&id, read_version).await? {
+            Some(stamp) => Ok(Done { version: stamp.version(), stamp: Ok(stamp) }),
+            None => Err(Error::transaction_too_old().with_detail(
+                "the answer to the commit was lost; its record shows that it did not take effect",
+            )),
+        }
+    }
+
+    /// Commits a transaction that conflicts with every one that was under way and read `key`.
+    async fn fence(&self, key: &[u8]) -> Result<()> {
+        let tr = self.database.create_bare_transaction();
+        loop {
+            for option in [
+                TransactionOption::AccessSystemKeys,
+                TransactionOption::CausalWriteRisky,
+                TransactionOption::LockAware,
+            ] {
+                tr.set_option(option)?;
+            }
+            tr.add_read_conflict_range(key, key_after(key))?;
+            tr.add_write_conflict_range(key, key_after(key))?;
+            match tr.commit().await {
+                Ok(()) => return Ok(()),
+                Err(error) => tr.on_error(error).await?,
+            }
+        }
+    }
+
+    /// The versionstamp of the commit that left a record under `id`.
+    async fn find_record(&self, id: &[u8], read_version: Version) -> Result<Option<Versionstamp>> {
+        let tr = self.database.create_bare_transaction();
+        loop {
+            tr.set_option(TransactionOption::ReadSystemKeys)?;
+            tr.set_option(TransactionOption::ReadLockAware)?;
+            let found = async {
+                let expired = tr.snapshot().get(EXPIRED_VERSION).await?;
+                if expired.and_then(|value| version_of(&value)).is_some_and(|expired| expired >= read_version)
+                {
+                    return Err(Error::commit_unknown_result_fatal());
+                }
+                let last = read_version.saturating_add(limits::WINDOW_VERSIONS + 1);
+                let key = |version: Version| [system::IDEMPOTENCY_PREFIX, &version.to_be_bytes()].concat();
+                let records = tr.snapshot().range(RangeOptions::from(key(read_version)..key(last)));
+                let records = records.collect().await?;
+                Ok(records.iter().find_map(|record| find_in_record(&record.key, &record.value, id)))
+            };
+            match found.await {
+                Ok(found) => return Ok(found),
+                Err(error) => tr.on_error(error).await?,
+            }
+        }
+    }
+}
+
+fn version_of(value: &[u8]) -> Option<Version> {
+    value.first_chunk::<8>().map(|bytes| Version::from_le_bytes(*bytes))
+}
+
+/// Looks for `id` in one record: 8 bytes protocol version, 8 bytes time, then length, id and low byte of the
+/// batch index of each transaction; the key ends with the version and the batch index's high byte.
+fn find_in_record(key: &[u8], value: &[u8], id: &[u8]) -> Option<Versionstamp> {
+    let (version, high) = key.strip_prefix(system::IDEMPOTENCY_PREFIX)?.split_first_chunk::<8>()?;
+    let high = *high.first()?;
+    let mut rest = value.get(16..)?;
+    loop {
+        let (&length, tail) = rest.split_first()?;
+        let (found, tail) = tail.split_at_checked(usize::from(length))?;
+        let (&low, tail) = tail.split_first()?;
+        if found == id {
+            return Some(Versionstamp::new(
+                Version::from_be_bytes(*version),
+                u16::from_be_bytes([high, low]),
+            ));
+        }
+        rest = tail;
+    }
+}
