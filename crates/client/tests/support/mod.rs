@@ -16,6 +16,7 @@ use plinth_types::{
     MutationType, RangeRead, RangeResult, Result, Rows, Version, Versionstamp, atomic, system,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -74,7 +75,40 @@ pub struct Store {
 }
 
 type Job = Box<dyn FnOnce() + Send>;
-type Jobs = Arc<(Mutex<(Vec<Job>, Random)>, Signal)>;
+
+/// Answers on their way.
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<Vec<Job>>,
+    changed: Signal,
+    stopped: AtomicBool,
+}
+type Jobs = Arc<Queue>;
+
+async fn deliver_later(queue: Jobs, mut random: Random) {
+    while !queue.stopped.load(Ordering::Relaxed) {
+        let job = {
+            let mut jobs = queue.jobs.lock().unwrap();
+            if jobs.is_empty() {
+                None
+            } else {
+                let at = random.below(jobs.len());
+                Some(jobs.swap_remove(at))
+            }
+        };
+        match job {
+            Some(job) => job(),
+            None => queue.changed.wait().await,
+        }
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.jobs.stopped.store(true, Ordering::Relaxed);
+        self.jobs.changed.notify();
+    }
+}
 
 pub struct StandIn {
     env: Env,
@@ -94,22 +128,9 @@ impl StandIn {
     /// A database that answers at once, or, delayed, later and in random order.
     pub fn new(delayed: bool, seed: u64) -> (Arc<Self>, Database) {
         let env = Env::real();
-        let jobs = Arc::new((Mutex::new((Vec::new(), Random::new(seed))), Signal::new()));
+        let jobs: Jobs = Arc::default();
         if delayed {
-            let weak = Arc::downgrade(&jobs);
-            env.spawn("delays", async move {
-                while let Some(jobs) = weak.upgrade() {
-                    let job = {
-                        let mut queue = jobs.0.lock().unwrap();
-                        let (jobs, random) = &mut *queue;
-                        if jobs.is_empty() { None } else { Some(jobs.swap_remove(random.below(jobs.len()))) }
-                    };
-                    match job {
-                        Some(job) => job(),
-                        None => jobs.1.wait().await,
-                    }
-                }
-            });
+            env.spawn("delays", deliver_later(jobs.clone(), Random::new(seed)));
         }
         let store = Store {
             version: 1_000_000,
@@ -138,8 +159,8 @@ impl StandIn {
             return Reply::ready(result);
         }
         let (promise, reply) = promise();
-        self.jobs.0.lock().unwrap().0.push(Box::new(move || promise.send(result)));
-        self.jobs.1.notify();
+        self.jobs.jobs.lock().unwrap().push(Box::new(move || promise.send(result)));
+        self.jobs.changed.notify();
         reply
     }
 
