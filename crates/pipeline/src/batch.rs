@@ -1,0 +1,232 @@
+//! From a batch of requests and a version to verdicts and the body of a log entry: pure.
+//!
+//! In order: transactions that may not commit at all (database locked, below the least commit
+//! version) are turned away; versionstamps are filled in, for the version and each position are
+//! known; the resolver decides; the mutations of the accepted, already in the form in which they
+//! are logged and applied, become the entry.
+//!
+//! ```text
+//!   entry body   | format: 1 byte | mutations of accepted transaction 1 | of 2 | ...
+//! ```
+
+use crate::metadata::{Metadata, may_concern};
+use crate::queue::Submitted;
+use plinth_env::reply::Promise;
+use plinth_resolver::{Resolver, Transaction, Verdict};
+use plinth_types::mutation::Mutations;
+use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
+    Version, Versionstamp,
+};
+use std::collections::BTreeMap;
+
+/// The first byte of an entry's body: how to read the rest.
+pub(crate) const ENTRY_FORMAT: u8 = 1;
+
+/// The protocol version that idempotency records begin with; FoundationDB 7.3's.
+const IDEMPOTENCY_PROTOCOL: u64 = 0x0fdb_00b0_7300_0000;
+
+/// A transaction's mutations as they are logged, and what its client will be told.
+pub(crate) struct Accepted {
+    pub mutations: MutationList,
+    pub batch_index: u16,
+    pub promise: Promise<CommitReply>,
+}
+
+/// A transaction that takes no effect, and what its client will be told.
+pub(crate) struct Refused {
+    pub answer: Result<CommitReply>,
+    pub promise: Promise<CommitReply>,
+}
+
+/// A batch with its verdicts.
+#[derive(Default)]
+pub(crate) struct Decided {
+    pub accepted: Vec<Accepted>,
+    pub refused: Vec<Refused>,
+    /// Idempotency records, logged and applied after the accepted transactions.
+    pub records: MutationList,
+    /// The metadata after this batch, if the batch changes it.
+    pub metadata: Option<Metadata>,
+}
+
+/// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency records.
+pub(crate) fn decide(
+    batch: Vec<Submitted>,
+    version: Version,
+    wall_clock: u64,
+    metadata: &Metadata,
+    resolver: &mut Resolver,
+) -> Decided {
+    let mut decided = Decided::default();
+    let mut candidates = Vec::with_capacity(batch.len());
+    for (position, submitted) in batch.into_iter().enumerate() {
+        let Submitted { mut request, promise } = submitted;
+        let batch_index = position as u16;
+        let entrance = may_enter(&request, version, metadata)
+            .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
+        match entrance {
+            Ok(concerns_metadata) => {
+                candidates.push((request, promise, batch_index, concerns_metadata));
+            }
+            Err(error) => decided.refused.push(Refused { answer: Err(error), promise }),
+        }
+    }
+    let transactions: Vec<_> = candidates
+        .iter()
+        .map(|(request, ..)| Transaction {
+            conflicts: &request.conflicts,
+            report: request.report_conflicting_keys,
+        })
+        .collect();
+    let mut verdicts = Vec::with_capacity(transactions.len());
+    resolver.resolve(version, &transactions, &mut verdicts);
+    debug_assert_eq!(verdicts.len(), candidates.len());
+    let mut folded = None;
+    let mut records = IdempotencyRecords { version, wall_clock, by_high_byte: BTreeMap::new() };
+    for ((request, promise, batch_index, concerns_metadata), verdict) in candidates.into_iter().zip(verdicts)
+    {
+        let answer = match verdict {
+            Verdict::Commit => {
+                if concerns_metadata {
+                    fold(&request.mutations, metadata, &mut folded);
+                }
+                if let Some(id) = &request.idempotency_id {
+                    records.add(id, batch_index);
+                }
+                decided.accepted.push(Accepted { mutations: request.mutations, batch_index, promise });
+                continue;
+            }
+            Verdict::Conflict { reads } => Ok(CommitReply::Conflict { conflicting_reads: reads }),
+            Verdict::TooOld => Err(Error::transaction_too_old()),
+        };
+        decided.refused.push(Refused { answer, promise });
+    }
+    decided.metadata = folded;
+    decided.records = records.into_mutations();
+    decided
+}
+
+fn fold(mutations: &MutationList, before: &Metadata, folded: &mut Option<Metadata>) {
+    let mut after = folded.clone().unwrap_or_else(|| before.clone());
+    let mut touched = false;
+    for mutation in mutations {
+        touched |= after.fold(mutation);
+    }
+    if touched {
+        *folded = Some(after);
+    }
+}
+
+fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> Result<()> {
+    if metadata.locked.is_some() && !request.lock_aware {
+        return Err(Error::database_locked());
+    }
+    let least = metadata.min_required_commit_version();
+    if request.idempotency_id.as_ref().is_some_and(|id| id.len() > usize::from(u8::MAX)) {
+        return Err(Error::invalid_option_value().with_detail("an idempotency id has at most 255 bytes"));
+    }
+    if version < least {
+        let detail = format!("nothing may commit below version {least}, and this is {version}");
+        return Err(Error::transaction_too_old().with_detail(detail));
+    }
+    Ok(())
+}
+
+/// Fills the versionstamp into the mutations that ask for it, and adds the write conflict range of each key
+/// that has one. Says whether any mutation may concern the metadata.
+fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> Result<bool> {
+    let (mut stamped, mut concerns_metadata) = (false, false);
+    for mutation in &request.mutations {
+        stamped |= mutation.kind.is_versionstamped();
+        concerns_metadata |= may_concern(mutation);
+    }
+    if !stamped {
+        return Ok(concerns_metadata);
+    }
+    let mut filled = MutationList::new();
+    for MutationRef { kind, param1, param2 } in &request.mutations {
+        match kind {
+            MutationType::SetVersionstampedKey => {
+                let key = with_stamp(param1, stamp)?;
+                request.conflicts.writes.push_single(&key);
+                filled.push(MutationType::Set, &key, param2);
+            }
+            MutationType::SetVersionstampedValue if param1 == METADATA_VERSION => {
+                filled.push(MutationType::Set, param1, stamp.as_bytes());
+            }
+            MutationType::SetVersionstampedValue => {
+                filled.push(MutationType::Set, param1, &with_stamp(param2, stamp)?);
+            }
+            _ => filled.push(kind, param1, param2),
+        }
+    }
+    request.mutations = filled;
+    Ok(concerns_metadata)
+}
+
+/// The parameter without its last four bytes, which say (little-endian) where in the rest the stamp goes.
+fn with_stamp(parameter: &[u8], stamp: Versionstamp) -> Result<Vec<u8>> {
+    let stamped = parameter.split_last_chunk::<4>().and_then(|(body, offset)| {
+        let offset = u32::from_le_bytes(*offset) as usize;
+        let mut body = body.to_vec();
+        body.get_mut(offset..offset.checked_add(Versionstamp::LEN)?)?.copy_from_slice(stamp.as_bytes());
+        Some(body)
+    });
+    stamped
+        .ok_or_else(|| Error::client_invalid_operation().with_detail("the versionstamp's place lies outside"))
+}
+
+/// The records by which the clients of lost answers find out what became of their transactions: for each
+/// 256 positions of the batch one key, whose value is a head and `length, id, low byte of the position` for each.
+struct IdempotencyRecords {
+    version: Version,
+    wall_clock: u64,
+    by_high_byte: BTreeMap<u8, Vec<u8>>,
+}
+
+impl IdempotencyRecords {
+    fn add(&mut self, id: &[u8], batch_index: u16) {
+        let [high, low] = batch_index.to_be_bytes();
+        let wall_clock = self.wall_clock;
+        let value = self
+            .by_high_byte
+            .entry(high)
+            .or_insert_with(|| [IDEMPOTENCY_PROTOCOL.to_le_bytes(), wall_clock.to_le_bytes()].concat());
+        value.push(id.len() as u8);
+        value.extend_from_slice(id);
+        value.push(low);
+    }
+
+    fn into_mutations(self) -> MutationList {
+        let mut mutations = MutationList::new();
+        for (high, value) in self.by_high_byte {
+            let key = [IDEMPOTENCY_PREFIX, &self.version.to_be_bytes(), &[high]].concat();
+            mutations.push(MutationType::Set, &key, &value);
+        }
+        mutations
+    }
+}
+
+/// The mutations in the body of a log entry, checked whole.
+pub(crate) fn entry_mutations(body: &Bytes) -> Result<Mutations<'_>> {
+    let Some((&ENTRY_FORMAT, mutations)) = body.split_first() else {
+        let format = body.first().map_or("no format byte".into(), |format| format!("format {format}"));
+        return Err(
+            Error::file_corrupt().with_detail(format!("log entry has {format}, expected {ENTRY_FORMAT}"))
+        );
+    };
+    MutationList::validate(mutations)?;
+    Ok(Mutations::of(mutations))
+}
+
+/// A request that changes nothing and conflicts with nothing, for the pipeline's own use.
+pub(crate) fn internal_request(mutations: MutationList, read_version: Version) -> CommitRequest {
+    CommitRequest {
+        conflicts: Conflicts { read_version, ..Conflicts::default() },
+        mutations,
+        lock_aware: true,
+        ..CommitRequest::default()
+    }
+}

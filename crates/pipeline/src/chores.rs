@@ -1,0 +1,61 @@
+//! What is done when there is nothing to commit: the window moves on, the log is marked durable, the
+//! lease on versions is extended, memory of forgotten versions is given back.
+//!
+//! A clock task rings; the commit worker that holds the baton does the work, because it owns the log
+//! and the resolver.
+
+use crate::shared::{Front, Shared};
+use plinth_storage::Storage;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the chores are looked at.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// How many rows of forgotten versions are given back at a time.
+const FORGET_ROWS: usize = 10_000;
+
+/// Rings for the chores until the node closes.
+pub(crate) async fn ring(shared: Arc<Shared>) {
+    while !shared.health.is_closing() {
+        shared.pause(&shared.bells.chores, PERIOD).await;
+        shared.queue.ask_for_chores();
+    }
+}
+
+/// Does the chores. The caller holds the baton and has nothing to commit.
+pub(crate) async fn run(shared: &Shared, front: &mut Front) {
+    let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
+    shared.waiting.reached(newest);
+    front.resolver.forget_before(shared.window_begin(newest));
+    // Commits that wait in the queue are more urgent than memory that can be given back a little later.
+    while shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS)
+        && shared.queue.depth().0 == 0
+    {
+        shared.env.yield_now().await;
+    }
+    if shared.health.failure().is_none()
+        && let Err(error) = tend_log(shared, front).await
+    {
+        // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
+        if shared.log.as_ref().is_some_and(|log| log.check().is_err()) {
+            shared.health.fail(error);
+        }
+    }
+}
+
+async fn tend_log(shared: &Shared, front: &mut Front) -> plinth_types::Result<()> {
+    let (Some(log), Some(syncer)) = (&mut front.log, &shared.syncer) else {
+        if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
+            shared.versions.leased(lease);
+        }
+        return Ok(());
+    };
+    log.mark_durable().await?;
+    if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
+        let position = log.extend_lease(lease).await?;
+        syncer.sync(position).await?;
+        shared.versions.leased(lease);
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The database's own metadata, as far as the pipeline acts on it: a fold over the `\xff` mutations.
+//!
+//! The front of the pipeline folds each accepted transaction in commit order, so that a lock taken by
+//! one batch holds for the next even while the first is still being synced. What readers may know
+//! travels with the batch and is shown when the batch is published.
+
+use plinth_types::system::{self, DATABASE_LOCKED, METADATA_VERSION, MIN_REQUIRED_COMMIT_VERSION};
+use plinth_types::{Bytes, MutationRef, MutationType, Version, atomic};
+
+/// The metadata as of some version.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Metadata {
+    /// The value of the lock key, while the database is locked.
+    pub locked: Option<Bytes>,
+    /// The value of the metadata version key.
+    pub metadata_version: Option<Bytes>,
+    /// The value of the key below whose version nothing may commit.
+    min_required: Option<Bytes>,
+}
+
+impl Metadata {
+    /// Reads the metadata by `get`, at a start.
+    pub fn load(mut get: impl FnMut(&[u8]) -> Option<Bytes>) -> Self {
+        Self {
+            locked: get(DATABASE_LOCKED),
+            metadata_version: get(METADATA_VERSION),
+            min_required: get(MIN_REQUIRED_COMMIT_VERSION),
+        }
+    }
+
+    /// Folds in a mutation; says whether it concerned any of this.
+    pub fn fold(&mut self, mutation: MutationRef<'_>) -> bool {
+        let mut touched = false;
+        for (key, field) in [
+            (DATABASE_LOCKED, &mut self.locked),
+            (METADATA_VERSION, &mut self.metadata_version),
+            (MIN_REQUIRED_COMMIT_VERSION, &mut self.min_required),
+        ] {
+            if mutation.kind == MutationType::ClearRange {
+                if (mutation.param1..mutation.param2).contains(&key) {
+                    *field = None;
+                    touched = true;
+                }
+            } else if mutation.param1 == key {
+                let value = atomic::apply(mutation.kind, field.as_deref(), mutation.param2);
+                *field = value.map(|value| Bytes::copy_from_slice(&value));
+                touched = true;
+            }
+        }
+        touched
+    }
+
+    /// The version below which nothing may commit. The key holds it in 8 little-endian bytes.
+    pub fn min_required_commit_version(&self) -> Version {
+        let bytes = self.min_required.as_deref().and_then(|value| value.first_chunk::<8>());
+        bytes.map_or(0, |bytes| Version::from_le_bytes(*bytes))
+    }
+}
+
+/// Whether a mutation may touch what [`Metadata`] keeps; a quick look at its first bytes.
+pub(crate) fn may_concern(mutation: MutationRef<'_>) -> bool {
+    match mutation.kind {
+        MutationType::ClearRange => mutation.param2 > system::NORMAL_END,
+        _ => mutation.param1.first() == Some(&0xff),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set<'a>(key: &'a [u8], value: &'a [u8]) -> MutationRef<'a> {
+        MutationRef { kind: MutationType::Set, param1: key, param2: value }
+    }
+
+    #[test]
+    fn sets_and_clears_of_the_known_keys_are_seen() {
+        let mut metadata = Metadata::default();
+        assert!(!metadata.fold(set(b"user", b"x")));
+        assert!(metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")));
+        assert!(metadata.fold(set(MIN_REQUIRED_COMMIT_VERSION, &7i64.to_le_bytes())));
+        assert_eq!(metadata.min_required_commit_version(), 7);
+        let clear = MutationRef { kind: MutationType::ClearRange, param1: b"\xff/d", param2: b"\xff/e" };
+        assert!(may_concern(clear) && metadata.fold(clear));
+        assert_eq!(metadata.locked, None);
+        assert_eq!(metadata.min_required_commit_version(), 7);
+    }
+}

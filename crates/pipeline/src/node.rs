@@ -1,0 +1,308 @@
+//! A node: the roles wired together in one process, opened, recovered and closed.
+//!
+//! Opening takes the directory's lock, reads its identity, loads the newest checkpoint, replays the log
+//! behind it, and starts the tasks: commit workers, chores, checkpoints. Recovery is replay; there is
+//! no other way in which data comes back.
+
+use crate::batch::{entry_mutations, internal_request};
+use crate::identity::{self, DirectoryIdentity, EngineKind};
+use crate::metadata::Metadata;
+use crate::order::{Baton, Turns, lock};
+use crate::sequencer::Sequencer;
+use crate::shared::{Bells, Directory, Front, Health, Shared};
+use crate::versions::Versions;
+use crate::visible::Visible;
+use crate::waiting::Waiting;
+use crate::watches::Watches;
+use crate::{checkpoints, chores, worker};
+use plinth_env::{Env, Task};
+use plinth_log::{Identity, Log, LogConfig};
+use plinth_resolver::Resolver;
+use plinth_storage::{MemoryStorage, Storage};
+use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
+use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// How a node behaves.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The storage engine of a database that is created; one that exists keeps its own.
+    pub engine: EngineKind,
+    /// What to do about a directory that holds no database, or holds one.
+    pub creation: Creation,
+    /// For how long transactions may read and commit, in versions (microseconds).
+    pub window: Version,
+    /// Commit workers; one fewer syncs are in flight while a batch forms.
+    pub commit_workers: usize,
+    /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
+    pub checkpoint_bytes: u64,
+    /// The log's own settings.
+    pub log: LogConfig,
+    #[cfg(feature = "planted-bugs")]
+    /// A bug for the tests of tests.
+    pub planted: Option<plinth_resolver::Planted>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            engine: EngineKind::Memory,
+            creation: Creation::IfMissing,
+            window: limits::WINDOW_VERSIONS,
+            commit_workers: 3,
+            checkpoint_bytes: 256 << 20,
+            log: LogConfig::default(),
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
+        }
+    }
+}
+
+impl NodeConfig {
+    pub(crate) fn window_versions(&self) -> Version {
+        self.window
+    }
+}
+
+/// Whether opening may create a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Creation {
+    /// Create one if the directory is missing or empty.
+    IfMissing,
+    /// There must be one.
+    Never,
+    /// There must be none yet.
+    Always,
+}
+
+/// A running node. Dropping the last handle closes it.
+pub struct Node {
+    pub(crate) shared: Arc<Shared>,
+    tasks: Mutex<Vec<Task>>,
+}
+
+impl Node {
+    /// Opens the database in `dir`, or creates it there.
+    ///
+    /// # Errors
+    /// `lock_file_failure` if it is open already, here or in another process; `file_not_found` or
+    /// `client_invalid_operation` if `dir` holds no database, or other things; `unsupported_operation` for a
+    /// newer format; `file_corrupt` or `checksum_failed` naming file and offset if its files are damaged.
+    pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
+        prepare_directory(env, dir, &config).await?;
+        let dir_lock = env.files().lock(&dir.join("LOCK")).await?;
+        let identity = match identity::read(env, dir).await? {
+            Some(identity) => identity,
+            None => create(env, dir, &config).await?,
+        };
+        let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, _lock: dir_lock };
+        let loaded = checkpoints::load_newest(env, &directory).await?;
+        let (storage, checkpoint_version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
+        let (log, recovery) = Log::open(env, &directory.log_path(), identity.ids, config.log.clone()).await?;
+        log.register(checkpoints::CONSUMER, checkpoint_version + 1)?;
+        let last = replay(&log, &storage, checkpoint_version).await?;
+        let is_new = last == 0;
+        let seen = last.max(recovery.lease).max(recovery.last_version);
+        let sequencer = if is_new {
+            Sequencer::starting_at(1, env.now())
+        } else {
+            Sequencer::after_restart(seen, env.now())
+        };
+        let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer);
+        if is_new {
+            node.write_first_rows().await?;
+        }
+        Ok(node)
+    }
+
+    /// A database that lives in memory alone and is gone with its last handle.
+    pub async fn in_memory(env: &Env, config: NodeConfig) -> Result<Arc<Self>> {
+        let sequencer = Sequencer::starting_at(1, env.now());
+        let node = Self::start(env, config, None, MemoryStorage::new(0), None, sequencer);
+        node.write_first_rows().await?;
+        Ok(node)
+    }
+
+    fn start(
+        env: &Env,
+        config: NodeConfig,
+        directory: Option<Directory>,
+        storage: MemoryStorage,
+        log: Option<Log>,
+        sequencer: Sequencer,
+    ) -> Arc<Self> {
+        // Whatever was read before this run is older than the window.
+        let first = sequencer.newest();
+        storage.publish(first);
+        storage.forget_before(first, usize::MAX);
+        let metadata = Metadata::load(|key| read_now(&storage, first, key));
+        let workers = config.commit_workers.max(1);
+        let (syncer, log_view) = (log.as_ref().map(Log::syncer), log.as_ref().map(Log::view));
+        let front =
+            Front { log, resolver: new_resolver(first, &config), metadata: metadata.clone(), next_ticket: 0 };
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            config,
+            directory,
+            storage,
+            syncer,
+            log: log_view,
+            queue: Default::default(),
+            front: Baton::new(front),
+            turns: Turns::default(),
+            versions: Versions::new(sequencer, first),
+            visible: Visible::new(&metadata),
+            watches: Watches::default(),
+            waiting: Arc::new(Waiting::new()),
+            health: Health::default(),
+            bells: Bells::default(),
+            counters: Default::default(),
+        });
+        let mut tasks: Vec<_> =
+            (0..workers).map(|n| env.spawn(&format!("commit-{n}"), worker::run(shared.clone()))).collect();
+        tasks.push(env.spawn("chores", chores::ring(shared.clone())));
+        if shared.directory.is_some() {
+            tasks.push(env.spawn("checkpoint", checkpoints::run(shared.clone())));
+        }
+        Arc::new(Self { shared, tasks: Mutex::new(tasks) })
+    }
+
+    /// The rows that every database has from its first moment, as tools and bindings expect them.
+    async fn write_first_rows(&self) -> Result<()> {
+        let mut rows = MutationList::new();
+        rows.push(MutationType::Set, KEY_SERVERS_PREFIX, b"local");
+        let configuration =
+            [("redundancy_mode", "single"), ("storage_engine", self.shared.config.engine.name())];
+        for (name, value) in configuration {
+            rows.push(MutationType::Set, &[CONFIGURATION_PREFIX, name.as_bytes()].concat(), value.as_bytes());
+        }
+        let request = internal_request(rows, self.shared.versions.committed());
+        self.shared.queue.submit(request).await.map(drop)
+    }
+
+    /// Stops taking commits, lets those under way end, and waits until everything is written.
+    ///
+    /// Handles that are left get `shutdown_in_progress` from their commits; reads go on.
+    pub async fn close(&self) -> Result<()> {
+        self.begin_close();
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in tasks {
+            task.await.map_err(|failed| Error::internal_error().with_detail(failed.to_string()))?;
+        }
+        let log = self.shared.front.take().await.log.take();
+        if let Some(log) = log {
+            log.close().await?;
+        }
+        self.shared.health.failure().map_or(Ok(()), Err)
+    }
+
+    /// Writes a checkpoint now and gives its version. For backups and tests; a node does it by itself.
+    ///
+    /// # Errors
+    /// `unsupported_operation` for a database in memory; file errors.
+    pub async fn checkpoint(&self) -> Result<Version> {
+        checkpoints::write(&self.shared).await
+    }
+
+    fn begin_close(&self) {
+        if self.shared.health.begin_closing() {
+            self.shared.queue.close();
+            self.shared.bells.chores.notify();
+            self.shared.bells.checkpoint.notify();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Waiting lets the directory be opened again at once. Where that can't be (an answer dropped the last
+        // handle on a worker's own thread, or this is a simulation) the tasks end by themselves.
+        if self.shared.env.is_simulated() || worker::is_worker_thread() {
+            self.begin_close();
+        } else {
+            // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
+            drop(plinth_env::block_on(self.close()));
+        }
+    }
+}
+
+fn new_resolver(first: Version, config: &NodeConfig) -> Resolver {
+    #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a planted bug changes it"))]
+    let mut resolver = Resolver::new(first);
+    #[cfg(feature = "planted-bugs")]
+    if let Some(planted) = config.planted {
+        resolver.plant(planted);
+    }
+    let _ = config;
+    resolver
+}
+
+fn read_now(storage: &MemoryStorage, version: Version, key: &[u8]) -> Option<plinth_types::Bytes> {
+    let mut keys = KeyList::new();
+    keys.push(key);
+    let values = storage.get_many(version, KeySpace::System, &keys).try_take()?;
+    values.ok()?.pop().flatten()
+}
+
+/// Refuses directories in which no database is or may be made, and makes the directory.
+async fn prepare_directory(env: &Env, dir: &Path, config: &NodeConfig) -> Result<()> {
+    let files = env.files();
+    let database = files.exists(&dir.join(identity::FILE_NAME)).await?;
+    match config.creation {
+        Creation::Always if database => {
+            return Err(Error::client_invalid_operation()
+                .with_detail(format!("{} holds a database already", dir.display())));
+        }
+        Creation::Never if !database => {
+            return Err(Error::file_not_found().with_detail(format!("{} holds no database", dir.display())));
+        }
+        _ if database => return Ok(()),
+        _ => {}
+    }
+    files.create_dir_all(dir).await?;
+    let ours = |name: &str| matches!(name, "LOCK" | "IDENTITY.new" | "log" | "checkpoint");
+    if let Some(stranger) = files.list(dir).await?.into_iter().find(|name| !ours(name)) {
+        let detail = format!(
+            "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
+            dir.display(),
+            identity::FILE_NAME
+        );
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    }
+    Ok(())
+}
+
+/// Makes a database in a directory that has none; what an interrupted attempt left is replaced.
+async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryIdentity> {
+    let mut ids = Identity { cluster_id: [0; 16], node_id: [0; 16] };
+    env.fill_random(&mut ids.cluster_id);
+    env.fill_random(&mut ids.node_id);
+    let log_dir = dir.join("log");
+    env.files().create_dir_all(&log_dir).await?;
+    // What an interrupted attempt left.
+    for name in env.files().list(&log_dir).await? {
+        env.files().remove(&log_dir.join(name)).await?;
+    }
+    env.files().create_dir_all(&dir.join("checkpoint")).await?;
+    Log::create(env, &log_dir, ids, config.log.clone()).await?;
+    env.files().sync_dir(dir).await?;
+    let identity = DirectoryIdentity { ids, engine: config.engine };
+    identity::write(env, dir, &identity).await?;
+    Ok(identity)
+}
+
+/// Applies what the log has beyond `from`; gives the version reached.
+async fn replay(log: &Log, storage: &MemoryStorage, from: Version) -> Result<Version> {
+    let mut reader = log.reader(from + 1);
+    let mut reached = from;
+    while let Some(entry) = reader.next().await? {
+        let mutations = entry_mutations(&entry.body).map_err(|error| {
+            Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index))
+        })?;
+        worker::replay(storage, entry.version, mutations);
+        storage.forget_before(entry.version, usize::MAX);
+        reached = entry.version;
+    }
+    Ok(reached)
+}

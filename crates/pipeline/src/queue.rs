@@ -1,0 +1,126 @@
+//! The commit queue: where clients leave their transactions and the front of the pipeline collects them.
+//!
+//! It has one reader at a time (the holder of the baton) and any number of writers. What waits in it
+//! is bounded by bytes; beyond the bound commits are refused at once with
+//! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
+
+use crate::order::lock;
+use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::sync::Signal;
+use plinth_types::{CommitReply, CommitRequest, Error, limits};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+/// Bytes of waiting transactions beyond which new ones are refused.
+const QUEUE_BYTES: usize = 256 << 20;
+
+/// Bytes of transactions after which a batch is full.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// A transaction and whoever waits for its fate.
+pub(crate) struct Submitted {
+    pub request: CommitRequest,
+    pub promise: Promise<CommitReply>,
+}
+
+/// What the reader of the queue gets.
+pub(crate) enum Work {
+    /// Transactions, in order of arrival; at least one.
+    Batch(Vec<Submitted>),
+    /// Nothing to commit, but time for the chores (move the window, extend the lease).
+    Chores,
+    /// The database is closing and the queue is empty.
+    Closed,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Submitted>,
+    bytes: usize,
+    chores: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    state: Mutex<State>,
+    changed: Signal,
+}
+
+impl CommitQueue {
+    /// Leaves a transaction; the reply comes when its fate is known.
+    pub fn submit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        let (promise, reply) = promise();
+        {
+            let mut state = lock(&self.state);
+            if state.closed {
+                return Reply::ready(Err(Error::shutdown_in_progress()));
+            }
+            let bytes = request.size();
+            if state.bytes + bytes > QUEUE_BYTES && !state.waiting.is_empty() {
+                let detail = format!("{} bytes wait to be committed", state.bytes);
+                return Reply::ready(Err(Error::commit_proxy_memory_limit_exceeded().with_detail(detail)));
+            }
+            state.bytes += bytes;
+            state.waiting.push_back(Submitted { request, promise });
+        }
+        self.changed.notify();
+        reply
+    }
+
+    /// Asks whoever reads the queue to do the chores.
+    pub fn ask_for_chores(&self) {
+        lock(&self.state).chores = true;
+        self.changed.notify();
+    }
+
+    /// No more transactions are taken; those that wait are still handed out.
+    pub fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify();
+    }
+
+    /// How many transactions wait, and their bytes.
+    pub fn depth(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.waiting.len(), state.bytes)
+    }
+
+    /// The next work. One caller at a time.
+    pub async fn next(&self) -> Work {
+        loop {
+            if let Some(work) = self.try_next() {
+                return work;
+            }
+            self.changed.wait().await;
+        }
+    }
+
+    fn try_next(&self) -> Option<Work> {
+        let mut state = lock(&self.state);
+        if state.waiting.is_empty() {
+            if state.closed {
+                // The next worker must find the way out too.
+                self.changed.notify();
+                return Some(Work::Closed);
+            }
+            return std::mem::take(&mut state.chores).then_some(Work::Chores);
+        }
+        let (mut count, mut bytes) = (0, 0);
+        for submitted in state.waiting.iter().take(limits::BATCH_TRANSACTIONS) {
+            let size = submitted.request.size();
+            if count > 0 && bytes + size > BATCH_BYTES {
+                break;
+            }
+            count += 1;
+            bytes += size;
+        }
+        state.bytes -= bytes;
+        let rest = state.waiting.split_off(count);
+        let batch = std::mem::replace(&mut state.waiting, rest);
+        if !state.waiting.is_empty() {
+            self.changed.notify();
+        }
+        Some(Work::Batch(batch.into()))
+    }
+}

@@ -1,0 +1,159 @@
+//! Versions: which one a batch gets, and how read versions follow the clock while nothing happens.
+//!
+//! A state machine over the time it is told. A batch's version is at least one more than any version
+//! handed out before, and otherwise what the clock says, a million a second. While no batch is in
+//! flight the clock may be followed by read versions too ([`Sequencer::follow`]), so that the first
+//! commit after an idle minute does not make a young transaction look old.
+//!
+//! The log holds a lease: no version above it is ever shown to anybody, and a restart begins beyond
+//! it. The lease is extended together with the batch that needs it, by the same sync.
+
+use plinth_types::version::{VERSION_JUMP_AT_RESTART, VERSIONS_PER_SECOND};
+use plinth_types::{Version, limits};
+use std::time::Duration;
+
+/// How far beyond the version that asks for it a lease reaches: a minute.
+const LEASE_VERSIONS: i64 = 60 * VERSIONS_PER_SECOND;
+
+/// Below this distance to the lease a new one is asked for.
+const LEASE_MARGIN: i64 = LEASE_VERSIONS / 2;
+
+/// How stale a read version may become while nothing is committed.
+const FOLLOW_AFTER: i64 = VERSIONS_PER_SECOND / 10;
+
+const _: () = assert!(LEASE_MARGIN > limits::WINDOW_VERSIONS);
+
+/// What [`Sequencer::assign`] decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Assigned {
+    /// The batch's version.
+    pub version: Version,
+    /// A lease that must be in the log, at the latest with the batch.
+    pub lease: Option<Version>,
+}
+
+/// Hands out versions.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    /// The clock reads `base` at time `since`.
+    base: Version,
+    since: Duration,
+    newest: Version,
+    in_flight: usize,
+    lease: Version,
+}
+
+impl Sequencer {
+    /// Begins beyond `last` (the newest version that may have been seen in an earlier run) at time `now`.
+    /// `first` is what the sequencer begins with.
+    pub fn after_restart(last: Version, now: Duration) -> Self {
+        Self::starting_at(last.saturating_add(VERSION_JUMP_AT_RESTART), now)
+    }
+
+    /// Begins at `first`, in a database that has no past.
+    pub fn starting_at(first: Version, now: Duration) -> Self {
+        Self { base: first, since: now, newest: first, in_flight: 0, lease: first }
+    }
+
+    /// The newest version handed out, to a batch or to readers.
+    pub fn newest(&self) -> Version {
+        self.newest
+    }
+
+    /// The version for the next batch, which is then in flight until [`Sequencer::finish`].
+    pub fn assign(&mut self, now: Duration) -> Assigned {
+        let version = self.clock(now).max(self.newest + 1);
+        self.newest = version;
+        self.in_flight += 1;
+        let lease = (version + LEASE_MARGIN > self.lease).then_some(version + LEASE_VERSIONS);
+        Assigned { version, lease }
+    }
+
+    /// A batch is no longer in flight, whether it took effect or not.
+    pub fn finish(&mut self) {
+        debug_assert!(self.in_flight > 0, "a batch ended that had not begun");
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// The lease is durable up to `lease`.
+    pub fn leased(&mut self, lease: Version) {
+        self.lease = self.lease.max(lease);
+    }
+
+    /// A newer version for readers, if the clock has run ahead of `committed` and nothing is in flight.
+    pub fn follow(&mut self, committed: Version, now: Duration) -> Option<Version> {
+        let version = self.clock(now).min(self.lease);
+        if self.in_flight > 0 || version < committed.max(self.newest) + FOLLOW_AFTER {
+            return None;
+        }
+        self.newest = version;
+        Some(version)
+    }
+
+    /// A lease worth writing although nothing is committed, because readers have nearly used up the present one.
+    pub fn wanted_lease(&self, now: Duration) -> Option<Version> {
+        let version = self.clock(now).max(self.newest);
+        (version + LEASE_MARGIN > self.lease).then_some(version + LEASE_VERSIONS)
+    }
+
+    /// Whether `committed` is so far behind the clock that [`Sequencer::follow`] is worth a try.
+    pub fn is_stale(base: Version, since: Duration, committed: Version, now: Duration) -> bool {
+        clock(base, since, now) >= committed + FOLLOW_AFTER
+    }
+
+    /// The two figures by which [`Sequencer::is_stale`] can be asked without this state machine's lock.
+    pub fn clock_base(&self) -> (Version, Duration) {
+        (self.base, self.since)
+    }
+
+    fn clock(&self, now: Duration) -> Version {
+        clock(self.base, self.since, now)
+    }
+}
+
+fn clock(base: Version, since: Duration, now: Duration) -> Version {
+    let elapsed = now.saturating_sub(since).as_micros();
+    base.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn versions_follow_the_clock_and_never_repeat() {
+        let mut sequencer = Sequencer::starting_at(1, Duration::ZERO);
+        let first = sequencer.assign(SECOND).version;
+        let second = sequencer.assign(SECOND).version;
+        assert_eq!((first, second), (1_000_001, 1_000_002));
+        assert_eq!(
+            sequencer.assign(Duration::ZERO).version,
+            1_000_003,
+            "the clock may stand, versions don't"
+        );
+    }
+
+    #[test]
+    fn readers_follow_the_clock_only_while_nothing_is_in_flight_and_within_the_lease() {
+        let mut sequencer = Sequencer::starting_at(1, Duration::ZERO);
+        let assigned = sequencer.assign(Duration::ZERO);
+        sequencer.leased(assigned.lease.unwrap());
+        assert_eq!(sequencer.follow(assigned.version, SECOND), None, "a batch is in flight");
+        sequencer.finish();
+        assert_eq!(sequencer.follow(assigned.version, Duration::from_micros(10)), None, "not worth it");
+        let followed = sequencer.follow(assigned.version, SECOND).unwrap();
+        assert!(followed > assigned.version && sequencer.assign(SECOND).version > followed);
+        sequencer.finish();
+        let far = sequencer.follow(followed + 1, 3600 * SECOND).unwrap();
+        assert_eq!(far, assigned.lease.unwrap(), "nothing above the lease is shown");
+        assert!(sequencer.wanted_lease(3600 * SECOND).unwrap() > far);
+    }
+
+    #[test]
+    fn a_restart_begins_beyond_everything_seen() {
+        let mut sequencer = Sequencer::after_restart(77, Duration::ZERO);
+        assert!(sequencer.assign(Duration::ZERO).version > 77 + limits::WINDOW_VERSIONS);
+    }
+}

@@ -1,0 +1,208 @@
+//! A commit worker: takes a batch from the queue to its effect. A node runs several of them.
+//!
+//! ```text
+//!   holding the baton (one worker)                     then, beside the others           in turn
+//!   queue -> version -> decide -> append to the log -> pass the baton on -> sync  ->  apply, publish, answer
+//! ```
+//!
+//! So while one worker forms a batch the others wait for their syncs: with three workers two syncs are
+//! in flight and the next batch fills meanwhile; and an idle system commits at once, on one thread,
+//! without waiting for company.
+//!
+//! Nothing is applied before it is durable. A batch whose append fails (the disk is full) leaves no
+//! trace; one whose sync fails has an unknown fate: its clients are told so, and the node takes no
+//! more commits.
+
+use crate::batch::{Accepted, Decided, ENTRY_FORMAT, Refused, decide};
+use crate::queue::{Submitted, Work};
+use crate::shared::{Front, Shared};
+use plinth_env::reply::Promise;
+use plinth_log::Position;
+use plinth_storage::Storage;
+use plinth_types::mutation::Mutations;
+use plinth_types::{CommitReply, Error, MutationList, Result, Version};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// How many rows of forgotten versions are given back with each batch: more than a batch makes, on average.
+const FORGET_ROWS: usize = 4096;
+
+/// A batch between its append and its effect.
+struct Flight {
+    version: Version,
+    ticket: u64,
+    /// `None`: the database lives in memory alone.
+    position: Option<Position>,
+    lease: Option<Version>,
+    decided: Decided,
+}
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs a commit worker, whose end can't be waited for here.
+pub(crate) fn is_worker_thread() -> bool {
+    IS_WORKER.get()
+}
+
+/// Works until the queue is closed and empty.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    IS_WORKER.set(true);
+    loop {
+        let mut front = shared.front.take().await;
+        match shared.queue.next().await {
+            Work::Closed => return,
+            Work::Chores => crate::chores::run(&shared, &mut front).await,
+            Work::Batch(batch) => {
+                let flight = begin(&shared, &mut front, batch).await;
+                drop(front);
+                if let Some(flight) = flight {
+                    finish(&shared, flight).await;
+                }
+            }
+        }
+    }
+}
+
+/// Decides and appends a batch. `None` if nothing of it can take effect; then its clients have been told.
+async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Option<Flight> {
+    if let Some(error) = shared.health.failure() {
+        batch.into_iter().for_each(|submitted| submitted.promise.send(Err(error.clone())));
+        return None;
+    }
+    let assigned = shared.versions.assign(shared.env.now());
+    let version = assigned.version;
+    front.resolver.forget_before(shared.window_begin(version));
+    let mut decided =
+        decide(batch, version, shared.wall_clock_seconds(), &front.metadata, &mut front.resolver);
+    count_refused(shared, &decided.refused);
+    for refused in decided.refused.drain(..) {
+        refused.promise.send(refused.answer);
+    }
+    if decided.accepted.is_empty() {
+        shared.versions.abandon();
+        return None;
+    }
+    let position = match append(shared, front, version, assigned.lease, &decided).await {
+        Ok(position) => position,
+        Err(error) => {
+            shared.versions.abandon();
+            shared.counters.refused.add(decided.accepted.len() as u64);
+            decided.accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
+            return None;
+        }
+    };
+    if let Some(metadata) = &decided.metadata {
+        front.metadata = metadata.clone();
+    }
+    let ticket = front.next_ticket;
+    front.next_ticket += 1;
+    Some(Flight { version, ticket, position, lease: assigned.lease, decided })
+}
+
+async fn append(
+    shared: &Shared,
+    front: &mut Front,
+    version: Version,
+    lease: Option<Version>,
+    decided: &Decided,
+) -> Result<Option<Position>> {
+    let Some(log) = &mut front.log else { return Ok(None) };
+    if let Some(lease) = lease {
+        log.extend_lease(lease).await?;
+    }
+    let mut parts: Vec<&[u8]> = Vec::with_capacity(decided.accepted.len() + 2);
+    parts.push(&[ENTRY_FORMAT]);
+    parts.extend(decided.accepted.iter().map(|accepted| accepted.mutations.as_bytes()));
+    parts.push(decided.records.as_bytes());
+    let position = log.append(version, &parts).await?;
+    shared.counters.bytes_written.add(parts.iter().map(|part| part.len() as u64).sum());
+    Ok(Some(position))
+}
+
+/// Makes a batch durable and, in its turn, visible.
+async fn finish(shared: &Shared, flight: Flight) {
+    let synced = match (&shared.syncer, flight.position) {
+        (Some(syncer), Some(position)) => syncer.sync(position).await,
+        _ => Ok(()),
+    };
+    shared.turns.wait(flight.ticket).await;
+    if let Err(error) = synced {
+        shared.health.fail(error);
+    }
+    if let Some(cause) = shared.health.failure() {
+        shared.versions.abandon();
+        shared.turns.pass(flight.ticket);
+        let error = Error::commit_unknown_result().with_detail(cause.to_string());
+        flight.decided.accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
+        return;
+    }
+    let fired = take_effect(shared, &flight);
+    shared.turns.pass(flight.ticket);
+    let version = flight.version;
+    for Accepted { batch_index, promise, .. } in flight.decided.accepted {
+        promise.send(Ok(CommitReply::Committed { version, batch_index }));
+    }
+    fired.into_iter().for_each(|promise| promise.send(Ok(version)));
+    shared.waiting.reached(version);
+}
+
+/// Applies and publishes a durable batch, in its turn. Gives the watches that it fires.
+fn take_effect(shared: &Shared, flight: &Flight) -> Vec<Promise<Version>> {
+    let version = flight.version;
+    let lists = flight.decided.accepted.iter().map(|accepted| &accepted.mutations);
+    let mut mutations = lists.chain([&flight.decided.records]).flat_map(MutationList::iter);
+    let mut fired = Vec::new();
+    apply(shared, version, &mut mutations, &mut fired);
+    shared.storage.publish(version);
+    if let Some(lease) = flight.lease {
+        shared.versions.leased(lease);
+    }
+    match &flight.decided.metadata {
+        Some(metadata) => shared.visible.change(metadata, || shared.versions.commit(version)),
+        None => shared.versions.commit(version),
+    }
+    shared.storage.forget_before(shared.window_begin(version), FORGET_ROWS);
+    let counters = &shared.counters;
+    counters.batches.add(1);
+    counters.committed.add(flight.decided.accepted.len() as u64);
+    counters
+        .mutations
+        .add(flight.decided.accepted.iter().map(|accepted| accepted.mutations.len() as u64).sum());
+    fired
+}
+
+fn apply(
+    shared: &Shared,
+    version: Version,
+    mutations: &mut dyn Iterator<Item = plinth_types::MutationRef<'_>>,
+    fired: &mut Vec<Promise<Version>>,
+) {
+    if shared.watches.is_empty() {
+        return shared.storage.apply(version, mutations, None);
+    }
+    let mut changed = |key: &[u8], value: Option<&[u8]>| shared.watches.changed(key, value, fired);
+    shared.storage.apply(version, mutations, Some(&mut changed));
+}
+
+fn count_refused(shared: &Shared, refused: &[Refused]) {
+    let counters = &shared.counters;
+    for refused in refused {
+        match &refused.answer {
+            Ok(_) => counters.conflicted.add(1),
+            Err(error) if *error == Error::transaction_too_old() => counters.too_old.add(1),
+            Err(_) => counters.refused.add(1),
+        }
+    }
+}
+
+/// Applies an entry read from the log at a start.
+pub(crate) fn replay(
+    storage: &plinth_storage::MemoryStorage,
+    version: Version,
+    mut mutations: Mutations<'_>,
+) {
+    storage.apply(version, &mut mutations, None);
+    storage.publish(version);
+}

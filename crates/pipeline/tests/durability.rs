@@ -1,0 +1,173 @@
+//! What survives: restarts, crashes, a full disk, a failing sync, directories that are something else.
+
+mod common;
+
+use common::*;
+use plinth_client::Endpoint;
+use plinth_env::simulated::{Simulation, Unsynced};
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{Creation, Node, NodeConfig};
+use plinth_types::error::ErrorPredicate;
+use plinth_types::{Error, MutationType as M};
+use std::path::Path;
+
+const DIR: &str = "/db";
+
+#[test]
+fn a_closed_database_opens_again_with_everything_and_newer_versions() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("reopen").await.unwrap();
+        let mut last = 0;
+        for round in 0u8..4 {
+            let node = open(&env, dir.path()).await.unwrap();
+            assert!(version(&node).await >= last, "round {round}");
+            for earlier in 0..round {
+                assert_eq!(get(&node, &[earlier]).await.as_deref(), Some(&[earlier][..]));
+            }
+            last = set(&node, &[round], &[round]).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_database_that_is_open_cannot_be_opened_again() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("locked").await.unwrap();
+        let node = open(&env, dir.path()).await.unwrap();
+        let error = open(&env, dir.path()).await.err().unwrap();
+        assert_eq!(error, Error::lock_file_failure());
+        assert!(error.to_string().contains("LOCK"), "{error}");
+        drop(node);
+        open(&env, dir.path()).await.unwrap();
+    });
+}
+
+#[test]
+fn acknowledged_commits_survive_a_crash_at_once_after() {
+    for seed in 0..40 {
+        let simulation = Simulation::new(seed);
+        let machine = simulation.process("node");
+        let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+        for n in 0u8..20 {
+            simulation.run_until(set(&node, &[n], b"acknowledged")).unwrap();
+        }
+        drop(node.commit(request(&[(M::Set, b"unanswered", b"whole"), (M::Set, b"with it", b"whole")])));
+        simulation.crash(&machine);
+        drop(node);
+        let machine = simulation.restart(&machine);
+        let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+        simulation.run_until(async {
+            for n in 0u8..20 {
+                assert_eq!(
+                    get(&node, &[n]).await.as_deref(),
+                    Some(&b"acknowledged"[..]),
+                    "seed {seed}, key {n}"
+                );
+            }
+            assert_eq!(get(&node, b"unanswered").await, get(&node, b"with it").await, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_commits_clearly_and_writing_resumes_when_there_is_room() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    simulation.run_until(set(&node, b"before", b"v")).unwrap();
+    simulation.update_faults(&machine, |plan| plan.capacity = Some(0));
+    let value = vec![7; 90_000];
+    let refused = simulation.run_until(async {
+        // What is allocated already may still be filled.
+        for n in 0u32..100 {
+            if let Err(error) = set(&node, &n.to_be_bytes(), &value).await {
+                return error;
+            }
+        }
+        panic!("nine megabytes went onto a full disk");
+    });
+    assert!(plinth_env::is_disk_full(&refused), "{refused}");
+    assert!(!refused.is(ErrorPredicate::Retryable));
+    assert_eq!(simulation.run_until(get(&node, b"before")).as_deref(), Some(&b"v"[..]));
+    simulation.update_faults(&machine, |plan| plan.capacity = None);
+    simulation.run_until(set(&node, b"after", b"v")).unwrap();
+    simulation.crash(&machine);
+    drop(node);
+    let machine = simulation.restart(&machine);
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    assert_eq!(simulation.run_until(get(&node, b"after")).as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_failing_sync_is_never_acknowledged_and_ends_all_commits() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    simulation.run_until(set(&node, b"before", b"v")).unwrap();
+    simulation.update_faults(&machine, |plan| plan.sync.fail = 1.0);
+    let unknown = simulation.run_until(set(&node, b"k", b"v")).unwrap_err();
+    assert_eq!(unknown, Error::commit_unknown_result());
+    simulation.update_faults(&machine, |plan| plan.sync.fail = 0.0);
+    let refused = simulation.run_until(set(&node, b"k", b"v")).unwrap_err();
+    assert_eq!(refused, Error::io_error(), "not retried silently");
+    assert_eq!(simulation.run_until(get(&node, b"before")).as_deref(), Some(&b"v"[..]), "reads go on");
+    simulation.crash_with(&machine, Unsynced::Lost);
+    drop(node);
+    let machine = simulation.restart(&machine);
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    simulation.run_until(set(&node, b"k", b"again")).unwrap();
+}
+
+#[test]
+fn checkpoints_let_the_log_go_and_restarts_begin_from_them() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("checkpoint").await.unwrap();
+        let node = open(&env, dir.path()).await.unwrap();
+        for n in 0u32..500 {
+            set(&node, &n.to_be_bytes(), &[1; 100]).await.unwrap();
+        }
+        let at = node.node().checkpoint().await.unwrap();
+        assert!(at <= version(&node).await);
+        let cleared = request(&[(M::ClearRange, &[0], &100u32.to_be_bytes())]);
+        commit(&node, cleared).await.unwrap();
+        drop(node);
+        let node = open(&env, dir.path()).await.unwrap();
+        assert_eq!(get(&node, &99u32.to_be_bytes()).await, None);
+        assert_eq!(get(&node, &100u32.to_be_bytes()).await.as_deref(), Some(&[1; 100][..]));
+    });
+}
+
+#[test]
+fn directories_that_are_no_database_are_refused_by_name() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("stranger").await.unwrap();
+        env.files().replace(dir.path().join("letter.txt"), b"dear").await.unwrap();
+        let error = open(&env, dir.path()).await.err().unwrap();
+        assert!(error.to_string().contains("letter.txt"), "{error}");
+        assert_eq!(env.files().list(dir.path()).await.unwrap(), ["letter.txt"], "nothing was left behind");
+        let missing = dir.path().join("none");
+        let config = NodeConfig { creation: Creation::Never, ..NodeConfig::default() };
+        let error = Node::open(&env, &missing, config).await.err().unwrap();
+        assert_eq!(error, Error::file_not_found());
+    });
+}
+
+#[test]
+fn a_directory_of_a_newer_format_is_refused_with_advice() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("newer").await.unwrap();
+        drop(open(&env, dir.path()).await.unwrap());
+        let path = dir.path().join("IDENTITY");
+        let mut bytes = env.files().read(&path).await.unwrap();
+        bytes[8] = 9;
+        env.files().replace(&path, &bytes).await.unwrap();
+        let error = open(&env, dir.path()).await.err().unwrap();
+        assert_eq!(error, Error::unsupported_operation());
+        assert!(error.to_string().contains("newer version of Plinth"), "{error}");
+    });
+}
