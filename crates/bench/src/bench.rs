@@ -1,0 +1,170 @@
+//! One benchmark run: makes sure that the rows are there, then runs workload after workload.
+//!
+//! The rows are loaded once and used by all workloads, and by later runs on the same directory. A mark, a row
+//! of its own, says whether they are complete, so a load that was cut short is made again; and a database with data but no
+//! mark is somebody's, and refused before anything is written.
+
+use crate::clients::Plan;
+use crate::dataset::{Dataset, MAX_ROWS};
+use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::report::{Provenance, Report};
+use crate::workloads::{Load, Workload, load, place_in_reports};
+use crate::{Error, Result, words};
+use plinth_client::{Database, RangeOptions};
+use plinth_env::Env;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Rows in the guide's tests, which is what figures are compared with.
+const GUIDE_ROWS: u64 = 1_000_000;
+/// Says that the rows are all there, and how many. Sorts before them.
+const MARK: &[u8] = b"bench:rows";
+/// What it says until the load is through.
+const LOADING: &str = "loading";
+
+/// How to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Rows to load.
+    pub rows: u64,
+    /// Clients, instead of each workload's own number; workloads of one client keep theirs.
+    pub clients: Option<usize>,
+    /// Threads, instead of each workload's own number; workloads about threads keep theirs.
+    pub threads: Option<usize>,
+    /// How long each workload is measured.
+    pub time: Duration,
+    /// How long to wait before memory is at rest: longer than the window of old versions.
+    pub rest: Duration,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let (time, rest) = (Duration::from_secs(10), Duration::from_secs(8));
+        Self { rows: GUIDE_ROWS, clients: None, threads: None, time, rest, seed: 1 }
+    }
+}
+
+/// A benchmark run on a database that holds the rows.
+pub struct Bench {
+    /// The real world's clock, tasks and files.
+    pub env: Env,
+    /// The database measured.
+    pub database: Database,
+    /// Where calibrators write: on the database's disk.
+    pub directory: PathBuf,
+    /// The rows.
+    pub dataset: Dataset,
+    /// How to run.
+    pub settings: Settings,
+    /// What people see meanwhile.
+    pub progress: Progress,
+    /// Set to make the run end early.
+    pub stop: Arc<AtomicBool>,
+    /// How the rows were loaded; `None` if they were there already.
+    pub load: Option<Load>,
+}
+
+impl Bench {
+    /// Makes sure that `database`, whose files lie in `directory`, holds the rows: loads them if it is empty,
+    /// takes them if it holds just them, and refuses it if it holds anything else. Setting `stop` ends the load, and
+    /// later the run, early.
+    pub fn prepare(
+        database: Database,
+        directory: PathBuf,
+        settings: Settings,
+        progress: Progress,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        if settings.rows == 0 || settings.rows > MAX_ROWS {
+            let most = words::grouped(MAX_ROWS);
+            return Err(Error::OtherData(format!("the number of rows must lie between 1 and {most}")));
+        }
+        let env = Env::real();
+        let dataset = Dataset::new(settings.rows, settings.seed);
+        let load = if holds_rows(&database, settings.rows)? {
+            None
+        } else {
+            set_mark(&database, LOADING)?;
+            let loaded = load(&env, &database, &dataset, progress, &stop)?;
+            set_mark(&database, &settings.rows.to_string())?;
+            Some(loaded)
+        };
+        Ok(Self { env, database, directory, dataset, settings, progress, stop, load })
+    }
+
+    /// Runs these workloads, one after the other. A run that is stopped reports what it has.
+    pub fn run(&self, workloads: &[&Workload], provenance: Provenance) -> Result<Report> {
+        let mut report = Report {
+            provenance,
+            machine: Machine::this(&self.env, &self.directory),
+            date: self.env.wall_clock(),
+            settings: self.settings.clone(),
+            load: self.load.clone(),
+            outcomes: Vec::new(),
+            skipped: Vec::new(),
+        };
+        for workload in workloads {
+            match self.run_one(workload) {
+                Ok(outcome) => report.outcomes.push(outcome),
+                Err(Error::Skipped(why)) => report.skipped.push((workload.name, why)),
+                Err(Error::Interrupted) => report.skipped.push((workload.name, "interrupted".to_owned())),
+                Err(error) => return Err(error),
+            }
+        }
+        report.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name));
+        Ok(report)
+    }
+
+    /// Runs one workload.
+    pub fn run_one(&self, workload: &Workload) -> Result<Outcome> {
+        let mut outcome = (workload.run)(self)?;
+        outcome.comparable &= self.settings.rows >= GUIDE_ROWS;
+        Ok(outcome)
+    }
+
+    /// The plan of a workload that has so many clients on so many threads, unless the settings say otherwise.
+    pub(crate) fn plan(&self, title: &str, clients: usize, threads: usize) -> Plan {
+        Plan {
+            title: title.to_owned(),
+            clients: self.settings.clients.unwrap_or(clients).max(1),
+            threads: self.settings.threads.unwrap_or(threads).max(1),
+            time: self.settings.time,
+            slices: 0,
+        }
+    }
+}
+
+fn set_mark(database: &Database, mark: &str) -> Result<()> {
+    Ok(database.transact_blocking(|transaction| {
+        transaction.set(MARK, mark);
+        Ok(())
+    })?)
+}
+
+/// Whether `database` holds the benchmark's rows, so many; an error if it holds anything else.
+fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
+    let (loaded, first) = database.transact_blocking(|transaction| {
+        let loaded = transaction.get(MARK).wait()?;
+        let first = transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(1)).wait()?;
+        Ok((loaded, first.rows.len()))
+    })?;
+    let loaded = loaded.map(|count| String::from_utf8_lossy(&count).into_owned());
+    match (loaded, first) {
+        (Some(mark), _) if mark == rows.to_string() => Ok(true),
+        (Some(mark), _) if mark == LOADING => Ok(false),
+        (Some(count), _) => Err(Error::OtherData(format!(
+            "the database holds {count} rows of an earlier benchmark, not {rows}; give --rows {count}, or another directory"
+        ))),
+        (None, 0) => Ok(false),
+        (None, _) => Err(Error::OtherData(
+            "the database holds data that is not the benchmark's, which would write among it; give another directory"
+                .to_owned(),
+        )),
+    }
+}

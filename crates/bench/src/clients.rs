@@ -1,0 +1,245 @@
+//! Drives a workload: so many clients on so many threads, each one transaction after the other, for a while.
+//!
+//! A client is a task. Each thread has a small executor of its own that polls its clients in turn, so a
+//! hundred clients cost no hundred threads, and no work is passed between threads that the database
+//! doesn't pass itself. A client gives way after each transaction even if nothing made it wait: then all
+//! of them are under way at once, as they would be were they a hundred programs.
+
+use crate::dataset::Dataset;
+use crate::machine::CpuTimes;
+use crate::outcome::Measurement;
+use crate::random::Random;
+use crate::tally::Tally;
+use crate::words;
+use crate::{Bench, Error};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use plinth_client::{Database, Transaction};
+use plinth_env::reply::{self, Reply};
+use plinth_env::{Env, block_on};
+use plinth_types::Result;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Longest warm-up.
+const WARM_UP_MAX: Duration = Duration::from_secs(1);
+/// How often progress is shown.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How to drive a workload.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The workload's name, for progress.
+    pub title: String,
+    /// Clients at once.
+    pub clients: usize,
+    /// Threads they are spread over.
+    pub threads: usize,
+    /// How long, after the warm-up.
+    pub time: Duration,
+    /// In how many slices of time operations are counted.
+    pub slices: usize,
+}
+
+/// What a client's transaction has at hand.
+pub struct Client {
+    /// Its random numbers.
+    pub random: Random,
+    /// The rows there are.
+    pub dataset: Dataset,
+    /// Of everything it read.
+    pub hash: u64,
+}
+
+impl Client {
+    /// Takes note of something read.
+    #[inline]
+    pub fn saw(&mut self, bytes: &[u8]) {
+        let first = bytes.first().copied().unwrap_or_default();
+        self.hash = self.hash.rotate_left(5) ^ (bytes.len() as u64) ^ (u64::from(first) << 8);
+    }
+}
+
+/// What all clients of a run share.
+struct Run {
+    env: Env,
+    database: Database,
+    dataset: Dataset,
+    seed: u64,
+    /// When counting begins, and when everything ends.
+    begin: Duration,
+    end: Duration,
+    slices: usize,
+    stop: Arc<AtomicBool>,
+    progress: Vec<Counter>,
+}
+
+/// One thread's operations so far, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+/// Runs `transaction`, which does its reads and writes, commits, and says how many operations that were, for as
+/// long as `plan` says. An attempt that fails with an error that allows another is made again, and counted.
+pub fn drive<T>(bench: &Bench, plan: &Plan, transaction: T) -> crate::Result<Measurement>
+where
+    T: AsyncFn(&Transaction, &mut Client) -> Result<u64> + Clone + Send + 'static,
+{
+    if bench.stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
+    let threads = plan.threads.clamp(1, plan.clients.max(1));
+    let begin = bench.env.now() + (plan.time / 10).min(WARM_UP_MAX);
+    let run = Arc::new(Run {
+        env: bench.env.clone(),
+        database: bench.database.clone(),
+        dataset: bench.dataset.clone(),
+        seed: bench.settings.seed,
+        begin,
+        end: begin + plan.time,
+        slices: plan.slices,
+        stop: bench.stop.clone(),
+        progress: (0..threads).map(|_| Counter::default()).collect(),
+    });
+    let cpu = CpuTimes::now(&bench.env);
+    let began = bench.env.now();
+    let mut replies = Vec::new();
+    for thread in 0..threads {
+        let (promise, reply) = reply::promise();
+        let (run, transaction, clients) = (run.clone(), transaction.clone(), plan.clients);
+        // The task has a thread of its own, and its clients stay there: they need not be `Send`.
+        bench.env.spawn("bench-clients", async move {
+            let mine = (thread..clients).step_by(threads);
+            promise.send(block_on(run.thread(thread, mine, &transaction)));
+        });
+        replies.push(reply);
+    }
+    watch(bench, plan, &run, &replies);
+    let mut sum = Tally::new(plan.slices);
+    for reply in replies {
+        sum.add(&reply.wait()?);
+    }
+    let elapsed = (bench.env.now() - began).as_secs_f64();
+    let cpu = cpu.zip(CpuTimes::now(&bench.env)).map(|(then, now)| now.since(then, elapsed));
+    if bench.stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
+    Ok(Measurement { clients: plan.clients, threads, time: plan.time, tally: sum, cpu })
+}
+
+/// Shows progress until every thread is done.
+fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) {
+    let task = bench.progress.timed(&plan.title, run.end.saturating_sub(bench.env.now()));
+    let began = bench.env.now();
+    let (mut before, mut then) = (0, began);
+    while !replies.iter().all(Reply::is_ready) {
+        let tick = TICK.min(run.end.saturating_sub(bench.env.now()).max(Duration::from_millis(1)));
+        block_on(bench.env.sleep(tick));
+        let now = bench.env.now();
+        if now - then >= 5 * TICK {
+            let done = run.progress.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<u64>();
+            let rate = (done - before) as f64 / (now - then).as_secs_f64();
+            task.set((now - began).as_millis() as u64, format!("{}/s", words::short(rate)));
+            (before, then) = (done, now);
+        }
+    }
+}
+
+impl Run {
+    /// All clients of one thread.
+    async fn thread<T>(
+        &self,
+        thread: usize,
+        clients: impl Iterator<Item = usize>,
+        transaction: &T,
+    ) -> Result<Tally>
+    where
+        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
+    {
+        let tally = RefCell::new(Tally::new(self.slices));
+        let client = |number| self.client(number, thread, transaction, &tally);
+        let mut clients: FuturesUnordered<_> = clients.map(client).collect();
+        let mut failure = None;
+        while let Some(result) = clients.next().await {
+            if let Err(error) = result {
+                self.stop.store(true, Ordering::Relaxed);
+                failure.get_or_insert(error);
+            }
+        }
+        drop(clients);
+        failure.map_or_else(|| Ok(tally.into_inner()), Err)
+    }
+
+    /// One client, until the end.
+    async fn client<T>(
+        &self,
+        number: usize,
+        thread: usize,
+        transaction: &T,
+        tally: &RefCell<Tally>,
+    ) -> Result<()>
+    where
+        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
+    {
+        let random = Random::new(self.seed, number as u64);
+        let mut client = Client { random, dataset: self.dataset.clone(), hash: 0 };
+        let mut total_retries = 0;
+        loop {
+            let began = self.env.now();
+            if began >= self.end || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let (operations, retries) = self.until_success(transaction, &mut client).await?;
+            total_retries += retries;
+            let ended = self.env.now();
+            if ended >= self.begin && ended < self.end {
+                let mut tally = tally.borrow_mut();
+                tally.record(ended - began, operations);
+                if self.slices > 0 {
+                    let slice = (ended - self.begin).as_nanos() * self.slices as u128;
+                    tally.slices[(slice / (self.end - self.begin).as_nanos()) as usize] += operations;
+                }
+                self.progress[thread].0.store(tally.operations, Ordering::Relaxed);
+            }
+            give_way().await;
+        }
+        let mut tally = tally.borrow_mut();
+        tally.hash ^= client.hash;
+        tally.retries += total_retries;
+        Ok(())
+    }
+
+    /// One transaction until it succeeds: its operations, and how many attempts failed.
+    async fn until_success<T>(&self, body: &T, client: &mut Client) -> Result<(u64, u64)>
+    where
+        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
+    {
+        let transaction = self.database.create_transaction();
+        let mut retries = 0;
+        loop {
+            match body(&transaction, client).await {
+                Ok(operations) => return Ok((operations, retries)),
+                Err(error) => transaction.on_error(error).await?,
+            }
+            retries += 1;
+        }
+    }
+}
+
+/// Lets the other clients of the thread go first, once.
+async fn give_way() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

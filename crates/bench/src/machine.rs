@@ -1,0 +1,189 @@
+//! What the report says about the machine, and what else it was doing meanwhile.
+//!
+//! Everything is read from Linux's `/proc`; on other systems it is unknown, and said to be. A figure
+//! measured while other processes used the processors is worth little, so each measurement says how much they did.
+
+use plinth_env::{Env, Open, block_on};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// More than any of these files has.
+const TEXT_MAX: usize = 4 << 20;
+/// Processor time is counted in hundredths of a second, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The machine that a report was made on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// How many processors there are.
+    pub cores: usize,
+    /// Memory in bytes.
+    pub memory: Option<u64>,
+    /// The system's name and version.
+    pub system: String,
+    /// The kind of file system that the database lies on.
+    pub filesystem: String,
+}
+
+/// How busy the processors were, in processors: 1.5 is one and a half of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CpuUse {
+    /// By this process.
+    pub own: f64,
+    /// By all others.
+    pub others: f64,
+}
+
+/// Processor time at some moment, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuTimes {
+    own: f64,
+    busy: f64,
+}
+
+impl Machine {
+    /// This machine, as far as a database in `directory` is concerned.
+    pub fn this(env: &Env, directory: &Path) -> Self {
+        let processors = read_text(env, "/proc/cpuinfo").unwrap_or_default();
+        let names = |name: &'static str| {
+            processors
+                .lines()
+                .filter_map(move |line| line.split_once(':').filter(|(key, _)| key.trim() == name))
+        };
+        let version = read_text(env, "/proc/sys/kernel/osrelease").unwrap_or_default();
+        let memory = read_text(env, "/proc/meminfo").and_then(|text| kilobytes(&text, "MemTotal:"));
+        Self {
+            processor: names("model name").next().map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            cores: names("processor").count().max(1),
+            memory,
+            system: format!("{} {}", std::env::consts::OS, version.trim()).trim().to_owned(),
+            filesystem: filesystem(env, directory).unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+
+    /// For the report.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "processor": self.processor,
+            "cores": self.cores,
+            "memory_bytes": self.memory,
+            "system": self.system,
+            "filesystem": self.filesystem,
+        })
+    }
+}
+
+impl CpuTimes {
+    /// Now; `None` where that can't be known.
+    pub fn now(env: &Env) -> Option<Self> {
+        let own = own_ticks(&read_text(env, "/proc/self/stat")?)?;
+        let busy = busy_ticks(&read_text(env, "/proc/stat")?)?;
+        Some(Self { own, busy })
+    }
+
+    /// How busy the processors were from then until now, `seconds` later.
+    pub fn since(self, then: Self, seconds: f64) -> CpuUse {
+        let per_second = 1.0 / (TICKS_PER_SECOND * seconds.max(1e-3));
+        let own = self.own - then.own;
+        let others = (self.busy - then.busy - own).max(0.0);
+        CpuUse { own: own * per_second, others: others * per_second }
+    }
+}
+
+impl CpuUse {
+    /// The mean of this over `mine` seconds and another over `others`.
+    #[must_use]
+    pub fn mean(self, mine: f64, other: Self, others: f64) -> Self {
+        let mean = |one, two| (one * mine + two * others) / (mine + others).max(1e-9);
+        Self { own: mean(self.own, other.own), others: mean(self.others, other.others) }
+    }
+
+    /// For the report.
+    pub fn to_json(self) -> Value {
+        json!({"cores_used": self.own, "cores_used_by_others": self.others})
+    }
+}
+
+/// The memory that this process occupies now, in bytes; `None` where that can't be known.
+pub fn resident(env: &Env) -> Option<u64> {
+    kilobytes(&read_text(env, "/proc/self/status")?, "VmRSS:")
+}
+
+/// The kind of file system that `directory` lies on: `ext4`, `tmpfs`, ...
+pub fn filesystem(env: &Env, directory: &Path) -> Option<String> {
+    let mounts = read_text(env, "/proc/self/mounts")?;
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields
+        .filter(|fields| fields.len() > 2 && directory.starts_with(fields[1]))
+        .max_by_key(|fields| fields[1].len())
+        .map(|fields| fields[2].to_owned())
+}
+
+/// A text file; `None` if it can't be read. Those of `/proc` don't know their length.
+fn read_text(env: &Env, path: &str) -> Option<String> {
+    let read = async {
+        let file = env.files().open(Path::new(path), Open::Read).await.ok()?;
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        while bytes.len() < TEXT_MAX {
+            match file.read_at(bytes.len() as u64, &mut part).await.ok()? {
+                0 => break,
+                more => bytes.extend_from_slice(&part[..more]),
+            }
+        }
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    block_on(read)
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+/// User and system time of `/proc/self/stat`; the name before them may hold anything, a parenthesis too.
+fn own_ticks(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11);
+    Some(times.next()?.parse::<f64>().ok()? + times.next()?.parse::<f64>().ok()?)
+}
+
+/// All of the first line of `/proc/stat` but the idle times; what the hypervisor gave to others counts as busy.
+fn busy_ticks(stat: &str) -> Option<f64> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+    (ticks.len() == 8).then(|| ticks.iter().sum::<f64>() - ticks[3] - ticks[4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_times_are_found_in_their_files() {
+        let own = "17 (a (b) c) R 1 17 17 0 -1 4194304 97 0 0 0 250 50 0 0 20 0 1 0 5 6 7";
+        assert_eq!(own_ticks(own), Some(300.0));
+        assert_eq!(busy_ticks("cpu  100 10 40 9000 300 5 5 40 0 0\ncpu0 1 2"), Some(200.0));
+        assert_eq!((own_ticks("17"), busy_ticks("cpu  1 2")), (None, None));
+        let [then, now] = [(0.0, 0.0), (300.0, 500.0)].map(|(own, busy)| CpuTimes { own, busy });
+        assert_eq!(now.since(then, 2.0), CpuUse { own: 1.5, others: 1.0 });
+    }
+
+    #[test]
+    fn memory_is_given_in_bytes() {
+        assert_eq!(kilobytes("VmPeak:\t 9 kB\nVmRSS:\t  2048 kB\n", "VmRSS:"), Some(2 << 20));
+        assert_eq!(kilobytes("VmRSS: many\n", "VmRSS:"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_machine_has_a_processor_and_memory() {
+        let env = Env::real();
+        let machine = Machine::this(&env, Path::new("/proc"));
+        assert!(machine.cores >= 1 && machine.memory.is_some_and(|memory| memory > 1 << 24), "{machine:?}");
+        assert_eq!(machine.filesystem, "proc");
+        assert!(resident(&env).is_some_and(|resident| resident > 1 << 18));
+        assert!(CpuTimes::now(&env).is_some());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a workload found out: its figures, each beside what it is held against.
+//!
+//! An [`Outcome`] has one or more [`Figure`]s, the most important one first, and most have a [`Measurement`]: what
+//! the clients counted. Whether a figure is judged at all depends on the run's set-up, which the outcome
+//! knows ([`Outcome::comparable`]); the figure only knows its bounds.
+
+use crate::figures::Target;
+use crate::machine::CpuUse;
+use crate::tally::Tally;
+use crate::words;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// One figure, and what it is compared with.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// What was measured, in words.
+    pub what: String,
+    /// The figure.
+    pub value: f64,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it is held against.
+    pub target: Target,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Reads, writes, keys or operations a second.
+    PerSecond(&'static str),
+    /// So many times something.
+    Times,
+    /// A part of something, shown in percent.
+    Part,
+    /// Bytes for each key.
+    BytesPerKey,
+}
+
+/// Whether a bound was reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// It was.
+    Reached,
+    /// It was not.
+    Missed,
+    /// The run's set-up differs from the one that the bound is for.
+    NotComparable,
+}
+
+/// What the clients of a workload measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measurement {
+    /// How many clients ran at once.
+    pub clients: usize,
+    /// On how many threads.
+    pub threads: usize,
+    /// For how long.
+    pub time: Duration,
+    /// What they counted.
+    pub tally: Tally,
+    /// How busy the processors were, where that can be known.
+    pub cpu: Option<CpuUse>,
+}
+
+/// What a workload found out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The workload's name.
+    pub name: &'static str,
+    /// What it did, with the numbers it did it with.
+    pub title: String,
+    /// Its figures, the most important one first.
+    pub figures: Vec<Figure>,
+    /// What its clients measured.
+    pub measurement: Option<Measurement>,
+    /// Whether the set-up was the one that targets are for.
+    pub comparable: bool,
+    /// What else one should know.
+    pub notes: Vec<String>,
+    /// More for the report.
+    pub details: Vec<(&'static str, Value)>,
+}
+
+impl Figure {
+    /// A figure held against a target.
+    pub fn new(what: impl Into<String>, value: f64, unit: Unit, target: Target) -> Self {
+        Self { what: what.into(), value, unit, target }
+    }
+
+    /// Whether a bound of this figure's target was reached.
+    pub fn mark(&self, bound: f64, comparable: bool) -> Mark {
+        match (comparable, self.target.reaches(self.value, bound)) {
+            (false, _) => Mark::NotComparable,
+            (true, true) => Mark::Reached,
+            (true, false) => Mark::Missed,
+        }
+    }
+
+    fn to_json(&self, comparable: bool) -> Value {
+        let Target { published, foundationdb, required, goal, .. } = self.target;
+        let unit = match self.unit {
+            Unit::PerSecond(things) => format!("{things}/s"),
+            Unit::Times => "times".to_owned(),
+            Unit::Part => "part".to_owned(),
+            Unit::BytesPerKey => "bytes/key".to_owned(),
+        };
+        let reached = |bound: Option<f64>| bound.map(|bound| self.mark(bound, comparable) == Mark::Reached);
+        json!({
+            "what": self.what,
+            "value": self.value,
+            "unit": unit,
+            "published": published,
+            "foundationdb": foundationdb,
+            "required": required,
+            "required_reached": reached(required).filter(|_| comparable),
+            "goal": goal,
+            "goal_reached": reached(goal).filter(|_| comparable),
+        })
+    }
+}
+
+impl Unit {
+    /// A value in this unit, in a few characters.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::PerSecond(_) => words::short(value),
+            Self::Times => format!("{value:.2}×"),
+            Self::Part => format!("{:.0} %", value * 100.0),
+            Self::BytesPerKey => format!("{value:.0} B"),
+        }
+    }
+}
+
+impl Measurement {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        self.tally.operations as f64 / self.time.as_secs_f64()
+    }
+
+    /// This and another of the same workload, as one that went on for the time of both.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        let (mine, others) = (self.time.as_secs_f64(), other.time.as_secs_f64());
+        self.cpu = self.cpu.zip(other.cpu).map(|(one, two)| one.mean(mine, two, others));
+        self.time += other.time;
+        self.tally.add(&other.tally);
+        self
+    }
+
+    /// For the report.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "clients": self.clients,
+            "threads": self.threads,
+            "seconds": self.time.as_secs_f64(),
+            "transactions": self.tally.transactions,
+            "operations": self.tally.operations,
+            "operations_per_second": self.rate(),
+            "retries": self.tally.retries,
+            "latency": self.tally.latency().to_json(),
+            "result_hash": format!("{:016x}", self.tally.hash),
+            "cpu": self.cpu.map(CpuUse::to_json),
+        })
+    }
+}
+
+impl Outcome {
+    /// The outcome of a workload whose clients measured this, with its first figure.
+    pub fn new(name: &'static str, title: String, figure: Figure, measurement: Option<Measurement>) -> Self {
+        let figures = vec![figure];
+        Self { name, title, figures, measurement, comparable: true, notes: Vec::new(), details: Vec::new() }
+    }
+
+    /// For the report.
+    pub fn to_json(&self) -> Value {
+        let figures: Vec<_> = self.figures.iter().map(|figure| figure.to_json(self.comparable)).collect();
+        let measurement = self.measurement.as_ref().map(Measurement::to_json);
+        let mut outcome = json!({
+            "name": self.name,
+            "title": self.title,
+            "comparable": self.comparable,
+            "figures": figures,
+            "measurement": measurement,
+            "notes": self.notes,
+        });
+        for (name, value) in &self.details {
+            outcome[name] = value.clone();
+        }
+        outcome
+    }
+}

@@ -1,0 +1,212 @@
+//! Loading the rows, and the memory they occupy when the database is at rest.
+//!
+//! The load is the guide's million rows through ordinary transactions, a hundred rows each, many under
+//! way at once. Memory is what the operating system says the process occupies: before the load, and
+//! again once the window of old versions has passed and what the load left behind has been given back.
+
+use super::Workload;
+use crate::dataset::{self, Dataset};
+use crate::figures;
+use crate::machine;
+use crate::outcome::{Figure, Outcome, Unit};
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::{Bench, Error, Result, words};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use plinth_client::Database;
+use plinth_env::{Env, block_on, reply};
+use serde_json::{Value, json};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Memory at rest.
+pub const AT_REST: Workload = Workload {
+    name: "memory",
+    about: "memory that the loaded rows occupy at rest, in bytes a key",
+    guide: false,
+    long: false,
+    run: at_rest,
+};
+
+/// Rows in one transaction of the load: 7 KB.
+const ROWS_A_TRANSACTION: u64 = 100;
+/// Transactions of the load under way at once.
+const LOADERS: u64 = 32;
+/// With fewer rows, the process itself outweighs them.
+const LEAST_ROWS: u64 = 1_000_000;
+const TICK: Duration = Duration::from_millis(100);
+
+/// How the rows were loaded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Load {
+    /// Rows loaded.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// Memory of the process before, in bytes, where that can be known.
+    pub resident_before: Option<u64>,
+    /// Memory of the process right after, in bytes.
+    pub resident_after: Option<u64>,
+}
+
+impl Load {
+    /// Rows a second.
+    pub fn rate(&self) -> f64 {
+        self.rows as f64 / self.time.as_secs_f64().max(1e-9)
+    }
+
+    /// For the report.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "seconds": self.time.as_secs_f64(),
+            "rows_per_second": self.rate(),
+            "resident_bytes_before": self.resident_before,
+            "resident_bytes_after": self.resident_after,
+        })
+    }
+}
+
+/// Loads all rows of `dataset`.
+pub fn load(
+    env: &Env,
+    database: &Database,
+    dataset: &Dataset,
+    progress: Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<Load> {
+    let resident_before = machine::resident(env);
+    let began = env.now();
+    let task = progress.counted("loading", dataset.rows(), "rows");
+    let shared = Arc::new(Loading {
+        database: database.clone(),
+        dataset: dataset.clone(),
+        next: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        stop: stop.clone(),
+    });
+    let (promise, reply) = reply::promise();
+    let loading = shared.clone();
+    env.spawn("bench-load", async move {
+        let mut loaders: FuturesUnordered<_> = (0..LOADERS).map(|number| loading.some(number)).collect();
+        let mut bytes = Ok(0);
+        while let Some(more) = loaders.next().await {
+            bytes = bytes.and_then(|bytes| more.map(|more| bytes + more));
+        }
+        promise.send(bytes);
+    });
+    while !reply.is_ready() {
+        block_on(env.sleep(TICK));
+        let done = shared.done.load(Ordering::Relaxed);
+        let rate = done as f64 / (env.now() - began).as_secs_f64();
+        task.set(done, format!("{} rows/s", words::short(rate)));
+    }
+    let bytes = reply.wait()?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
+    let (time, resident_after) = (env.now() - began, machine::resident(env));
+    Ok(Load { rows: shared.dataset.rows(), bytes, time, resident_before, resident_after })
+}
+
+/// What the loaders share.
+struct Loading {
+    database: Database,
+    dataset: Dataset,
+    /// The first row that no loader has taken yet.
+    next: AtomicU64,
+    /// Rows committed.
+    done: AtomicU64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Loading {
+    /// One loader: takes the next hundred rows until none are left; gives the bytes of keys and values it wrote.
+    async fn some(&self, number: u64) -> plinth_types::Result<u64> {
+        let mut random = Random::new(self.dataset.rows(), number);
+        let mut bytes = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let first = self.next.fetch_add(ROWS_A_TRANSACTION, Ordering::Relaxed);
+            let end = self.dataset.rows().min(first + ROWS_A_TRANSACTION);
+            if first >= end {
+                break;
+            }
+            bytes += self.write(first..end, &mut random).await?;
+            self.done.fetch_add(end - first, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes these rows in one transaction; gives the bytes of their keys and values.
+    async fn write(&self, rows: Range<u64>, random: &mut Random) -> plinth_types::Result<u64> {
+        let transaction = self.database.create_transaction();
+        loop {
+            let mut bytes = 0;
+            for number in rows.clone() {
+                let value = self.dataset.random_value(random);
+                bytes += (dataset::KEY_LEN + value.len()) as u64;
+                transaction.set(dataset::key(number), value);
+            }
+            match transaction.commit().await {
+                Ok(()) => return Ok(bytes),
+                Err(error) => transaction.on_error(error).await?,
+            }
+        }
+    }
+}
+
+fn at_rest(bench: &Bench) -> Result<Outcome> {
+    let Some(load) = &bench.load else {
+        let reason = "the rows were there already; it needs a database that the run itself loads";
+        return Err(Error::Skipped(reason.to_owned()));
+    };
+    rest(bench);
+    let Some((before, after)) = load.resident_before.zip(machine::resident(&bench.env)) else {
+        return Err(Error::Skipped("this system does not say how much memory a process occupies".to_owned()));
+    };
+    let rows = load.rows as f64;
+    let (grown, data) = (after.saturating_sub(before) as f64, load.bytes as f64);
+    let title = format!("{} rows at rest", words::grouped(load.rows));
+    let target = figures::memory_at_rest(data / rows);
+    let headline = Figure::new("memory a key", grown / rows, Unit::BytesPerKey, target);
+    let mut outcome = Outcome::new("memory", title, headline, None);
+    outcome.comparable = load.rows >= LEAST_ROWS;
+    let mib = |bytes: u64| format!("{} MiB", words::grouped(bytes >> 20));
+    outcome.notes.push(format!(
+        "process: {} before the load, {} after, {} at rest; {:.1} bytes of key and value a key",
+        mib(before),
+        load.resident_after.map_or_else(|| "?".to_owned(), mib),
+        mib(after),
+        data / rows,
+    ));
+    outcome.details.push((
+        "resident",
+        json!({
+            "before_load": before,
+            "after_load": load.resident_after,
+            "at_rest": after,
+            "data_bytes": load.bytes,
+        }),
+    ));
+    Ok(outcome)
+}
+
+/// Waits until old versions have left the window and are forgotten.
+fn rest(bench: &Bench) {
+    let (began, time) = (bench.env.now(), bench.settings.rest);
+    let task = bench.progress.timed("memory: at rest", time);
+    loop {
+        let passed = bench.env.now() - began;
+        if passed >= time {
+            return;
+        }
+        task.set(passed.as_millis() as u64, String::new());
+        block_on(bench.env.sleep(TICK.min(time - passed)));
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads: ten random keys a transaction, asked for together, answered from one snapshot.
+
+use super::Workload;
+use crate::clients::{Client, Plan, drive};
+use crate::figures::{self, Target};
+use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::{Bench, Result, words};
+use plinth_client::Transaction;
+use std::array;
+
+/// The guide's read test.
+pub const READ: Workload = Workload {
+    name: "read",
+    about: "guide's read test: 100 clients, 10 random reads a transaction",
+    guide: true,
+    long: false,
+    run: |bench| read(bench, "read", bench.plan("read", CLIENTS, 2), figures::READ),
+};
+
+/// The same on one thread.
+pub const ONE_THREAD: Workload = Workload {
+    name: "read-1-thread",
+    about: "the read test with all its clients on one thread",
+    guide: false,
+    long: false,
+    run: |bench| {
+        let large = bench.dataset.rows() >= 10_000_000;
+        let target = if large { figures::READ_ONE_THREAD_LARGE } else { figures::READ_ONE_THREAD };
+        let plan = bench.plan("read-1-thread", CLIENTS, 1);
+        read(bench, "read-1-thread", Plan { threads: 1, ..plan }, target)
+    },
+};
+
+/// Clients in the guide's read test.
+pub const CLIENTS: usize = 100;
+const READS: usize = 10;
+
+/// Clients that read ten random keys a transaction.
+pub fn ten_reads(bench: &Bench, plan: &Plan) -> Result<Measurement> {
+    drive(bench, plan, async |transaction: &Transaction, client: &mut Client| {
+        read_random::<READS>(transaction, client).await?;
+        Ok(READS as u64)
+    })
+}
+
+/// Reads so many random keys, all of them under way at once.
+pub async fn read_random<const COUNT: usize>(
+    transaction: &Transaction,
+    client: &mut Client,
+) -> plinth_types::Result<()> {
+    let values: [_; COUNT] =
+        array::from_fn(|_| transaction.get(client.dataset.random_key(&mut client.random)));
+    for value in values {
+        client.saw(&value.await?.unwrap_or_default());
+    }
+    Ok(())
+}
+
+fn read(bench: &Bench, name: &'static str, plan: Plan, target: Target) -> Result<Outcome> {
+    let measured = ten_reads(bench, &plan)?;
+    let on =
+        if measured.threads == 1 { "one thread".to_owned() } else { format!("{} threads", measured.threads) };
+    let title = format!("{} clients on {on}, 10 reads", words::grouped(plan.clients as u64));
+    let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), target);
+    let mut outcome = Outcome::new(name, title, headline, Some(measured));
+    outcome.comparable = plan.clients == CLIENTS;
+    Ok(outcome)
+}

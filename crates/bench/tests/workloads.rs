@@ -1,0 +1,129 @@
+//! Every workload runs, with few rows and for an instant, and reports what it did: a benchmark that nobody
+//! runs between releases would rot.
+
+use plinth_bench::workloads::{self, ALL};
+use plinth_bench::{Bench, Error, Progress, Provenance, Settings, Style};
+use plinth_client::Database;
+use plinth_env::{Env, TemporaryDir, block_on};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn database() -> Database {
+    // The client's handle keeps the endpoint alive, and that the node.
+    (*plinth::Database::in_memory().unwrap()).clone()
+}
+
+fn tiny(rows: u64) -> Settings {
+    let (time, rest) = (Duration::from_millis(200), Duration::from_millis(1));
+    Settings { rows, clients: Some(5), threads: Some(2), time, rest, seed: 42 }
+}
+
+fn directory() -> TemporaryDir {
+    block_on(Env::real().files().temporary_dir("plinth-bench-test")).unwrap()
+}
+
+fn prepare(database: &Database, directory: &TemporaryDir, settings: Settings) -> Result<Bench, Error> {
+    Bench::prepare(database.clone(), directory.path().to_owned(), settings, Progress::Silent, Arc::default())
+}
+
+#[test]
+fn every_workload_runs_and_says_what_it_did() {
+    let directory = directory();
+    let mut bench = prepare(&database(), &directory, tiny(3_000)).unwrap();
+    assert_eq!(bench.load.as_ref().unwrap().rows, 3_000);
+    for workload in ALL {
+        // The long one is sixty times as long as the others.
+        bench.settings.time = Duration::from_millis(if workload.long { 10 } else { 200 });
+        let outcome = match bench.run_one(workload) {
+            // Not every system says how much memory a process takes.
+            Err(Error::Skipped(_)) if workload.name == "memory" => continue,
+            outcome => outcome.unwrap_or_else(|error| panic!("{}: {error}", workload.name)),
+        };
+        assert_eq!(outcome.name, workload.name);
+        assert!(!outcome.comparable, "3,000 rows are not what the bounds are for");
+        assert!(outcome.figures.iter().all(|figure| figure.value.is_finite()), "{outcome:?}");
+        let Some(measured) = &outcome.measurement else { continue };
+        assert!(measured.tally.transactions > 0 && measured.rate() > 0.0, "{outcome:?}");
+        assert!(outcome.figures[0].value > 0.0);
+        let latency = measured.tally.latency();
+        assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{latency:?}");
+        let reads = ["read", "read-1-thread", "scaling", "range", "90-10"].contains(&workload.name);
+        assert_eq!(measured.tally.hash != 0, reads, "{}: what is read is hashed", workload.name);
+        let one_client = ["write1", "write2"].contains(&workload.name);
+        assert_eq!(measured.clients, if one_client { 1 } else { 5 });
+        assert!(outcome.to_json()["name"] == workload.name);
+    }
+    let left = block_on(bench.env.files().list(directory.path())).unwrap();
+    assert!(left.is_empty(), "a calibrator left {left:?}");
+}
+
+#[test]
+fn a_report_has_the_table_the_set_up_and_everything_in_json() {
+    let directory = directory();
+    let bench = prepare(&database(), &directory, tiny(500)).unwrap();
+    let provenance = Provenance {
+        version: "1.2.3".to_owned(),
+        commit: "abc".to_owned(),
+        command: "plinth bench --rows 500".to_owned(),
+        engine: "memory".to_owned(),
+    };
+    let report = bench.run(&workloads::select(&["write3", "read"]).unwrap(), provenance).unwrap();
+    for style in [Style::Plain, Style::Markdown, Style::Colours] {
+        let text = report.text(style);
+        for word in ["write3", "read", "500 rows", "abc", "plinth bench --rows 500", "46.0 k", "result hash"]
+        {
+            assert!(text.contains(word), "no `{word}` in\n{text}");
+        }
+    }
+    let json = report.to_json();
+    assert_eq!((&json["commit"], &json["settings"]["rows"]), (&"abc".into(), &500.into()));
+    let read = &json["workloads"][1];
+    assert_eq!((&read["name"], &read["figures"][0]["published"]), (&"read".into(), &305_000.0.into()));
+    assert!(read["figures"][0]["required_reached"].is_null(), "500 rows are not judged");
+    assert!(read["measurement"]["latency"]["p99_us"].as_f64().is_some_and(|micros| micros > 0.0));
+    assert!(report.json_text().ends_with("}\n"));
+}
+
+#[test]
+fn rows_that_are_there_are_used_again_and_other_data_is_left_alone() {
+    let directory = directory();
+    let loaded = database();
+    assert!(prepare(&loaded, &directory, tiny(300)).unwrap().load.is_some());
+    assert!(prepare(&loaded, &directory, tiny(300)).unwrap().load.is_none());
+    let error = prepare(&loaded, &directory, tiny(200)).err().unwrap().to_string();
+    assert!(error.contains("--rows 300"), "{error}");
+
+    let other = database();
+    let transaction = other.create_transaction();
+    transaction.set("mine", "precious");
+    transaction.commit().wait().unwrap();
+    let error = prepare(&other, &directory, tiny(300)).err().unwrap().to_string();
+    assert!(error.contains("another directory"), "{error}");
+    let rows = other.transact_blocking(|transaction| {
+        let all = plinth_client::RangeOptions::from(&b""[..]..&b"\xff"[..]);
+        Ok(transaction.get_range(all).wait()?.rows.len())
+    });
+    assert_eq!(rows, Ok(1));
+}
+
+#[test]
+fn a_run_with_no_rows_or_too_many_is_refused() {
+    for rows in [0, plinth_bench::MAX_ROWS + 1] {
+        let error = prepare(&database(), &directory(), tiny(rows)).err().unwrap().to_string();
+        assert!(error.contains("number of rows"), "{error}");
+    }
+}
+
+#[test]
+fn a_stop_ends_a_run_early() {
+    let directory = directory();
+    let bench =
+        prepare(&database(), &directory, Settings { time: Duration::from_secs(3_600), ..tiny(300) }).unwrap();
+    let stop = bench.stop.clone();
+    let timer = bench.env.call_at(bench.env.now() + Duration::from_millis(20), move || {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let report = bench.run(&workloads::select(&["read", "write1"]).unwrap(), Provenance::default()).unwrap();
+    assert_eq!(report.skipped, ["read", "write1"].map(|name| (name, "interrupted".to_owned())));
+    drop(timer);
+}
