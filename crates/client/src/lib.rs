@@ -29,6 +29,7 @@
 
 mod database;
 pub mod endpoint;
+mod mapped;
 mod merge;
 mod options;
 mod range;
@@ -41,6 +42,7 @@ mod write_map;
 
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database};
 pub use endpoint::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
@@ -50,4 +52,5 @@ pub use plinth_types::{
 pub use range::{ConflictRangeType, RangeOptions, StreamingMode};
 pub use retry::TransactError;
 pub use stream::RangeStream;
+pub use tenant::Tenant;
 pub use transaction::{Get, Snapshot, Transaction};

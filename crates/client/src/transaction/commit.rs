@@ -89,7 +89,7 @@ impl Inner {
             && state.reads.pending == 0
             && state.reads.failed.is_none()
             && state.watches.is_empty()
-            && state.special.is_none();
+            && !state.special.as_ref().is_some_and(|special| special.needs_commit());
         if nothing_to_do {
             let done = Done { version: INVALID_VERSION, stamp: Err(Error::no_commit_version()) };
             self.note_commit(state, &done, &mut after);
@@ -196,7 +196,7 @@ impl Inner {
     }
 
     /// Waits until all reads have their answer.
-    async fn drain_reads(&self, epoch: u64) -> Result<()> {
+    pub(crate) async fn drain_reads(&self, epoch: u64) -> Result<()> {
         let waiting = {
             let mut state = self.lock();
             if state.life.epoch != epoch || state.reads.pending == 0 {

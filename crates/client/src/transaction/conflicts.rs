@@ -39,7 +39,7 @@ pub(super) fn of_get_key(selector: &KeySelector, result: &Bytes) -> (Bytes, Byte
 }
 
 /// The range that a range read depends on. `begin` and `end` are normalised.
-pub(super) fn of_get_range(
+pub(crate) fn of_get_range(
     begin: &KeySelector,
     end: &KeySelector,
     reverse: bool,

@@ -19,6 +19,7 @@ mod watches;
 mod writes;
 
 pub use batch::Get;
+pub(crate) use conflicts::{coalesced, of_get_range as range_conflict};
 pub(crate) use ranges::View;
 pub use reads::Snapshot;
 pub(crate) use reads::unreadable;
@@ -100,6 +101,10 @@ impl Transaction {
         });
         inner.with(|state, after| inner.apply_persistent(state, after));
         Self { inner }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// The database that this is a transaction on.

@@ -55,7 +55,7 @@ impl Transaction {
 
 impl Inner {
     /// What a read that is called now sees.
-    pub(super) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
+    pub(crate) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
         let map = state.visible_writes(snapshot).cloned();
         View {
             inner: self.clone(),
@@ -157,7 +157,7 @@ impl View {
         merge::resolve(self, selector).await
     }
 
-    pub(super) fn add_conflict(&self, begin: &[u8], end: &[u8]) {
+    pub(crate) fn add_conflict(&self, begin: &[u8], end: &[u8]) {
         let mut state = self.inner.lock();
         if state.life.epoch == self.epoch {
             state.add_read_conflict(self.map.as_ref(), begin, end);
@@ -225,7 +225,7 @@ impl View {
     }
 
     /// Reads without own writes: as many requests as it takes to reach a limit or the end of the range.
-    async fn read_through(
+    pub(crate) async fn read_through(
         &self,
         mut begin: KeySelector,
         mut end: KeySelector,

@@ -115,6 +115,10 @@ pub struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
+    pub(crate) fn transaction(&self) -> &Transaction {
+        self.transaction
+    }
+
     /// As [`Transaction::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Get {
         self.transaction.inner.get(key.as_ref(), true)

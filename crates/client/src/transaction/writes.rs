@@ -57,13 +57,22 @@ impl Writes {
     }
 
     /// Adds a mutation of one key, and the conflict range if wanted.
-    fn push_key(&mut self, kind: MutationType, key: &[u8], value: &[u8], conflict: bool) {
+    pub(crate) fn push_key(&mut self, kind: MutationType, key: &[u8], value: &[u8], conflict: bool) {
         self.push(kind, key, value);
         self.size += MUTATION_OVERHEAD + (key.len() + value.len()) as i64;
         self.cost += write_cost(key.len() + if kind == MutationType::Set { value.len() } else { 0 });
         if conflict {
             self.conflicts.push_single(key);
             self.size += RANGE_OVERHEAD + 2 * key.len() as i64 + 1;
+        }
+    }
+
+    /// Adds a clear of a range that is not empty, and the conflict range if wanted.
+    pub(crate) fn push_clear(&mut self, begin: &[u8], end: &[u8], conflict: bool) {
+        self.push(MutationType::ClearRange, begin, end);
+        self.cost += write_cost(0);
+        if conflict {
+            self.conflicts.push(begin, end);
         }
     }
 
@@ -252,14 +261,9 @@ impl Inner {
         if key.len() > max_existing_key_size(key) {
             return Ok(());
         }
-        let end = key_after(key);
-        state.writes.push(MutationType::ClearRange, key, &end);
-        state.writes.size += RANGE_OVERHEAD + 2 * key.len() as i64 + 1;
-        state.writes.cost += write_cost(0);
-        if conflict {
-            state.writes.conflicts.push_single(key);
-            state.writes.size += RANGE_OVERHEAD + 2 * key.len() as i64 + 1;
-        }
+        let size = RANGE_OVERHEAD + 2 * key.len() as i64 + 1;
+        state.writes.size += if conflict { 2 * size } else { size };
+        state.writes.push_clear(key, &key_after(key), conflict);
         if !state.watches.is_empty() {
             state.watches.written(key, None, after);
         }
@@ -283,11 +287,7 @@ impl Inner {
         if begin == end {
             return Ok(());
         }
-        state.writes.push(MutationType::ClearRange, begin, end);
-        state.writes.cost += write_cost(0);
-        if conflict {
-            state.writes.conflicts.push(begin, end);
-        }
+        state.writes.push_clear(begin, end, conflict);
         if !state.watches.is_empty() {
             state.watches.cleared(begin, end, after);
         }

@@ -1,0 +1,187 @@
+//! Tenants: a map from names to ids in the system keys, shown and changed through special keys.
+//!
+//! A tenant's keys are those that begin with its id, 8 bytes big-endian. Ids are never used again.
+
+use super::commit::Refusal;
+use super::{Part, settings};
+use crate::transaction::Inner;
+use bytes::Bytes;
+use plinth_types::{Error, KeyRange, KeyValue, Result, key_after, printable, strinc, system};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Ids by name.
+pub(crate) const NAMES: &[u8] = b"\xff/tenant/nameIndex/";
+const LAST_ID: &[u8] = b"\xff/tenant/lastId";
+
+/// Where the id of a name is stored.
+pub(crate) fn name_key(name: &[u8]) -> Bytes {
+    [NAMES, name].concat().into()
+}
+
+/// The prefix of a tenant's keys, from what is stored under its name.
+pub(crate) fn prefix_of(stored: &[u8]) -> Option<[u8; 8]> {
+    stored.first_chunk::<8>().copied()
+}
+
+fn json(name: &[u8], prefix: [u8; 8]) -> String {
+    let id = i64::from_be_bytes(prefix);
+    let field = |bytes: &[u8]| {
+        let mut text = format!(r#"{{"base64":"{}","printable":""#, base64(bytes));
+        settings::escape_json(&printable(bytes), &mut text);
+        text.push_str("\"}");
+        text
+    };
+    format!(
+        r#"{{"id":{id},"lock_state":"unlocked","name":{},"prefix":{},"tenant_state":"ready"}}"#,
+        field(name),
+        field(&prefix)
+    )
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            if digit <= chunk.len() {
+                text.push(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63] as char);
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+/// The range of names that a range of special keys stands for.
+fn names(part: &Part, begin: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
+    let map = part.key(b"map/");
+    let after = strinc(&map)?;
+    let (low, high) = (begin.max(&map[..]), end.min(&after[..]));
+    if low >= high {
+        return None;
+    }
+    let begin = name_key(low.strip_prefix(&map[..])?);
+    let end = match high.strip_prefix(&map[..]) {
+        Some(name) => name_key(name),
+        None => strinc(NAMES)?,
+    };
+    Some((begin, end))
+}
+
+impl Inner {
+    /// The tenants as special keys show them. Changes of this transaction don't show before commit.
+    pub(super) async fn tenant_rows(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &'static Part,
+        begin: &[u8],
+        end: &[u8],
+    ) -> Result<Vec<KeyValue>> {
+        let Some((begin, end)) = names(part, begin, end) else { return Ok(Vec::new()) };
+        let stored = self.read_system_range(epoch, &begin, &end).await?;
+        let rows = stored.into_iter().filter_map(|row| {
+            let name = row.key.strip_prefix(NAMES)?;
+            let key = part.key(&[b"map/", name].concat());
+            Some(KeyValue { key, value: json(name, prefix_of(&row.value)?).into() })
+        });
+        Ok(rows.collect())
+    }
+
+    pub(super) async fn commit_tenants(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &'static Part,
+        changes: &[(KeyRange, Option<Bytes>)],
+    ) -> Result<Option<Refusal>> {
+        let map = part.key(b"map/");
+        let mut created = BTreeMap::new();
+        for (range, value) in changes {
+            match (value, range.begin.strip_prefix(&map[..])) {
+                (Some(_), Some(name)) => {
+                    if name.first() == Some(&0xff) {
+                        return Err(Error::invalid_tenant_name());
+                    }
+                    let stored = self.read_system_seriously(epoch, &name_key(name)).await?;
+                    if stored.is_none() {
+                        created.insert(Bytes::copy_from_slice(name), ());
+                    }
+                }
+                (None, _) => self.delete_tenants(epoch, part, range).await?,
+                (Some(new_name), None) => {
+                    let Some(old) = range.begin.strip_prefix(&part.key(b"rename/")[..]) else {
+                        return Ok(Some(("configure tenant", "invalid tenant configuration key".into())));
+                    };
+                    self.rename_tenant(epoch, old, new_name).await?;
+                }
+            }
+        }
+        if created.is_empty() {
+            return Ok(None);
+        }
+        let last = self.read_system_seriously(epoch, LAST_ID).await?;
+        let mut id = last.as_deref().and_then(prefix_of).map_or(-1, i64::from_be_bytes);
+        for name in created.keys() {
+            id += 1;
+            self.write_system(epoch, &name_key(name), Some(&id.to_be_bytes()));
+        }
+        self.write_system(epoch, LAST_ID, Some(&id.to_be_bytes()));
+        Ok(None)
+    }
+
+    async fn rename_tenant(self: &Arc<Self>, epoch: u64, old: &[u8], new: &[u8]) -> Result<()> {
+        if new.first() == Some(&0xff) {
+            return Err(Error::invalid_tenant_name());
+        }
+        let Some(stored) = self.read_system_seriously(epoch, &name_key(old)).await? else {
+            return Err(Error::tenant_not_found());
+        };
+        if self.read_system_seriously(epoch, &name_key(new)).await?.is_some() {
+            return Err(Error::tenant_already_exists());
+        }
+        self.write_system(epoch, &name_key(old), None);
+        self.write_system(epoch, &name_key(new), Some(&stored));
+        Ok(())
+    }
+
+    async fn delete_tenants(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &'static Part,
+        range: &KeyRange,
+    ) -> Result<()> {
+        let Some((begin, end)) = names(part, &range.begin, &range.end) else { return Ok(()) };
+        for row in self.read_system_range(epoch, &begin, &end).await? {
+            let Some(prefix) = prefix_of(&row.value) else { continue };
+            let end = strinc(&prefix).unwrap_or_else(|| system::NORMAL_END.into());
+            if !self.read_system_range(epoch, &prefix, &end).await?.is_empty() {
+                return Err(Error::tenant_not_empty());
+            }
+            self.with(|state, _| {
+                if state.life.epoch == epoch {
+                    state.reads.conflicts.push(&prefix, &end);
+                    state.reads.conflicts.push(&row.key, &key_after(&row.key));
+                }
+            });
+            self.write_system(epoch, &row.key, None);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_the_standard_one() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==");
+        assert_eq!(base64(b"fo"), "Zm8=");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+        assert!(json(b"a\"b", 7i64.to_be_bytes()).contains(r#""printable":"a\"b""#));
+    }
+}
