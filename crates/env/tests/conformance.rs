@@ -1,5 +1,7 @@
-//! What every environment promises, on each of them: clock, timers, tasks, random numbers, files.
-//! Code above this crate can't tell the worlds apart, so neither may these tests.
+//! What every environment promises, on each of them.
+//!
+//! Clock, timers, tasks, random numbers, files. Code above this crate can't tell the worlds apart, so
+//! neither may these tests.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,7 @@
-//! What a simulated power failure may do to files, and what it may not: synced data is never
-//! touched, and unsynced data ends up lost, kept and torn, all three within few seeds.
+//! What a simulated power failure may do to files, and what it may not.
+//!
+//! Synced data is never touched, and unsynced data ends up lost, kept and torn, all three within few
+//! seeds; so do names that no directory sync has made durable.
 
 use std::collections::BTreeSet;
 
@@ -168,6 +170,22 @@ fn a_crash_ends_tasks_timers_locks_and_handles() {
     drop((lock, file, timer));
     assert!(sim.run_until(again.files().lock("/data")).is_err(), "a dead handle gives nothing back");
     drop(lock_again);
+}
+
+#[test]
+fn a_task_may_crash_its_own_process() {
+    let sim = Simulation::new(3);
+    let env = sim.process("node");
+    let (theirs, theirs_env) = (sim.clone(), env.clone());
+    let task = env.spawn("crashing", async move {
+        theirs.crash(&theirs_env);
+        // Nothing that it does now has an effect, and it never gets beyond its next wait.
+        assert!(theirs_env.files().create_dir_all("/late").await.is_err());
+        theirs_env.yield_now().await;
+        unreachable!("a dead task was polled");
+    });
+    assert!(sim.run_until(task).is_err());
+    assert_eq!(sim.run_until(sim.restart(&env).files().exists("/late")), Ok(false));
 }
 
 #[test]

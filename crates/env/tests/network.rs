@@ -1,5 +1,7 @@
-//! Sockets: what streams promise in every world that has them (the real one with the feature `net`),
-//! and what partitions, clogs, breaks and crashes do to them in simulation.
+//! Sockets.
+//!
+//! What streams promise in every world that has them (the real one with the feature `net`), and what
+//! partitions, clogs, breaks and crashes do to them in simulation.
 
 use std::future::{Future, poll_fn};
 use std::io;

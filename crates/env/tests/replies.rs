@@ -1,5 +1,7 @@
-//! Replies under threads: every answer arrives once, on whatever side the race is won, and a promise
-//! or reply that is dropped is noticed by the other side.
+//! Replies under threads.
+//!
+//! Every answer arrives once, on whatever side the race is won, and a promise or reply that is
+//! dropped is noticed by the other side.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -246,8 +246,9 @@ impl Host {
 
     /// Removes a directory at once: what a destructor can do.
     pub(crate) fn remove_dir_now(&self, path: &Path) {
-        let mut core = self.universe.lock();
-        if self.is_alive(&core) {
+        let core = &mut *self.universe.lock();
+        if self.is_alive(core) {
+            core.note("remove directory", self.process as u64, 0);
             // What can't be removed stays: a destructor has nobody to tell.
             let _ = core.processes[self.process].disk.remove_dir_all(path);
         }

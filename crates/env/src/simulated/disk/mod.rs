@@ -6,6 +6,8 @@
 pub(crate) mod contents;
 pub(crate) mod inode;
 pub(crate) mod names;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -272,6 +274,22 @@ impl Disk {
         self.locks.clear();
         self.count_links();
         self.forget_files();
+    }
+
+    /// What is true of every disk: names lead to files that exist and are counted, and what no name
+    /// leads to is kept only while it is open.
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        self.names.check_invariants();
+        let files = self.names.files();
+        for (file, links) in &files {
+            let inode = self.inodes.get(file).expect("a name leads to a file that exists");
+            assert_eq!(inode.links, *links, "names of file {file}");
+        }
+        for (file, inode) in &self.inodes {
+            assert!(files.contains_key(file) || inode.opened > 0, "nothing leads to file {file}");
+            assert!(files.contains_key(file) || inode.links == 0, "file {file} has lost its names");
+        }
     }
 
     fn inode(&mut self, file: u64) -> io::Result<&mut Inode> {

@@ -3,7 +3,8 @@
 //! A directory is a map from names to nodes, kept twice. Changes of entries (a file made, renamed,
 //! removed) take effect at once for programs and wait in one list, in order, until a directory that
 //! they touch is synced. A crash decides for each that still waits whether it happened; a rename
-//! has happened as a whole or not at all. New directories are durable at once
+//! has happened as a whole or not at all, and with each change those before it that concern the same
+//! file or name. New directories are durable at once
 //! ([`Files::create_dir_all`](crate::Files::create_dir_all) syncs them in the real world).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,19 @@ impl Change {
             Self::Link(entry, _) | Self::Unlink(entry, _) => entry.dir == dir,
             Self::Rename(from, to, _) => from.dir == dir || to.dir == dir,
         }
+    }
+
+    fn entries(&self) -> [&Entry; 2] {
+        match self {
+            Self::Link(entry, _) | Self::Unlink(entry, _) => [entry, entry],
+            Self::Rename(from, to, _) => [from, to],
+        }
+    }
+
+    /// Whether it is about the same file or the same name as a later one, which then makes no sense without it.
+    fn precedes(&self, later: &Self) -> bool {
+        let same_name = |entry: &&Entry| later.entries().contains(entry);
+        self.node() == later.node() || self.entries().iter().any(same_name)
     }
 
     fn node(&self) -> Node {
@@ -173,30 +187,40 @@ impl Names {
     }
 
     pub(crate) fn synced(&mut self, dir: u64, upto: u64) {
-        let covered = |at: u64, change: &Change| at <= upto && change.touches(dir);
-        let done: Vec<_> = self.pending.extract_if(.., |(at, change)| covered(*at, change)).collect();
-        for (at, change) in &done {
+        let covered = self.pending.iter().map(|(at, change)| *at <= upto && change.touches(dir)).collect();
+        self.happen(covered);
+    }
+
+    /// Makes some of the pending changes durable, and with each those that it makes no sense without.
+    fn happen(&mut self, mut wanted: Vec<bool>) {
+        // Backwards, so that what is brought along brings along in its turn.
+        for at in (0..wanted.len()).rev() {
+            let (before, from) = wanted.split_at_mut(at);
+            if from[0] {
+                let later = &self.pending[at].1;
+                let earlier = before.iter_mut().zip(&self.pending);
+                earlier.for_each(|(wanted, (_, change))| *wanted |= change.precedes(later));
+            }
+        }
+        let mut wanted = wanted.into_iter();
+        for (_, change) in self.pending.extract_if(.., |_| wanted.next().unwrap_or(false)) {
             change.apply(&mut self.durable);
-            // Where the node was before is history, also in directories that nobody synced.
-            self.pending.retain(|(earlier, other)| *earlier > *at || other.node() != change.node());
         }
     }
 
     /// The power fails.
     pub(crate) fn crash(&mut self, unsynced: Unsynced, random: &mut Random) {
-        let pending = std::mem::take(&mut self.pending);
+        let pending = self.pending.len();
         // A journal keeps the order of changes; other file systems don't.
-        let prefix = random.chance(0.5).then(|| random.index(pending.len() + 1));
-        for (at, (_, change)) in pending.iter().enumerate() {
-            let happened = match unsynced {
-                Unsynced::Lost => false,
-                Unsynced::Kept => true,
-                Unsynced::Seeded => prefix.map_or_else(|| random.chance(0.5), |prefix| at < prefix),
-            };
-            if happened {
-                change.apply(&mut self.durable);
-            }
-        }
+        let prefix = random.chance(0.5).then(|| random.index(pending + 1));
+        let happened = |at| match unsynced {
+            Unsynced::Lost => false,
+            Unsynced::Kept => true,
+            Unsynced::Seeded => prefix.map_or_else(|| random.chance(0.5), |prefix| at < prefix),
+        };
+        let happened = (0..pending).map(happened).collect();
+        self.happen(happened);
+        self.pending.clear();
         self.current = self.durable.clone();
     }
 
@@ -218,6 +242,20 @@ impl Names {
             }
         }
         files
+    }
+
+    /// Whatever a directory holds exists, and changes that wait are in order.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for dirs in [&self.current, &self.durable] {
+            for node in dirs.values().flat_map(BTreeMap::values) {
+                assert!(!matches!(node, Node::Dir(dir) if !dirs.contains_key(dir)), "a directory is missing");
+            }
+        }
+        assert!(self.pending.is_sorted_by_key(|(at, _)| *at));
+        if self.pending.is_empty() {
+            assert!(self.current == self.durable, "nothing waits, and yet a crash would change a name");
+        }
     }
 
     /// The paths of all files that programs see.

@@ -1,4 +1,8 @@
 //! Handles of the simulated network: connecting, listening, and streams that can be polled.
+//!
+//! A poll asks the network's state what can be done now. If that is nothing, the waker is left there
+//! for whoever changes it, and a timer is set for what is under way already; at most one for each
+//! direction of a stream.
 
 use std::io;
 use std::net::SocketAddr;
