@@ -1,5 +1,7 @@
-//! Faults of a simulated disk come as often as they are asked for, in every kind of call, and leave
-//! what the documentation says they leave.
+//! Faults of a simulated disk.
+//!
+//! They come as often as they are asked for, in every kind of call, and leave what the documentation
+//! says they leave.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,7 @@
-//! The disk against models: after any program and any crash, each byte and each name is something
-//! that a real disk could have left, and everything that was synced is there.
+//! The disk against models.
+//!
+//! After any program and any crash, each byte and each name is something that a real disk could have
+//! left, and everything that was synced is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
