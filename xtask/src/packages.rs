@@ -18,31 +18,18 @@ pub struct Licensed {
     pub licence: String,
 }
 
-const EVERYTHING: [&str; 8] = [
-    "tree",
-    "--workspace",
-    "--locked",
-    "--all-features",
-    "--target",
-    "all",
-    "--no-dedupe",
-    "--charset=ascii",
-];
+const EVERYTHING: [&str; 6] = ["tree", "--workspace", "--locked", "--all-features", "--target", "all"];
 
 /// The members and what each uses through edges of the given kinds (`normal,build` or `dev`).
 pub fn members(kinds: &str) -> Result<Vec<Member>> {
-    let arguments =
-        [&EVERYTHING[..], &["--depth", "1", "--prefix", "depth", "--edges", kinds, "--format", "{p}"]]
-            .concat();
-    Ok(parse_members(&cargo::output(&arguments)?))
+    let shape = ["--no-dedupe", "--depth", "1", "--prefix", "depth", "--edges", kinds, "--format", "{p}"];
+    Ok(parse_members(&cargo::output(&[&EVERYTHING[..], &shape].concat())?))
 }
 
 /// Every package that a build of anything here could take in.
 pub fn licences() -> Result<Vec<Licensed>> {
-    let arguments =
-        [&EVERYTHING[..], &["--prefix", "none", "--edges", "normal,build,dev", "--format", "{p}\t{l}"]]
-            .concat();
-    Ok(parse_licences(&cargo::output(&arguments)?))
+    let shape = ["--prefix", "none", "--edges", "normal,build,dev", "--format", "{p}\t{l}"];
+    Ok(parse_licences(&cargo::output(&[&EVERYTHING[..], &shape].concat())?))
 }
 
 fn parse_members(tree: &str) -> Vec<Member> {
@@ -61,7 +48,8 @@ fn parse_members(tree: &str) -> Vec<Member> {
 }
 
 fn parse_licences(tree: &str) -> Vec<Licensed> {
-    let lines = tree.lines().filter_map(|line| line.split_once('\t'));
+    // A package that was printed before ends with a mark.
+    let lines = tree.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('\t'));
     let mut packages: Vec<Licensed> = lines
         .map(|(package, licence)| Licensed {
             package: package.split(' ').take(2).collect::<Vec<_>>().join(" "),
@@ -90,7 +78,7 @@ mod tests {
 
     #[test]
     fn licences_are_read_once_for_each_package() {
-        let tree = "a v1.0.0 (/p)\tMIT OR Apache-2.0\n\nb v2.0.0 (proc-macro)\tMIT\na v1.0.0 (/p)\tMIT OR Apache-2.0\nc v3.0.0\t\n";
+        let tree = "a v1.0.0 (/p)\tMIT OR Apache-2.0\n\nb v2.0.0 (proc-macro)\tMIT\na v1.0.0 (/p)\tMIT OR Apache-2.0\na v1.0.0 (/p)\tMIT OR Apache-2.0 (*)\nc v3.0.0\t\nc v3.0.0\t (*)\n";
         let read: Vec<String> =
             parse_licences(tree).into_iter().map(|l| format!("{}: {}", l.package, l.licence)).collect();
         assert_eq!(read, ["a v1.0.0: MIT OR Apache-2.0", "b v2.0.0: MIT", "c v3.0.0: "]);
