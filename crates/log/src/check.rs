@@ -168,9 +168,11 @@ impl Salvage {
                 .and_then(|(serial, gone)| check_beginning(&self.dir, serial, gone, &link.state));
             return Ok(missing.map(Found::Problem));
         }
+        let stopped = self.walk.blame(stopped).await?;
         let mut skipped = Vec::new();
         self.step = self.walk.resume(&mut skipped).await?;
         self.has_ended = self.step.is_none();
+        skipped.retain(|problem| *problem != stopped);
         skipped.reverse();
         self.problems = skipped;
         Ok(Some(Found::Problem(stopped)))
@@ -189,11 +191,10 @@ impl Salvage {
     async fn note_tail(&mut self, stopped: Problem) -> Result<()> {
         let ends = self.walk.survey().await?.ends;
         let (at, offset) = (self.walk.at, self.walk.offset);
-        let mut bytes = 0;
+        let (mut bytes, mut begin) = (0, offset);
         for (station, end) in self.walk.stations[at..].iter_mut().zip(ends) {
-            let begin =
-                if bytes == 0 && station.segment.name() == stopped.file { offset } else { RECORDS_START };
             bytes += tail_end(station, begin, end).await? - begin;
+            begin = RECORDS_START;
         }
         let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
         self.torn_tail = (bytes > 0).then_some(CutTail { file: stopped.file, offset, bytes, reason });

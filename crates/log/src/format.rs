@@ -363,3 +363,6 @@ pub(crate) fn newer_format(file: &str, format: u32) -> Error {
         "{file} has log format {format}, this program reads formats up to {FORMAT}: open it with a newer Plinth"
     ))
 }
+
+#[cfg(test)]
+mod tests;

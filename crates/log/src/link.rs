@@ -89,8 +89,8 @@ impl Link {
 
     /// Whether `header` is that of the next record.
     pub(crate) fn check(&self, header: &RecordHeader) -> Result<(), Flaw> {
-        if header.sequence != self.sequence + 1 {
-            return Err(Flaw::new("number of a record", self.sequence + 1, header.sequence));
+        if header.sequence != self.sequence.saturating_add(1) {
+            return Err(Flaw::new("number of a record", self.sequence.saturating_add(1), header.sequence));
         }
         if header.previous != self.checksum {
             return Err(Flaw::hex("checksum of the record before", self.checksum, header.previous));
@@ -103,8 +103,9 @@ impl Link {
             ));
         }
         let is_entry = header.kind == Kind::Entry;
-        if header.index != self.index + u64::from(is_entry) {
-            return Err(Flaw::new("index of an entry", self.index + u64::from(is_entry), header.index));
+        let index = self.index.saturating_add(u64::from(is_entry));
+        if header.index != index {
+            return Err(Flaw::new("index of an entry", index, header.index));
         }
         if is_entry && header.version <= self.version {
             let expected = format_args!("above {}", self.version).to_string();

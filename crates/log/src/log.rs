@@ -1,4 +1,8 @@
 //! The log as its users hold it: [`Log`] for the one writer, [`LogView`] for everybody else.
+//!
+//! Everything here is a few lines over the parts that do the work. The writer's methods take `&mut self`,
+//! because there is one writer; what consumers ask for (register, pop) is noted at once and written
+//! down with the next record, so that it never waits for the disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -157,8 +157,9 @@ impl Place {
             Ok(record) => record,
             Err(flaw) => return Err(flaw.at(&name(), self.offset).into()),
         };
-        if header.sequence != self.sequence() + 1 {
-            let flaw = Flaw::new("number of a record", self.sequence() + 1, header.sequence);
+        let expected = self.sequence().saturating_add(1);
+        if header.sequence != expected {
+            let flaw = Flaw::new("number of a record", expected, header.sequence);
             return Err(flaw.at(&name(), self.offset).into());
         }
         let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Arc::default()));

@@ -59,13 +59,15 @@ pub(crate) async fn recover(
     for serial in files.directory.unfinished.iter().copied() {
         env.files().remove(unfinished_path(dir, serial)).await?;
     }
+    // The process before may have been killed between giving a file its name and making that durable.
+    env.files().sync_dir(dir).await?;
 
     let mut walk = Walk::new(files.stations);
     let mut read = read_all(&mut walk).await?;
     let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
     let survey = walk.survey().await?;
     if survey.durable_sequence > link.sequence {
-        return Err(read.stopped.into());
+        return Err(walk.blame(read.stopped).await?.into());
     }
     let first = &read.kept[0];
     if let Some(problem) = check_beginning(dir, first.segment.header.serial, first.before.2, &link.state) {

@@ -23,7 +23,7 @@ use crate::format::{HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, Segmen
 use crate::problem::{Flaw, Problem};
 
 /// How much of a new file is written and synced at a time, so that the syncs of commits wait behind little.
-const STEP: u64 = 4 << 20;
+const STEP: u64 = 1 << 20;
 
 /// The files of a log's directory, by kind, each sorted by serial.
 #[derive(Debug, Default)]

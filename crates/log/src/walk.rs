@@ -91,7 +91,7 @@ impl Walk {
 
     /// The number of the record that comes next.
     pub(crate) fn expected(&self) -> u64 {
-        self.link.as_ref().map_or(1, |link| link.sequence + 1)
+        self.link.as_ref().map_or(1, |link| link.sequence.saturating_add(1))
     }
 
     /// The next record, or why there is none. Asked again after that it says the same.
@@ -106,6 +106,27 @@ impl Walk {
             return Ok(Ok(step));
         }
         Ok(Err(flaw.at(&self.stations[at].segment.name(), offset)))
+    }
+
+    /// Where the damage is, once it is known that the place where the walk stopped is damaged and not the
+    /// end: there, or at the beginning of the next segment if the one before it ended regularly.
+    pub(crate) async fn blame(&mut self, stopped: Problem) -> Result<Problem> {
+        let (at, offset, next) = (self.at, self.offset, self.at + 1);
+        if next >= self.stations.len() || self.stations[at].scanner.find_header(offset).await?.is_some() {
+            return Ok(stopped);
+        }
+        let first = self.stations[next].scanner.find_header(RECORDS_START).await?;
+        let begins_too_late = first.is_some_and(|(place, header)| {
+            place == RECORDS_START && header.sequence != self.expected() && header.kind == Kind::State
+        });
+        if first.is_none() || begins_too_late {
+            return Ok(stopped);
+        }
+        let name = self.stations[next].segment.name();
+        match self.try_at(next, RECORDS_START).await? {
+            Err(flaw) => Ok(flaw.at(&name, RECORDS_START)),
+            Ok(_) => Ok(stopped),
+        }
     }
 
     /// Takes the step to the record at this place if it is the next one.

@@ -131,7 +131,7 @@ fn with<T>(model: &Shared, f: impl FnOnce(&mut Model) -> T) -> T {
 pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, String> {
     let sim = Simulation::new(seed);
     let mut random = sim.random();
-    let plan = make(&mut random);
+    let mut plan = make(&mut random);
     let model: Shared =
         Arc::new(Mutex::new(Model { first_index: 1, popped: vec![None; 3], ..Model::default() }));
     let mut env = sim.process("node");
@@ -161,6 +161,7 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
         env = crash(&sim, &env, &mut random);
         note_files(&sim, &env, &model);
     }
+    plan.faults = FaultPlan::default();
     let (log, recovery) =
         open(&sim, &env, &plan, &mut Random::new(1))?.ok_or("the last opening did not end")?;
     sim.run_until(compare(&model, &log, &recovery))?;
@@ -188,7 +189,7 @@ fn crash(sim: &Simulation, env: &Env, random: &mut Random) -> Env {
     sim.restart(env)
 }
 
-/// Opens the log; sometimes the next crash comes first: `None`.
+/// Opens the log; sometimes a fault or the next crash comes first: `None`.
 fn open(
     sim: &Simulation,
     env: &Env,
@@ -201,9 +202,15 @@ fn open(
     }
     let limit =
         if random.chance(0.3) { Duration::from_micros(random.below(5000)) } else { Duration::from_secs(60) };
-    let opening = Log::open(env, DIR, IDENTITY, plan.config.clone());
-    match sim.run_until_within(limit, opening) {
+    let under_faults = random.chance(0.3);
+    if under_faults {
+        sim.set_faults(env, plan.faults.clone());
+    }
+    let opened = sim.run_until_within(limit, Log::open(env, DIR, IDENTITY, plan.config.clone()));
+    sim.set_faults(env, FaultPlan::default());
+    match opened {
         None => Ok(None),
+        Some(Err(error)) if under_faults && error != Error::file_corrupt() => Ok(None),
         Some(Ok(opened)) => {
             let tail = report.torn_tail.map(|tail| (tail.file, tail.offset));
             let cut = opened.1.cut_tail.as_ref().map(|tail| (tail.file.clone(), tail.offset));

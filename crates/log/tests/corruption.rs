@@ -1,0 +1,339 @@
+//! Bits turned over, bytes cut off, files gone: found, named, never served.
+//!
+//! A small log is written and closed once; each trial damages its files, looks what `verify`, opening and
+//! salvage say, and puts the files back.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use plinth_env::simulated::{Simulation, Unsynced};
+use plinth_env::{Env, Open};
+use plinth_log::{Entry, Log, LogConfig, Report, Salvage, Salvaged, verify};
+use plinth_types::{Error, Result};
+use support::{DIR, body, commit, create_leased, open, read, small};
+
+const SEGMENT: u64 = 8192;
+
+fn config() -> LogConfig {
+    small(SEGMENT, SEGMENT)
+}
+
+/// A closed log of a few segments, its entries, and its files' contents.
+struct Specimen {
+    sim: Simulation,
+    env: Env,
+    entries: Vec<Entry>,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Specimen {
+    fn new(entries: i64, body_len: usize) -> Self {
+        let sim = Simulation::new(3);
+        let env = sim.process("node");
+        let (entries, files) = sim.run_until(async {
+            let mut log = create_leased(&env, config()).await;
+            log.register("storage", 1).unwrap();
+            for version in 1..=entries {
+                commit(&mut log, version, &body(version, body_len)).await;
+            }
+            let entries = read(&log, 0).await.unwrap();
+            log.close().await.unwrap();
+            let mut files = Vec::new();
+            for name in env.files().list(DIR).await.unwrap() {
+                let path = Path::new(DIR).join(name);
+                files.push((path.clone(), env.files().read(&path).await.unwrap()));
+            }
+            (entries, files)
+        });
+        Self { sim, env, entries, files }
+    }
+
+    /// Puts all files back as they were.
+    async fn restore(&self) {
+        for name in self.env.files().list(DIR).await.unwrap() {
+            let path = Path::new(DIR).join(name);
+            if self.files.iter().all(|(known, _)| *known != path) {
+                self.env.files().remove(path).await.unwrap();
+            }
+        }
+        for (path, contents) in &self.files {
+            let file = self.env.files().open(path, Open::Create).await.unwrap();
+            file.write_all_at(0, contents).await.unwrap();
+            file.set_len(contents.len() as u64).await.unwrap();
+        }
+    }
+
+    /// What `verify` says, and what opening and reading everything gives.
+    async fn examine(&self) -> (Report, Result<Vec<Entry>>) {
+        let report = verify(&self.env, DIR).await.unwrap();
+        let opened = match open(&self.env, config()).await {
+            Err(error) => Err(error),
+            Ok((log, recovery)) => {
+                assert_eq!(recovery.cut_tail.is_some(), report.torn_tail.is_some());
+                let entries = read(&log, 0).await;
+                close_quietly(log).await;
+                entries
+            }
+        };
+        (report, opened)
+    }
+
+    /// What `verify` says with one bit of this byte turned over. Opening, tried for some, must agree.
+    async fn with_flipped_bit(&self, path: &Path, offset: u64) -> Vec<String> {
+        let mask = 1 << (offset % 8);
+        self.flip(path, offset, mask).await;
+        if !offset.is_multiple_of(29) {
+            let report = verify(&self.env, DIR).await.unwrap();
+            self.flip(path, offset, mask).await;
+            return report.problems.iter().map(ToString::to_string).collect();
+        }
+        let (report, opened) = self.examine().await;
+        let problems = match opened {
+            Ok(entries) => {
+                assert_eq!(entries, self.entries, "{} {offset}", path.display());
+                assert_eq!(report.problems, [], "{} {offset}", path.display());
+                Vec::new()
+            }
+            Err(error) => {
+                assert_eq!(error, Error::file_corrupt(), "{} {offset}: {error}", path.display());
+                assert!(error.to_string().contains(&report.problems[0].to_string()), "{error}");
+                report.problems.iter().map(ToString::to_string).collect()
+            }
+        };
+        self.restore().await;
+        problems
+    }
+
+    async fn flip(&self, path: &Path, offset: u64, mask: u8) {
+        let file = self.env.files().open(path, Open::Write).await.unwrap();
+        let mut byte = [0];
+        file.read_exact_at(offset, &mut byte).await.unwrap();
+        file.write_all_at(offset, &[byte[0] ^ mask]).await.unwrap();
+    }
+}
+
+/// Closing a damaged log may fail; what it does to the files is undone by the next `restore`.
+async fn close_quietly(log: Log) {
+    let _ = log.close().await;
+}
+
+/// An error or problem must say where: in this file.
+fn names(text: &str, path: &Path) -> bool {
+    text.contains(&path.display().to_string()) && text.contains("offset") && text.contains("expected")
+}
+
+/// Turns a bit of every byte of a segment over, in long runs of zeros of some.
+fn flip_through(segment: usize, least_found: u64) {
+    let specimen = Specimen::new(16, 300);
+    let segments: Vec<_> = specimen.files.iter().filter(|(path, _)| names_segment(path)).collect();
+    assert_eq!(segments.len(), 3, "two are written to, one is made ahead");
+    let (path, contents) = segments[segment];
+    let (mut found, mut harmless) = (0, 0);
+    for (offset, around) in contents.windows(32).enumerate() {
+        let is_header = offset < 4096 && offset % 2048 < 128;
+        if !is_header && around.iter().all(|byte| *byte == 0) && offset % 13 != 0 {
+            continue;
+        }
+        let problems = specimen.sim.run_until(specimen.with_flipped_bit(path, offset as u64));
+        for problem in &problems {
+            assert!(names(problem, path), "{problem}");
+        }
+        *(if problems.is_empty() { &mut harmless } else { &mut found }) += 1;
+    }
+    println!("{found} found, {harmless} harmless");
+    assert!(found >= least_found && harmless > 100, "{found} found, {harmless} harmless");
+}
+
+#[test]
+fn a_bit_turned_over_in_a_full_segment_is_harmless_or_found_and_named() {
+    flip_through(0, 2 * 128 + 8 * 364);
+}
+
+#[test]
+fn a_bit_turned_over_in_the_last_segment_is_harmless_or_found_and_named() {
+    flip_through(1, 2 * 128 + 5 * 364);
+}
+
+#[test]
+fn a_bit_turned_over_in_an_empty_segment_is_harmless_or_found_and_named() {
+    flip_through(2, 2 * 128);
+}
+
+fn names_segment(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"))
+}
+
+#[test]
+fn salvage_goes_past_damage_and_tells_what_is_missing() {
+    let specimen = Specimen::new(60, 300);
+    let (path, _) = specimen.files[1].clone();
+    specimen.sim.run_until(async {
+        // Two bodies in the second segment, not next to each other.
+        specimen.flip(&path, 4096 + 1000, 4).await;
+        specimen.flip(&path, 4096 + 2500, 4).await;
+        let (report, opened) = specimen.examine().await;
+        assert_eq!(opened.unwrap_err(), Error::file_corrupt());
+        assert_eq!(report.problems.len(), 2, "{:?}", report.problems);
+
+        let (entries, problems) = salvage(&specimen.env).await;
+        assert_eq!(problems, report.problems);
+        assert_eq!(entries.len(), 58);
+        let kept: BTreeSet<_> = entries.iter().map(|entry| entry.index).collect();
+        assert!(entries.iter().all(|entry| specimen.entries.contains(entry)));
+        assert!(kept.contains(&1) && kept.contains(&60));
+    });
+}
+
+async fn salvage(env: &Env) -> (Vec<Entry>, Vec<plinth_log::Problem>) {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    let mut salvage = Salvage::open(env, DIR).await.unwrap();
+    assert!(salvage.identity().is_some());
+    while let Some(met) = salvage.next().await.unwrap() {
+        match met {
+            Salvaged::Entry(entry) => entries.push(entry),
+            Salvaged::Problem(problem) => problems.push(problem),
+        }
+    }
+    (entries, problems)
+}
+
+#[test]
+fn a_missing_segment_is_named_and_the_others_can_be_salvaged() {
+    let specimen = Specimen::new(100, 300);
+    let segments: Vec<_> = specimen.files.iter().filter(|(path, _)| names_segment(path)).collect();
+    // The last one may be empty, made ahead of need; without it nothing is missing.
+    for (missing, _) in &segments[..segments.len() - 1] {
+        specimen.sim.run_until(async {
+            specimen.restore().await;
+            specimen.env.files().remove(missing).await.unwrap();
+            let (report, opened) = specimen.examine().await;
+            let error = opened.unwrap_err();
+            assert_eq!(error, Error::file_corrupt());
+            assert!(names(&error.to_string(), missing), "{error}");
+            assert!(report.problems.iter().any(|problem| names(&problem.to_string(), missing)));
+            let (entries, problems) = salvage(&specimen.env).await;
+            assert_eq!(problems, report.problems);
+            assert!(entries.len() < 100 && entries.len() >= 85);
+            assert!(entries.iter().all(|entry| specimen.entries.contains(entry)));
+        });
+    }
+}
+
+#[test]
+fn a_file_cut_short_is_named() {
+    let specimen = Specimen::new(60, 300);
+    for (path, contents) in specimen.files.iter().filter(|(path, _)| names_segment(path)) {
+        for len in [0, 100, 4096, 5000, contents.len() as u64 - 1] {
+            specimen.sim.run_until(async {
+                specimen.restore().await;
+                let file = specimen.env.files().open(path, Open::Write).await.unwrap();
+                file.set_len(len).await.unwrap();
+                let (report, opened) = specimen.examine().await;
+                let error = opened.unwrap_err();
+                assert_eq!(error, Error::file_corrupt(), "{len}");
+                assert!(names(&error.to_string(), path), "{error}");
+                assert!(!report.problems.is_empty());
+                let (entries, _) = salvage(&specimen.env).await;
+                assert!(entries.iter().all(|entry| specimen.entries.contains(entry)));
+                assert!(entries.len() >= 40);
+            });
+        }
+    }
+}
+
+#[test]
+fn damage_behind_a_running_log_is_not_served() {
+    let sim = Simulation::new(4);
+    let env = sim.process("node");
+    sim.run_until(async {
+        let mut log = create_leased(&env, config()).await;
+        for version in 1..10 {
+            commit(&mut log, version, &body(version, 300)).await;
+        }
+        let path = Path::new(DIR).join("segment-0000000000000001.log");
+        let file = env.files().open(&path, Open::Write).await.unwrap();
+        file.write_all_at(4096 + 1500, b"damage").await.unwrap();
+        let mut reader = log.reader(0);
+        let error = loop {
+            match reader.next().await {
+                Ok(entry) => {
+                    assert_eq!(&body(entry.as_ref().unwrap().version, 300)[..], &entry.unwrap().body[..])
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, Error::file_corrupt());
+        assert!(names(&error.to_string(), &path), "{error}");
+        close_quietly(log).await;
+    });
+}
+
+/// Writes three entries, the last of which is not synced, and lets the power fail with all bytes on the disk.
+fn crashed(sim: &Simulation, mark: bool) -> (Env, PathBuf) {
+    let env = sim.process("node");
+    sim.run_until(async {
+        let mut log = create_leased(&env, config()).await;
+        for version in 1..=2 {
+            commit(&mut log, version, &body(version, 200)).await;
+        }
+        let position = log.append(3, &[&body(3, 200)]).await.unwrap();
+        if mark {
+            log.syncer().sync(position).await.unwrap();
+            log.mark_durable().await.unwrap();
+        }
+    });
+    sim.crash_with(&env, Unsynced::Kept);
+    (sim.restart(&env), Path::new(DIR).join("segment-0000000000000001.log"))
+}
+
+/// Where the last entry's body is, and where it begins to be torn in these tests.
+async fn last_body(env: &Env, path: &Path) -> u64 {
+    let contents = env.files().read(path).await.unwrap();
+    let body = body(3, 200);
+    contents.windows(200).position(|window| window == body).unwrap() as u64
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_overwritten() {
+    let sim = Simulation::new(5);
+    let (env, path) = crashed(&sim, false);
+    let cut = sim.run_until(async {
+        let at = last_body(&env, &path).await;
+        let file = env.files().open(&path, Open::Write).await.unwrap();
+        file.write_all_at(at + 100, &[0; 100]).await.unwrap();
+        let (log, recovery) = open(&env, config()).await.unwrap();
+        assert_eq!((recovery.last_index, recovery.last_version, recovery.known_durable), (2, 2, 1));
+        let cut = recovery.cut_tail.unwrap();
+        assert_eq!((cut.file.as_str(), cut.offset), (path.to_str().unwrap(), at - 64));
+        assert!(cut.bytes >= 164 && cut.reason.contains("body"), "{cut:?}");
+        assert_eq!(read(&log, 0).await.unwrap().len(), 2);
+        at
+    });
+    // The record of the new epoch is shorter than what was cut: the rest of that is zeros, durably.
+    sim.crash_with(&env, Unsynced::Lost);
+    let env = sim.restart(&env);
+    sim.run_until(async {
+        let contents = env.files().read(&path).await.unwrap();
+        assert_eq!(contents[cut as usize + 20..][..180], [0; 180]);
+        let (_, recovery) = open(&env, config()).await.unwrap();
+        assert_eq!((recovery.epoch, recovery.last_index, recovery.cut_tail), (3, 2, None));
+    });
+}
+
+#[test]
+fn the_same_tear_in_an_idle_log_is_damage() {
+    let sim = Simulation::new(6);
+    let (env, path) = crashed(&sim, true);
+    sim.run_until(async {
+        let at = last_body(&env, &path).await;
+        let file = env.files().open(&path, Open::Write).await.unwrap();
+        file.write_all_at(at + 100, &[0; 100]).await.unwrap();
+        let before = env.files().read(&path).await.unwrap();
+        let error = open(&env, config()).await.unwrap_err();
+        assert_eq!(error, Error::file_corrupt());
+        assert!(error.to_string().contains(&format!("offset {}", at - 64)), "{error}");
+        assert_eq!(env.files().read(&path).await.unwrap(), before, "a start that stops changes nothing");
+    });
+}
