@@ -1,7 +1,78 @@
 //! Plinth: an ordered, transactional key-value database with FoundationDB's API, in your own process.
 //!
+//! ## Getting started
+//! A [`Database`] is opened, and asked to run transactions. A transaction reads and writes keys, both any bytes, as if
+//! it were alone: if another one gets in its way it is run again. When it has returned, what it wrote is on the disk.
+//!
+//! ```
+//! use plinth::{Database, Result, tuple};
+//!
+//! # async fn example() -> Result<()> {
+//! let db = Database::in_memory()?; // on disk: Database::open("./data")?
+//!
+//! // Keys are made of tuples, so that they sort as one would expect.
+//! db.transact(|tr| async move {
+//!     for (name, score) in [("Ada", 1815), ("Grace", 1906), ("Barbara", 1939)] {
+//!         tr.set(tuple::pack(&("score", name)), tuple::pack(&score));
+//!     }
+//!     Ok(())
+//! })
+//! .await?;
+//!
+//! // Reads and writes of one transaction belong together: nobody's points are lost.
+//! let score = db
+//!     .transact(|tr| async move {
+//!         let key = tuple::pack(&("score", "Ada"));
+//!         let score: i64 = tr.get(&key).await?.map_or(Ok(0), |value| tuple::unpack(&value))?;
+//!         tr.set(&key, tuple::pack(&(score + 10)));
+//!         Ok(score + 10)
+//!     })
+//!     .await?;
+//! assert_eq!(score, 1825);
+//!
+//! // Ranges are streams, in the order of the keys.
+//! let names = db
+//!     .transact(|tr| async move {
+//!         let mut rows = tr.range(tuple::range(&("score",)));
+//!         let mut names = Vec::new();
+//!         while let Some(row) = rows.next().await {
+//!             let (_, name): (String, String) = tuple::unpack(&row?.key)?;
+//!             names.push(name);
+//!         }
+//!         Ok(names)
+//!     })
+//!     .await?;
+//! assert_eq!(names, ["Ada", "Barbara", "Grace"]);
+//! db.close_async().await
+//! # }
+//! # plinth::block_on(example()).unwrap();
+//! ```
+//!
+//! Any runtime will do, and none is needed: [`transact_blocking`](client::Database::transact_blocking) takes an ordinary
+//! closure, and every future has `wait()`.
+//!
+//! ```
+//! # let db = plinth::Database::in_memory()?;
+//! let visits = db.transact_blocking(|tr| {
+//!     tr.add("visits", 1_u64.to_le_bytes()); // atomic: never conflicts
+//!     tr.get("visits").wait()
+//! })?;
+//! assert_eq!(visits.as_deref(), Some(&1_u64.to_le_bytes()[..]));
+//! # Ok::<(), plinth::Error>(())
+//! ```
+//!
+//! | to | there is |
+//! |---|---|
+//! | open, close | [`Database`], [`Builder`] |
+//! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
+//! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
+//! | give parts of an application their own keys | [`directory`] |
+//! | see what went wrong, and what to do | [`Error`], with FoundationDB's numbers |
+//! | know what is too large | [`limits`] |
+//!
 //! ## Role
-//! What a Rust application depends on: the database to open, and the layers that every FoundationDB binding has.
+//! What a Rust application depends on: the database to open, what transactions are made with, and the layers that
+//! every FoundationDB binding has.
 //!
 //! ## Data structure
 //! Keys and values are bytes, sorted by key. The layers give the bytes a meaning:
@@ -17,14 +88,33 @@
 //! ## Invariants
 //! 1. The layers use the public API alone, and what they write is what FoundationDB's own bindings write.
 //! 2. No input makes a layer panic: bytes that mean nothing are an [`Error`].
+//! 3. Whoever holds a [`Database`], or a transaction of one, holds it open.
 //!
 //! ## Not here
 //! Transactions (`client`), the commit pipeline (`pipeline`), words and error numbers (`types`).
-//! Read next: [`tuple`], [`subspace`].
+//! Read next: `database.rs`, [`mod@tuple`], [`subspace`], then [`directory`] with `layer.rs` and `allocator.rs`.
 #![forbid(unsafe_code)]
 
+mod database;
+pub mod directory;
 pub mod subspace;
 pub mod tuple;
 
-pub use plinth_types::{Bytes, Error, KeyRange, Result, Versionstamp};
+pub use database::{Builder, Database};
+pub use directory::Directory;
+pub use plinth_client as client;
+pub use plinth_client::{
+    ConflictRangeType, DatabaseOption, Get, RangeOptions, RangeStream, Reply, Snapshot, StreamingMode,
+    TransactError, Transaction, TransactionOption,
+};
+pub use plinth_env::{Env, block_on};
+pub use plinth_types::error::ErrorPredicate;
+pub use plinth_types::{
+    Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,
+    Versionstamp, key_after, limits, printable, strinc,
+};
 pub use subspace::Subspace;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,188 @@
+//! A database to open, and to close.
+//!
+//! [`Database`] is the client's [`plinth_client::Database`] together with the node that it reaches: whoever holds one holds
+//! the node. The last handle to go, transactions included, closes it; [`Database::close`] does so at once and says
+//! whether everything reached the disk.
+
+use plinth_client::Endpoint;
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig};
+use plinth_types::Result;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A database. Cheap to clone; every clone is a handle of the same one.
+///
+/// ```
+/// use plinth::Database;
+///
+/// let db = Database::in_memory()?;
+/// db.transact_blocking(|tr| {
+///     tr.set("hello", "world");
+///     Ok(())
+/// })?;
+/// let value = db.transact_blocking(|tr| tr.get("hello").wait())?;
+/// assert_eq!(value.as_deref(), Some(&b"world"[..]));
+/// # Ok::<(), plinth::Error>(())
+/// ```
+///
+/// What can be done with it is in [`plinth_client::Database`], to which it dereferences.
+#[derive(Clone)]
+pub struct Database {
+    client: plinth_client::Database,
+    /// Absent where the database is in another process.
+    node: Option<Arc<Node>>,
+}
+
+impl Database {
+    /// Opens the database in a directory; makes both if they don't exist.
+    ///
+    /// # Errors
+    /// `lock_file_failure` if it is open already, in this process or another; `client_invalid_operation` if the directory has
+    /// something else in it; `unsupported_operation` if a newer version wrote it; `file_corrupt` and `checksum_failed`, naming file
+    /// and offset, if it is damaged; `file_not_readable`, `file_not_writable` and `io_error` of the system.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// A database in memory alone: fast to make, and gone with its last handle.
+    ///
+    /// # Errors
+    /// None that an ordinary machine has; those of starting threads.
+    pub fn in_memory() -> Result<Self> {
+        Builder::in_memory().open()
+    }
+
+    /// Says how the database in a directory is to be opened.
+    ///
+    /// ```no_run
+    /// let db = plinth::Database::builder("./data").must_exist().open()?;
+    /// # Ok::<(), plinth::Error>(())
+    /// ```
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder { directory: Some(path.as_ref().to_path_buf()), ..Builder::in_memory() }
+    }
+
+    /// The database behind an endpoint, wherever that is.
+    pub fn connect(endpoint: Arc<dyn Endpoint>) -> Self {
+        Self { client: plinth_client::Database::new(endpoint), node: None }
+    }
+
+    /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles
+    /// commit afterwards fails with `shutdown_in_progress`; the directory is free when the last of them is gone.
+    ///
+    /// Without it the last handle closes the database when it is dropped, and nobody learns of an error.
+    ///
+    /// # Errors
+    /// Why what was committed last may not be on the disk.
+    pub fn close(self) -> Result<()> {
+        block_on(self.close_async())
+    }
+
+    /// [`Database::close`] without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`Database::close`].
+    pub async fn close_async(self) -> Result<()> {
+        match &self.node {
+            Some(node) => node.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Deref for Database {
+    type Target = plinth_client::Database;
+
+    fn deref(&self) -> &plinth_client::Database {
+        &self.client
+    }
+}
+
+/// How a database is to be opened. See [`Database::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is opened before open()"]
+pub struct Builder {
+    env: Option<Env>,
+    directory: Option<PathBuf>,
+    engine: Option<String>,
+    config: NodeConfig,
+}
+
+impl Builder {
+    /// A database in memory alone.
+    pub fn in_memory() -> Self {
+        Self { env: None, directory: None, engine: None, config: NodeConfig::default() }
+    }
+
+    /// The storage engine of a new database, by name; one that exists keeps its own. There is `memory` (the default): all
+    /// data in memory, all commits on the disk.
+    pub fn engine(mut self, name: impl Into<String>) -> Self {
+        self.engine = Some(name.into());
+        self
+    }
+
+    /// Opens only what exists: otherwise `file_not_found`.
+    pub fn must_exist(mut self) -> Self {
+        self.config.creation = Creation::Never;
+        self
+    }
+
+    /// Opens only what is new: if there is a database already, `client_invalid_operation`.
+    pub fn must_be_new(mut self) -> Self {
+        self.config.creation = Creation::Always;
+        self
+    }
+
+    /// For how long a transaction may read and commit. FoundationDB's, and the default, are five seconds. A longer window
+    /// takes memory for what is overwritten in it.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.config.window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        self
+    }
+
+    /// How many threads carry commits to the disk; while one gathers a batch the others may be syncing.
+    pub fn commit_workers(mut self, count: usize) -> Self {
+        self.config.commit_workers = count;
+        self
+    }
+
+    /// After how many bytes of log a checkpoint is written, at least. Fewer make the next start quicker, more make less work.
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
+        self.config.checkpoint_bytes = bytes;
+        self
+    }
+
+    /// The world outside: unless said, the real one.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// As [`Database::open`]; `invalid_option_value` if there is no such engine.
+    pub fn open(self) -> Result<Database> {
+        block_on(self.open_async())
+    }
+
+    /// [`Builder::open`] as a future. In the real world it blocks its thread while it reads files.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub async fn open_async(mut self) -> Result<Database> {
+        if let Some(name) = &self.engine {
+            self.config.engine = EngineKind::from_name(name)?;
+        }
+        let env = self.env.unwrap_or_else(Env::real);
+        let node = match &self.directory {
+            Some(directory) => Node::open(&env, directory, self.config).await?,
+            None => Node::in_memory(&env, self.config).await?,
+        };
+        let client = plinth_client::Database::new(Arc::new(node.endpoint()));
+        Ok(Database { client, node: Some(node) })
+    }
+}
