@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open};
 use plinth_types::{Error, Result};
@@ -99,13 +99,19 @@ impl Segment {
         for _ in 0..count {
             lanes.push(env.files().open(self.file.path(), Open::Write).await?);
         }
-        *self.lanes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = lanes;
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = lanes;
         Ok(())
+    }
+
+    /// Closes them again, when everything in the segment is durable.
+    pub(crate) fn close_lanes(&self) {
+        let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lanes);
     }
 
     /// The handle of one lane.
     pub(crate) fn lane(&self, lane: usize) -> File {
-        let lanes = self.lanes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.get(lane).unwrap_or(&self.file).clone()
     }
 

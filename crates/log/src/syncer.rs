@@ -111,6 +111,10 @@ impl Lane<'_> {
             }
             Ok(())
         });
+        if result.is_ok() {
+            // The last one is, or may be, still written to.
+            job.segments.iter().rev().skip(1).for_each(|segment| segment.close_lanes());
+        }
         upkeep::look(self.shared);
         result
     }

@@ -102,12 +102,19 @@ impl Writer {
 
     async fn write(&mut self, entry: Option<NewEntry<'_>>, lease: Option<Version>) -> Result<Position> {
         let draft = self.draft(entry, lease).await?;
-        let segment = draft.switch.as_ref().map_or(&self.segment, |next| &next.segment);
+        let segment = match &draft.switch {
+            Some(next) => next.segment.clone(),
+            None => {
+                // Noted before, so that it holds also if this future is dropped in the middle of the write.
+                self.dirty = self.dirty.max(draft.start + self.buffer.len() as u64);
+                self.segment.clone()
+            }
+        };
         let written = segment.file.write_all_at(draft.start, &self.buffer).await;
         match written {
             Ok(()) => self.accept(draft),
             Err(error) => {
-                self.reject(draft).await;
+                self.reject(draft, &segment).await;
                 return Err(error);
             }
         }
@@ -228,20 +235,12 @@ impl Writer {
     }
 
     /// The write has failed: whatever part of it arrived must not be taken for a record.
-    async fn reject(&mut self, draft: Draft) {
-        let reached = draft.start + self.buffer.len() as u64;
-        let segment = match &draft.switch {
-            Some(next) => next.segment.clone(),
-            None => self.segment.clone(),
-        };
+    async fn reject(&self, draft: Draft, segment: &Segment) {
         let wiped = segment.file.write_all_at(draft.start, &[0; RECORD_HEADER_LEN]).await;
         let synced = segment.file.sync_data().await;
-        match draft.switch {
-            Some(mut next) => {
-                next.dirty = next.dirty.max(reached);
-                self.shared.change(|inner| inner.upkeep.next = Next::Ready(next));
-            }
-            None => self.dirty = self.dirty.max(reached),
+        if let Some(mut next) = draft.switch {
+            next.dirty = next.dirty.max(draft.start + self.buffer.len() as u64);
+            self.shared.change(|inner| inner.upkeep.next = Next::Ready(next));
         }
         // A full disk leaves a record cut short, which nobody can take for a whole one. If the wiping
         // fails for another reason, it is not known whether the record will be there after a crash.

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use plinth_env::simulated::{CallKind, Simulation};
+use plinth_env::simulated::{CallKind, Simulation, Unsynced};
 use plinth_env::{Env, is_disk_full};
 use plinth_log::Log;
 use plinth_types::Error;
@@ -284,4 +284,62 @@ fn an_append_waits_for_its_segment_and_fails_with_it() {
         log.close().await.unwrap();
     });
     assert_eq!(sim.run_until(plinth_log::verify(&env, DIR)).unwrap().problems, []);
+}
+
+/// Found by the crash model: a process was killed when the next segment had its name but the directory
+/// had not been synced. The next process used the segment, and a power failure took it away with all
+/// that had been acknowledged since.
+#[test]
+fn a_segment_with_a_name_that_was_not_durable_is_not_lost() {
+    let (sim, env) = start(8);
+    let config = small(65_536, 65_536);
+    let mut log = sim.run_until(create_leased(&env, config.clone()));
+    slow_syncs(&sim, &env, Duration::from_millis(50));
+    for version in 1..=5 {
+        sim.run_until(log.append(version, &[&body(version, 4000)])).unwrap();
+    }
+    let second = format!("{DIR}/segment-0000000000000002.log");
+    while !sim.files(&env).iter().any(|(path, _)| path.as_os_str() == second.as_str()) {
+        sim.run_for(Duration::from_millis(1));
+    }
+    sim.kill(&env);
+    let env = sim.restart(&env);
+    slow_syncs(&sim, &env, Duration::from_millis(1));
+    sim.run_until(async {
+        let (mut log, recovery) = open(&env, config.clone()).await.unwrap();
+        assert_eq!(recovery.last_version, 5);
+        for version in 6..=17 {
+            commit(&mut log, version, &body(version, 4000)).await;
+        }
+    });
+    sim.crash_with(&env, Unsynced::Lost);
+    let env = sim.restart(&env);
+    let (_, recovery) = sim.run_until(open(&env, config)).unwrap();
+    assert_eq!(recovery.last_version, 17);
+}
+
+#[test]
+fn an_append_given_up_half_way_leaves_no_gap() {
+    for seed in 0..50 {
+        let (sim, env) = start(seed);
+        let config = small(8192, 8192);
+        let mut log = sim.run_until(create_leased(&env, config.clone()));
+        let mut version = 0;
+        for _ in 0..30 {
+            version += 1;
+            let limit = Duration::from_micros(sim.random().below(40));
+            let long = body(version, 300);
+            if sim.run_until_within(limit, log.append(version, &[&long])).is_none() {
+                // The same version again with another body: whichever is found must be whole.
+                sim.run_until(log.append(version, &[&body(version, 200)])).unwrap();
+            }
+        }
+        sim.run_until(log.syncer().sync(log.written())).unwrap();
+        log.check_invariants();
+        sim.crash(&env);
+        let env = sim.restart(&env);
+        let (log, recovery) = sim.run_until(open(&env, config)).unwrap();
+        assert_eq!((recovery.last_version, recovery.last_index), (version, 30), "seed {seed}");
+        check(&sim.run_until(read(&log, 0)).unwrap()).unwrap();
+    }
 }
