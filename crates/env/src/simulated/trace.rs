@@ -51,12 +51,13 @@ impl Trace {
 
     /// Adds the bytes that a call carried.
     pub(crate) fn fold_bytes(&mut self, bytes: &[u8]) {
-        let mut chunks = bytes.chunks_exact(8);
-        for chunk in &mut chunks {
-            self.fold(chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.fold(u64::from_le_bytes(*word));
         }
-        let rest = chunks.remainder().iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        self.fold(rest ^ (bytes.len() as u64) << 56);
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.fold(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
     }
 
     fn fold(&mut self, word: u64) {
