@@ -6,12 +6,11 @@
 
 #[path = "directory_model/model.rs"]
 mod model;
-mod random;
 
 use model::{Model, Outcome};
 use plinth::directory::Directory;
-use plinth::{Database, Result, Transaction};
-use random::Random;
+use plinth::{Builder, Database, Result, Transaction};
+use plinth_env::simulated::{Random, Simulation};
 use std::collections::BTreeSet;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -29,17 +28,21 @@ enum Operation {
     MoveTo(Vec<String>),
 }
 
+fn pick<'a, T>(random: &mut Random, choices: &'a [T]) -> &'a T {
+    &choices[random.index(choices.len())]
+}
+
 fn random_path(random: &mut Random, longest: usize) -> Vec<String> {
-    (0..random.below(longest + 1)).map(|_| (*random.pick(&NAMES)).to_owned()).collect()
+    (0..random.index(longest + 1)).map(|_| (*pick(random, &NAMES)).to_owned()).collect()
 }
 
 fn random_operation(random: &mut Random) -> Operation {
     let path = random_path(random, 4);
-    match random.below(12) {
+    match random.index(12) {
         0..=3 => {
             let (may_open, may_create) =
-                *random.pick(&[(true, true), (true, false), (false, true), (true, true)]);
-            Operation::Open { path, layer: LAYERS[random.below(LAYERS.len())], may_open, may_create }
+                *pick(random, &[(true, true), (true, false), (false, true), (true, true)]);
+            Operation::Open { path, layer: LAYERS[random.index(LAYERS.len())], may_open, may_create }
         }
         4 => Operation::List(path),
         5 => Operation::Exists(path),
@@ -51,7 +54,7 @@ fn random_operation(random: &mut Random) -> Operation {
 }
 
 /// Carries an operation out; whatever directory it gives gets a row that names it.
-fn run(tr: &Transaction, base: &Directory, operation: &Operation) -> Result<Outcome> {
+async fn run(tr: &Transaction, base: &Directory, operation: &Operation) -> Result<Outcome> {
     Ok(match operation.clone() {
         Operation::Open { path, layer, may_open, may_create } => {
             let open = match (may_open, may_create) {
@@ -59,21 +62,21 @@ fn run(tr: &Transaction, base: &Directory, operation: &Operation) -> Result<Outc
                 (true, false) => base.open(tr, path),
                 _ => base.create(tr, path),
             };
-            outcome(tr, open.layer(layer).wait()?)?
+            outcome(tr, open.layer(layer).await?).await?
         }
-        Operation::List(path) => Outcome::Names(base.list(tr, path).wait()?),
-        Operation::Exists(path) => Outcome::Bool(base.exists(tr, path).wait()?),
-        Operation::Remove(path) => base.remove(tr, path).wait().map(|()| Outcome::Bool(true))?,
-        Operation::RemoveIfExists(path) => Outcome::Bool(base.remove_if_exists(tr, path).wait()?),
-        Operation::Move(old, new) => outcome(tr, base.move_directory(tr, old, new).wait()?)?,
-        Operation::MoveTo(new) => outcome(tr, base.move_to(tr, new).wait()?)?,
+        Operation::List(path) => Outcome::Names(base.list(tr, path).await?),
+        Operation::Exists(path) => Outcome::Bool(base.exists(tr, path).await?),
+        Operation::Remove(path) => base.remove(tr, path).await.map(|()| Outcome::Bool(true))?,
+        Operation::RemoveIfExists(path) => Outcome::Bool(base.remove_if_exists(tr, path).await?),
+        Operation::Move(old, new) => outcome(tr, base.move_directory(tr, old, new).await?).await?,
+        Operation::MoveTo(new) => outcome(tr, base.move_to(tr, new).await?).await?,
     })
 }
 
-fn outcome(tr: &Transaction, directory: Directory) -> Result<Outcome> {
+async fn outcome(tr: &Transaction, directory: Directory) -> Result<Outcome> {
     let mut data = None;
     if let Ok(subspace) = directory.subspace() {
-        let stored = tr.get(subspace.pack(&"who")).wait()?;
+        let stored = tr.get(subspace.pack(&"who")).await?;
         data = stored.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap()));
     }
     Ok(Outcome::Directory { path: directory.path().to_vec(), layer: directory.layer().to_vec(), data })
@@ -103,56 +106,56 @@ fn run_model(model: &mut Model, base: &[String], operation: &Operation) -> Resul
 }
 
 /// A transaction of a few operations, committed or given up.
-fn step(db: &Database, model: &mut Model, random: &mut Random, seen: &mut BTreeSet<i32>) {
+async fn step(db: &Database, model: &mut Model, random: &mut Random, seen: &mut BTreeSet<i32>) {
     let tr = db.create_transaction();
     let mut after = model.clone();
-    for _ in 0..=random.below(3) {
-        let base = random.pick(&after.paths()).clone();
+    for _ in 0..=random.index(3) {
+        let base = pick(random, &after.paths()).clone();
         let directory = match base.is_empty() {
             true => Directory::root(),
-            false => Directory::root().open(&tr, &base).wait().unwrap(),
+            false => Directory::root().open(&tr, &base).await.unwrap(),
         };
         let operation = random_operation(random);
-        let mut got = run(&tr, &directory, &operation).map_err(|error| error.code());
+        let mut got = run(&tr, &directory, &operation).await.map_err(|error| error.code());
         let expected = run_model(&mut after, &base, &operation);
         // Who is new gets a name by which it is known from then on.
         if let (Ok(Outcome::Directory { path, data, .. }), Ok(Outcome::Directory { data: Some(who), .. })) =
             (&mut got, &expected)
             && data.is_none()
         {
-            let subspace = Directory::root().open(&tr, &*path).wait().unwrap().subspace().unwrap().clone();
+            let subspace = Directory::root().open(&tr, &*path).await.unwrap().subspace().unwrap().clone();
             tr.set(subspace.pack(&"who"), who.to_le_bytes());
             *data = Some(*who);
         }
         assert_eq!(got, expected, "{operation:?} of {base:?} in {after:?}");
         seen.extend(expected.err());
     }
-    if random.below(5) > 0 {
-        tr.commit().wait().unwrap();
+    if random.index(5) > 0 {
+        tr.commit().await.unwrap();
         *model = after;
     }
 }
 
 /// Every directory is where the model has it, nothing else is there, and no prefix meets another.
-fn check_all(db: &Database, model: &Model) {
+async fn check_all(db: &Database, model: &Model) {
     let tr = db.create_transaction();
     let (mut prefixes, mut named) = (Vec::new(), 0);
     for path in model.paths().into_iter().filter(|path| !path.is_empty()) {
-        let directory = Directory::root().open(&tr, &path).wait().unwrap();
-        let mut names = directory.list(&tr, ()).wait().unwrap();
+        let directory = Directory::root().open(&tr, &path).await.unwrap();
+        let mut names = directory.list(&tr, ()).await.unwrap();
         names.sort();
         assert_eq!(Ok(names), model.list(&path));
         let Ok(subspace) = directory.subspace() else { continue };
         prefixes.push(subspace.prefix().clone());
         // Directories that only came to be above another one have no name yet.
-        if let Some(who) = tr.get(subspace.pack(&"who")).wait().unwrap() {
+        if let Some(who) = tr.get(subspace.pack(&"who")).await.unwrap() {
             assert_eq!(Some(u64::from_le_bytes(who[..].try_into().unwrap())), model.who(&path), "{path:?}");
             named += 1;
         }
     }
     prefixes.sort();
     assert!(prefixes.windows(2).all(|pair| !pair[1].starts_with(&pair[0])), "{prefixes:?}");
-    let rows = tr.range(..).collect_blocking().unwrap();
+    let rows = tr.range(..).collect().await.unwrap();
     assert_eq!(rows.iter().filter(|row| row.key.ends_with(b"\x02who\0")).count(), named);
     if model.paths().len() == 1 {
         let metadata_only =
@@ -161,25 +164,33 @@ fn check_all(db: &Database, model: &Model) {
     }
 }
 
+async fn run_seed(db: Database, random: &mut Random, seen: &mut BTreeSet<i32>) {
+    let mut model = Model::default();
+    for round in 0..60 {
+        step(&db, &mut model, random, seen).await;
+        if round % 10 == 9 {
+            check_all(&db, &model).await;
+        }
+    }
+    for name in NAMES {
+        let gone = db.transact(|tr| async move { Directory::root().remove_if_exists(&tr, name).await }).await;
+        assert_eq!(Ok(gone.unwrap()), model.remove(&[name.to_owned()]));
+    }
+    check_all(&db, &model).await;
+}
+
 #[test]
 fn random_operations_agree_with_a_tree() {
     let mut seen = BTreeSet::new();
     for seed in 0..20 {
-        let mut random = Random::new(0xd12 + seed);
-        let db = Database::in_memory().unwrap();
-        let mut model = Model::default();
-        for round in 0..60 {
-            step(&db, &mut model, &mut random, &mut seen);
-            if round % 10 == 9 {
-                check_all(&db, &model);
-            }
-        }
-        for name in NAMES {
-            let gone =
-                db.transact_blocking(|tr| Directory::root().remove_if_exists(tr, name).wait()).unwrap();
-            assert_eq!(Ok(gone), model.remove(&[name.to_owned()]));
-        }
-        check_all(&db, &model);
+        eprintln!("seed {seed}");
+        let simulation = Simulation::new(seed);
+        let env = simulation.process("application");
+        let mut random = simulation.random();
+        simulation.run_until(async {
+            let db = Builder::in_memory().env(env).open_async().await.unwrap();
+            run_seed(db, &mut random, &mut seen).await;
+        });
     }
     let errors = [2255, 2256, 2257, 2258, 2259, 2261, 2266, 2267];
     assert_eq!(seen, BTreeSet::from(errors), "every error was met");

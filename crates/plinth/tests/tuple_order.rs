@@ -1,9 +1,7 @@
 //! Encoded tuples sort as their elements do, come back as they went in, and bytes that are no tuple do no harm.
 
-mod random;
-
 use plinth::tuple::{self, Element};
-use random::Random;
+use plinth_env::simulated::Random;
 use std::cmp::Ordering;
 
 /// An element with an order defined here, apart from the encoding's.
@@ -56,33 +54,34 @@ impl Value {
     }
 
     fn random(random: &mut Random, depth: usize) -> Self {
-        match random.below(if depth < 3 { 7 } else { 6 }) {
+        match random.index(if depth < 3 { 7 } else { 6 }) {
             0 => Self::Nil,
-            1 => Self::Bytes((0..random.below(4)).map(|_| *random.pick(&[0, 1, 0x7f, 0xfe, 0xff])).collect()),
+            1 => {
+                Self::Bytes((0..random.index(4)).map(|_| *pick(random, &[0, 1, 0x7f, 0xfe, 0xff])).collect())
+            }
             2 => Self::String(
-                (0..random.below(4)).map(|_| *random.pick(&['\0', 'a', 'b', '\u{ff}'])).collect(),
+                (0..random.index(4)).map(|_| *pick(random, &['\0', 'a', 'b', '\u{ff}'])).collect(),
             ),
             3 => {
-                let number = random.next() as i64 >> random.below(64);
-                Self::Int(*random.pick(&[number, number & -256, number | 255]))
+                let number = random.next_u64() as i64 >> random.index(64);
+                Self::Int(*pick(random, &[number, number & -256, number | 255]))
             }
-            4 => Self::Double(*random.pick(&[
-                0.0,
-                -0.0,
-                1.5,
-                -1.5,
-                f64::INFINITY,
-                f64::MIN,
-                f64::MIN_POSITIVE,
-            ])),
-            5 => Self::Bool(random.below(2) == 0),
+            4 => Self::Double(*pick(
+                random,
+                &[0.0, -0.0, 1.5, -1.5, f64::INFINITY, f64::MIN, f64::MIN_POSITIVE],
+            )),
+            5 => Self::Bool(random.index(2) == 0),
             _ => Self::Tuple(tuple_of(random, depth + 1)),
         }
     }
 }
 
+fn pick<'a, T>(random: &mut Random, choices: &'a [T]) -> &'a T {
+    &choices[random.index(choices.len())]
+}
+
 fn tuple_of(random: &mut Random, depth: usize) -> Vec<Value> {
-    (0..random.below(4)).map(|_| Value::random(random, depth)).collect()
+    (0..random.index(4)).map(|_| Value::random(random, depth)).collect()
 }
 
 fn order(a: &[Value], b: &[Value]) -> Ordering {
@@ -101,7 +100,7 @@ fn bytes_sort_as_tuples_do() {
         let a = tuple_of(&mut random, 0);
         // Mostly a near relative of the first, so that the difference lies deep.
         let mut b = a.clone();
-        if let Some(last) = b.last_mut().filter(|_| random.below(3) > 0) {
+        if let Some(last) = b.last_mut().filter(|_| random.index(3) > 0) {
             *last = Value::random(&mut random, 0);
         } else {
             b.push(Value::random(&mut random, 0));
@@ -121,7 +120,7 @@ fn foreign_bytes_are_a_tuple_or_an_error() {
         [0, 1, 2, 5, 0x0b, 0x0c, 0x13, 0x14, 0x15, 0x1c, 0x1d, 0x20, 0x21, 0x26, 0x30, 0x33, 0xff, b'a'];
     let mut good = 0;
     for _ in 0..100_000 {
-        let bytes: Vec<u8> = (0..random.below(24)).map(|_| *random.pick(&codes)).collect();
+        let bytes: Vec<u8> = (0..random.index(24)).map(|_| *pick(&mut random, &codes)).collect();
         match tuple::unpack::<Vec<Element<'_>>>(&bytes) {
             Ok(_) => good += 1,
             Err(error) => assert_eq!(error.code(), 2250),

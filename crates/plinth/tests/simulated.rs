@@ -1,0 +1,105 @@
+//! The facade in a simulated world: tasks that run at the same time, chosen by the seed, over disks that are slow. What
+//! directories give out is different whatever the order, and a crash keeps what was acknowledged.
+
+use plinth::directory::Directory;
+use plinth::{Bytes, Database, Env, Result, tuple};
+use plinth_env::simulated::Simulation;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+async fn create(db: &Database, name: String) -> Result<Bytes> {
+    db.transact(|tr| {
+        let name = name.clone();
+        async move {
+            let directory = Directory::root().create(&tr, ["app", &name]).await?;
+            let subspace = directory.subspace()?;
+            tr.set(subspace.pack(&"name"), &name);
+            Ok(subspace.prefix().clone())
+        }
+    })
+    .await
+}
+
+/// What has been acknowledged so far: names and prefixes.
+type Acknowledged = Arc<Mutex<Vec<(String, Bytes)>>>;
+
+fn spawn_creators(env: &Env, db: &Database, acknowledged: &Acknowledged) -> Vec<plinth_env::Task> {
+    (0..6)
+        .map(|task| {
+            let (db, acknowledged) = (db.clone(), acknowledged.clone());
+            env.spawn(&format!("creator {task}"), async move {
+                for n in 0..8 {
+                    let name = format!("{task}-{n}");
+                    let prefix = create(&db, name.clone()).await.unwrap();
+                    acknowledged.lock().unwrap().push((name, prefix));
+                }
+            })
+        })
+        .collect()
+}
+
+async fn check(db: &Database, acknowledged: &Acknowledged) {
+    let acknowledged = acknowledged.lock().unwrap().clone();
+    let prefixes: BTreeSet<_> = acknowledged.iter().map(|(_, prefix)| prefix).collect();
+    assert_eq!(prefixes.len(), acknowledged.len(), "a prefix was given twice");
+    let tr = db.create_transaction();
+    for (name, prefix) in &acknowledged {
+        let directory = Directory::root().open(&tr, ["app", name]).await.unwrap();
+        assert_eq!(directory.subspace().unwrap().prefix(), prefix);
+        let stored = tr.get(directory.subspace().unwrap().pack(&"name")).await.unwrap();
+        assert_eq!(stored.as_deref(), Some(name.as_bytes()));
+    }
+    let listed = Directory::root().list(&tr, "app").await.unwrap();
+    assert!(listed.len() >= acknowledged.len());
+    for name in &listed {
+        let directory = Directory::root().open(&tr, ["app", name]).await.unwrap();
+        let number: i64 = tuple::unpack(directory.subspace().unwrap().prefix()).unwrap();
+        assert!(number >= 0);
+    }
+}
+
+#[test]
+fn tasks_that_create_directories_at_the_same_time_get_different_ones() {
+    for seed in 0..10 {
+        eprintln!("seed {seed}");
+        let simulation = Simulation::new(seed);
+        let env = simulation.process("application");
+        let acknowledged = Acknowledged::default();
+        simulation.run_until(async {
+            let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+            for task in spawn_creators(&env, &db, &acknowledged) {
+                task.await.unwrap();
+            }
+            assert_eq!(acknowledged.lock().unwrap().len(), 48);
+            check(&db, &acknowledged).await;
+            db.close_async().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_crash_keeps_what_was_acknowledged() {
+    let mut interrupted = 0;
+    for seed in 0..10 {
+        eprintln!("seed {seed}");
+        let simulation = Simulation::new(seed);
+        let env = simulation.process("application");
+        let acknowledged = Acknowledged::default();
+        let half = async {
+            let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+            let _tasks = spawn_creators(&env, &db, &acknowledged);
+            while acknowledged.lock().unwrap().len() < 20 {
+                env.sleep(std::time::Duration::from_micros(50)).await;
+            }
+        };
+        simulation.run_until(half);
+        simulation.crash(&env);
+        interrupted += usize::from(acknowledged.lock().unwrap().len() < 48);
+        let env = simulation.restart(&env);
+        simulation.run_until(async {
+            let db = Database::builder("/db").env(env).must_exist().open_async().await.unwrap();
+            check(&db, &acknowledged).await;
+        });
+    }
+    assert!(interrupted > 0);
+}
