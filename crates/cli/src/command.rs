@@ -1,0 +1,119 @@
+//! The command line: its subcommands, options and help.
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use plinth_bench::workloads::ALL;
+use std::path::PathBuf;
+
+/// The hidden command by which the tour starts the process that it kills.
+pub const WRITER: &str = "demo-writer";
+
+const ABOUT: &str = "An ordered, transactional key-value database with FoundationDB's API";
+const CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no sense; \
+                     130 interrupted.";
+
+/// The whole command line.
+pub fn command(version: &'static str) -> Command {
+    Command::new("plinth")
+        .about(ABOUT)
+        .version(version)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .after_help(format!(
+            "Begin with:\n  plinth demo          a guided tour, under two minutes, nothing needed\n  \
+             plinth bench --help  what can be measured\n\n{CODES}"
+        ))
+        .subcommands([demo(), bench(), version_command(), writer()])
+}
+
+fn demo() -> Command {
+    Command::new("demo")
+        .about("A guided tour on a temporary database: transactions, a conflict, a watch, a crash, a benchmark")
+        .after_help("Takes under two minutes, needs nothing running, and leaves nothing behind.\n\nExample:\n  plinth demo")
+        .arg(Arg::new("short").long("short").action(ArgAction::SetTrue).hide(true))
+}
+
+fn bench() -> Command {
+    let workloads = ALL.iter().map(|workload| format!("\n  {:14} {}", workload.name, workload.about));
+    let help = format!(
+        "Workloads:{}\n\n  guide          the six of FoundationDB's benchmarking guide\n  \
+         default        all but the long ones\n  all            all of them\n\n\
+         Examples:\n  plinth bench\n  plinth bench --workload guide --seconds 60\n  \
+         plinth bench --workload write1,write3 --dir /mnt/fast/bench --json report.json\n\n{CODES}",
+        workloads.collect::<String>()
+    );
+    Command::new("bench")
+        .about("Measures the database, and shows the figures beside FoundationDB's")
+        .long_about(
+            "Loads rows of 16-byte keys and values of 8 to 100 bytes through ordinary transactions, runs\n\
+             workloads on them, and shows each figure beside what FoundationDB's benchmarking guide publishes\n\
+             for one core, what FoundationDB gave when measured, and what Plinth asks of itself.",
+        )
+        .after_help(help)
+        .arg(
+            path("dir", "DIR").help(
+                "Where the database lies; made if it doesn't exist, and kept [default: a temporary directory]",
+            ),
+        )
+        .arg(text("engine", "ENGINE").default_value("memory").help("Storage engine: memory"))
+        .arg(
+            text("workload", "NAME,...")
+                .value_delimiter(',')
+                .action(ArgAction::Append)
+                .default_value("default")
+                .help("Workloads to run, by the names below"),
+        )
+        .arg(number("clients", "N").help("Clients at once, for workloads of more than one [default: each its own]"))
+        .arg(number("rows", "N").default_value("1000000").help("Rows to load"))
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("S")
+                .value_parser(value_parser!(f64))
+                .default_value("10")
+                .help("How long each workload is measured; the long ones take 60 times that"),
+        )
+        .arg(number("threads", "N").help("Threads that clients run on [default: each workload its own]"))
+        .arg(path("json", "FILE").help("Writes everything that was measured to FILE, as JSON"))
+        .arg(path("markdown", "FILE").help("Writes the table to FILE, for a document"))
+        .arg(
+            Arg::new("rest")
+                .long("rest")
+                .value_parser(value_parser!(f64))
+                .default_value("8")
+                .hide(true)
+                .help("Seconds to wait before memory is at rest"),
+        )
+}
+
+fn version_command() -> Command {
+    Command::new("version").about("The version, and the commit it was built from")
+}
+
+fn writer() -> Command {
+    Command::new(WRITER)
+        .hide(true)
+        .about("Writes until it is killed: the victim in the tour's crash")
+        .arg(Arg::new("dir").required(true).value_parser(value_parser!(PathBuf)))
+        .arg(Arg::new("round").required(true).value_parser(value_parser!(u64)))
+}
+
+fn path(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).value_parser(value_parser!(PathBuf))
+}
+
+fn text(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).value_parser(value_parser!(String))
+}
+
+fn number(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).value_parser(value_parser!(u64).range(1..))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::command("0").debug_assert();
+    }
+}

@@ -1,0 +1,93 @@
+//! How the tour speaks: headings, plain sentences, and lines of code with what they answered.
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use plinth_env::{Env, block_on};
+use std::cell::Cell;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Wide enough for the calls, narrow enough for the answers beside them.
+const CODE_WIDTH: usize = 58;
+
+/// The teller.
+pub struct Story {
+    /// The clock, and tasks for what happens at the same time.
+    pub env: Env,
+    /// Raised by Ctrl-C.
+    pub stop: Arc<AtomicBool>,
+    terminal: Terminal,
+    chapter: Cell<u32>,
+}
+
+impl Story {
+    /// A teller for this terminal.
+    pub fn new(terminal: Terminal, env: Env, stop: Arc<AtomicBool>) -> Self {
+        Self { env, stop, terminal, chapter: Cell::new(0) }
+    }
+
+    /// The first words.
+    pub fn open(&self, directory: &Path) -> Result<(), Failure> {
+        println!("{}", self.terminal.heading("Plinth: a guided tour"));
+        self.say(
+            "An ordered, transactional key-value database, running in this very process. Everything below",
+        )?;
+        self.say(&format!("happens as you read it, in {}, which is removed at the end.", directory.display()))
+    }
+
+    /// The last words.
+    pub fn close(&self) -> Result<(), Failure> {
+        println!("\n{}", self.terminal.heading("That was it"));
+        self.say("plinth bench --help   what else can be measured")?;
+        self.say("docs/ARCHITECTURE.md  how it works, and in which order to read the code")
+    }
+
+    /// A new chapter.
+    pub fn chapter(&self, title: &str) -> Result<(), Failure> {
+        self.chapter.set(self.chapter.get() + 1);
+        println!("\n{}", self.terminal.heading(&format!("{}. {title}", self.chapter.get())));
+        self.check_interrupt()
+    }
+
+    /// A sentence.
+    pub fn say(&self, text: &str) -> Result<(), Failure> {
+        println!("{text}");
+        self.check_interrupt()
+    }
+
+    /// A line of code, and what it answered.
+    pub fn code(&self, code: &str, answer: impl Display) -> Result<(), Failure> {
+        let answer = answer.to_string();
+        let space =
+            if answer.is_empty() { 0 } else { CODE_WIDTH.saturating_sub(code.chars().count()).max(1) };
+        println!("    {}{}{answer}", self.terminal.code(code), " ".repeat(space));
+        self.check_interrupt()
+    }
+
+    /// Something claimed, and whether it holds. If it doesn't, the tour is over.
+    pub fn claim(&self, text: &str, holds: bool) -> Result<(), Failure> {
+        if holds {
+            println!("    {} {text}", self.terminal.good("ok"));
+            return self.check_interrupt();
+        }
+        println!("    {} {text}", self.terminal.bad("NO"));
+        Err(Failure::new(format!("the tour claims something that does not hold: {text}; please report it")))
+    }
+
+    /// Lets time pass.
+    pub fn pause(&self, time: Duration) {
+        block_on(self.env.sleep(time));
+    }
+
+    /// The terminal told on.
+    pub fn terminal(&self) -> Terminal {
+        self.terminal
+    }
+
+    fn check_interrupt(&self) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) { Err(Failure::interrupted()) } else { Ok(()) }
+    }
+}

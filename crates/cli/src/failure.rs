@@ -1,0 +1,61 @@
+//! How a command fails: what happened and what to do, on standard error, and a number for scripts.
+
+use std::fmt;
+
+/// Something could not be done: a file, a database, the system.
+pub const FAILED: u8 = 1;
+/// The command line makes no sense.
+pub const USAGE: u8 = 2;
+/// The user interrupted it.
+pub const INTERRUPTED: u8 = 130;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub struct Failure {
+    what: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Something could not be done.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), code: FAILED }
+    }
+
+    /// The user interrupted it.
+    pub fn interrupted() -> Self {
+        Self { what: "interrupted".to_owned(), code: INTERRUPTED }
+    }
+
+    /// The command line asks for what there isn't.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self { what: what.into(), code: USAGE }
+    }
+
+    /// Something went wrong with this part of the work.
+    pub fn of(work: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self::new(format!("{work}: {error}"))
+    }
+
+    /// The number that the process ends with.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl From<plinth_bench::Error> for Failure {
+    fn from(error: plinth_bench::Error) -> Self {
+        let code = match error {
+            plinth_bench::Error::UnknownWorkload { .. } => USAGE,
+            plinth_bench::Error::Interrupted => INTERRUPTED,
+            _ => FAILED,
+        };
+        Self { what: error.to_string(), code }
+    }
+}

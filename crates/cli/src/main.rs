@@ -1,0 +1,59 @@
+//! The `plinth` program: a guided tour, and the benchmark.
+//!
+//! ## Role
+//! Turns a command line into calls of the library, and what they give into words, tables and exit codes. It
+//! uses the same API as every application.
+//!
+//! ## Data structure
+//! ```text
+//!   plinth demo            demo/    tour ─▶ crash (starts itself, kills it, recovers) ─▶ bench, in short
+//!   plinth bench           bench.rs     a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
+//! ```
+//!
+//! ## Invariants
+//! 1. What a command found goes to standard output; progress and failures go to standard error.
+//! 2. A failure says what happened, where, and what to do; the exit code tells scripts which kind it was.
+//! 3. Temporary directories are gone at the end, also after Ctrl-C.
+//!
+//! ## Not here
+//! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then `demo/mod.rs`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod command;
+mod demo;
+mod failure;
+mod interrupt;
+mod scratch;
+mod terminal;
+
+use clap::ArgMatches;
+use failure::Failure;
+use std::process::ExitCode;
+
+/// The version and the commit, as `plinth --version` shows them.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("PLINTH_COMMIT"), ")");
+
+fn main() -> ExitCode {
+    let matches = command::command(VERSION).get_matches();
+    match run(&matches) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("plinth: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    match matches.subcommand() {
+        Some(("bench", options)) => bench::run(options),
+        Some(("demo", options)) => demo::run(options.get_flag("short")),
+        Some((command::WRITER, options)) => demo::writer::run(options),
+        Some(("version", _)) => {
+            println!("plinth {VERSION}");
+            Ok(0)
+        }
+        _ => Err(Failure::usage("there is no such command; see plinth --help")),
+    }
+}

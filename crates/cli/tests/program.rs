@@ -1,0 +1,205 @@
+//! The program as its users meet it: what it prints, where, and the code it ends with.
+//!
+//! Each test runs the real binary, with `TMPDIR` pointing to a directory of its own, so that whatever is
+//! left behind is seen.
+
+use plinth_env::{Env, TemporaryDir, block_on};
+use std::process::{Command, Output, Stdio};
+
+/// A place for temporary files, and for the databases of one test.
+struct Place {
+    scratch: TemporaryDir,
+    work: TemporaryDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let make = |name| block_on(Env::real().files().temporary_dir(name)).unwrap();
+        Self { scratch: make("plinth-cli-scratch"), work: make("plinth-cli-work") }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        command.args(arguments).env("TMPDIR", self.scratch.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::new(self.command(arguments).output().unwrap())
+    }
+
+    /// A path in this test's own directory.
+    fn path(&self, name: &str) -> String {
+        self.work.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        String::from_utf8(block_on(Env::real().files().read(self.work.path().join(name))).unwrap()).unwrap()
+    }
+
+    fn left_behind(&self) -> Vec<String> {
+        block_on(Env::real().files().list(self.scratch.path())).unwrap()
+    }
+}
+
+/// What became of a run.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    fn new(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Asserts the code, and that the words appear in what it printed to standard output.
+    #[track_caller]
+    fn says(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        let missing: Vec<_> = words.iter().filter(|word| !self.out.contains(**word)).collect();
+        assert!(missing.is_empty(), "{missing:?} in {self:#?}");
+        assert!(
+            !self.out.contains('\x1b') && !self.err.contains('\x1b'),
+            "colours without a terminal: {self:#?}"
+        );
+    }
+
+    /// Asserts the code, and that the words appear in what it printed to standard error, and nothing on the other.
+    #[track_caller]
+    fn complains(&self, code: i32, words: &[&str]) {
+        assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{self:#?}");
+        let missing: Vec<_> = words.iter().filter(|word| !self.err.contains(**word)).collect();
+        assert!(missing.is_empty(), "{missing:?} in {self:#?}");
+        assert!(!self.err.contains('\x1b') && !self.err.contains("panicked"), "{self:#?}");
+    }
+}
+
+/// Options for a benchmark that is over in an instant.
+const TINY: &[&str] = &["--rows", "500", "--seconds", "0.02", "--rest", "0.01"];
+
+fn bench(place: &Place, more: &[&str]) -> Ended {
+    place.run(&[&["bench"], TINY, more].concat())
+}
+
+#[test]
+fn version_and_help_say_what_there_is() {
+    let place = Place::new();
+    place.run(&["version"]).says(0, &["plinth 0.", "commit"]);
+    place.run(&["--version"]).says(0, &["plinth 0."]);
+    place.run(&["--help"]).says(0, &["demo", "bench", "Exit codes"]);
+    place.run(&["bench", "--help"]).says(0, &["write-1000", "90-10", "Examples:", "--json"]);
+    assert!(!place.run(&["--help"]).out.contains("demo-writer"), "the victim is not for users");
+}
+
+#[test]
+fn a_command_line_without_sense_is_told_what_is_wrong_with_it() {
+    let place = Place::new();
+    place.run(&["dance"]).complains(2, &["dance"]);
+    bench(&place, &["--engine", "steam"]).complains(2, &["steam", "memory"]);
+    bench(&place, &["--workload", "read,raed"]).complains(2, &["raed", "write-1000", "guide"]);
+    place.run(&["bench", "--seconds", "0"]).complains(2, &["--seconds"]);
+    place.run(&["bench", "--seconds", "soon"]).complains(2, &["soon"]);
+    place.run(&["bench", "--rows", "0"]).complains(2, &["rows"]);
+    place.run(&["bench", "--clients", "-3"]).complains(2, &["-3"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[test]
+fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
+    let place = Place::new();
+    let (json, markdown) = (place.path("report.json"), place.path("report.md"));
+    let ended = bench(&place, &["--workload", "write1,read", "--json", &json, "--markdown", &markdown]);
+    ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "result hash"]);
+    assert!(!ended.out.contains("write3"), "only what was asked for: {}", ended.out);
+    let json = place.read("report.json");
+    for word in [
+        "\"commit\"",
+        "\"command\": \"plinth bench",
+        "\"processor\"",
+        "\"date\"",
+        "\"write1\"",
+        "\"p999_us\"",
+    ] {
+        assert!(json.contains(word), "no {word} in {json}");
+    }
+    assert!(place.read("report.md").contains("| write1"));
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[test]
+fn bench_keeps_a_directory_that_it_was_given_and_uses_its_rows_again() {
+    let place = Place::new();
+    let dir = place.path("kept");
+    bench(&place, &["--workload", "read", "--dir", &dir]).says(0, &["loaded in"]);
+    let again = bench(&place, &["--workload", "read,memory", "--dir", &dir]);
+    again.says(0, &["read", "memory did not run"]);
+    assert!(!again.out.contains("loaded in"), "{again:?}");
+    let other =
+        place.run(&["bench", "--rows", "400", "--seconds", "0.01", "--workload", "read", "--dir", &dir]);
+    other.complains(1, &["--rows 500"]);
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    let file = place.path("file");
+    block_on(Env::real().files().replace(&file, b"not a database")).unwrap();
+    bench(&place, &["--dir", &file]).complains(1, &["cannot open", "file"]);
+    // Not even root may make directories there.
+    #[cfg(target_os = "linux")]
+    bench(&place, &["--dir", "/sys/plinth"]).complains(1, &["cannot open", "/sys/plinth", "ermi"]);
+    let json = place.path("no/such/dir/report.json");
+    bench(&place, &["--json", &json]).complains(1, &["cannot write", "report.json"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[cfg(unix)]
+#[test]
+fn the_tour_keeps_its_promises() {
+    let place = Place::new();
+    let ended = place.run(&["demo", "--short"]);
+    ended.says(0, &["Transactions", "not_committed (1020)", "visits = 200", "rings", "kill -9"]);
+    ended.says(0, &["nothing acknowledged is lost: 0 of", "no half transaction", "Speed", "That was it"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_benchmark_with_what_it_has_and_leaves_nothing_behind() {
+    use std::io::{BufRead, BufReader, Read};
+    let place = Place::new();
+    let mut child = place
+        .command(&["bench", "--rows", "500", "--seconds", "3600", "--workload", "read,write1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says when the first workload begins; only then there is something to interrupt.
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("read")));
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{out}");
+    assert!(out.contains("interrupted"), "{out}");
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_refused() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    let dir = place.path("busy");
+    let mut child = place.command(&["demo-writer", &dir, "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let refused = bench(&place, &["--dir", &dir]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    refused.complains(1, &["busy", "another process has the database open"]);
+}
