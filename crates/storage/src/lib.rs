@@ -25,6 +25,7 @@
 //! Read next: [`Storage`], `memory/mod.rs`, [`conformance`].
 #![deny(unsafe_code)]
 
+pub mod checkpoint;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod memory;

@@ -43,8 +43,7 @@ use crate::{Changed, Memory, Storage};
 use core::{Core, Held};
 use plinth_env::Reply;
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Rows, RowsBuilder,
-    Version, key_after,
+    Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version, key_after,
 };
 use read::View;
 use std::ops::ControlFlow;
@@ -191,19 +190,25 @@ impl Snapshot {
         self.held.version()
     }
 
-    /// Rows from the first key not below `from` on, system keys too, until `target_bytes` are reached, and where to go
-    /// on; `None` when that were all.
-    pub fn rows(&self, from: &[u8], target_bytes: usize) -> Result<(Rows, Option<Bytes>)> {
-        let mut rows = RowsBuilder::default();
+    /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach `target`. Gives where
+    /// to go on; `None` when that were all.
+    pub(crate) fn visit(
+        &self,
+        from: &[u8],
+        target: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Bytes>> {
+        let mut bytes = 0;
         let mut next = None;
         View::held(&self.held).walk(from, true, |key, value| {
-            rows.push(key, value);
-            if rows.accounted_bytes() < target_bytes {
+            visit(key, value);
+            bytes += key.len() + value.len();
+            if bytes < target {
                 return ControlFlow::Continue(());
             }
             next = Some(key_after(key));
             ControlFlow::Break(())
         })?;
-        Ok((rows.finish(), next))
+        Ok(next)
     }
 }

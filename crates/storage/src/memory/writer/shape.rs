@@ -86,29 +86,14 @@ impl Writer {
 
     /// Makes a leaf anew, so that its old memory gets free.
     pub(super) fn move_leaf(&mut self, path: &Path<'_>) {
-        let leaf = path.leaf;
-        let mut builder = LeafBuilder::new(&mut self.arena, leaf.node().prefix_len());
-        builder.extend(leaf, 0..leaf.count());
-        builder.set_weight(leaf.node().weight());
-        self.replace_leaf(path, &[builder.finish()]);
+        let copy = self.copy_leaf(path.leaf, path.leaf.node().prefix_len());
+        self.replace_leaf(path, &[copy]);
     }
 
     fn split_leaf(&mut self, path: &Path<'_>, at: usize, key: &[u8], record: NonNull<Record>, weight: i64) {
         let leaf = path.leaf;
-        let last = leaf.record(LEAF_SLOTS - 1).key();
         if at == LEAF_SLOTS && leaf.appended() >= RUN {
-            leaf.reset_appended();
-            let prefix_len = leaf.node().prefix_len().min(common_prefix(last, key));
-            let mut builder = LeafBuilder::new(&mut self.arena, prefix_len);
-            builder.push(record, key);
-            builder.set_weight(weight);
-            let separator = self.separator(last, key);
-            let children = [leaf.node().as_ptr(), builder.finish()];
-            self.splice_leaf(
-                path,
-                Replacement { children: &children, separator: Some(separator), run: true },
-            );
-            return;
+            return self.continue_run(path, key, record, weight);
         }
         let half = LEAF_SLOTS.div_ceil(2);
         // Entries before `middle` go left; the new one is among the first `half` if it comes before them.
@@ -126,6 +111,32 @@ impl Writer {
         }
         self.splice_leaf(path, Replacement { children: &children, separator: Some(separator), run: false });
         self.garbage.retire(leaf.node().as_ptr());
+    }
+
+    /// Leaves a full leaf full and begins another behind it: keys come in order.
+    fn continue_run(&mut self, path: &Path<'_>, key: &[u8], record: NonNull<Record>, weight: i64) {
+        let leaf = path.leaf;
+        let (first, last) = (leaf.record(0).key(), leaf.record(LEAF_SLOTS - 1).key());
+        leaf.reset_appended();
+        // The keys to come will differ where these do: a good guess at their prefix, and heads that tell them apart.
+        let prefix_len = common_prefix(first, last);
+        let mut builder = LeafBuilder::new(&mut self.arena, prefix_len.min(key.len()));
+        builder.push(record, key);
+        builder.set_weight(weight);
+        let separator = Some(self.separator(last, key));
+        let mut children = [leaf.node().as_ptr(), builder.finish()];
+        if leaf.node().prefix_len() < prefix_len {
+            children[0] = self.copy_leaf(leaf, prefix_len);
+            self.garbage.retire(leaf.node().as_ptr());
+        }
+        self.splice_leaf(path, Replacement { children: &children, separator, run: true });
+    }
+
+    fn copy_leaf(&mut self, leaf: LeafRef<'_>, prefix_len: usize) -> NonNull<Header> {
+        let mut builder = LeafBuilder::new(&mut self.arena, prefix_len);
+        builder.extend(leaf, 0..leaf.count());
+        builder.set_weight(leaf.node().weight());
+        builder.finish()
     }
 
     fn separator(&mut self, left: &[u8], right: &[u8]) -> NonNull<u8> {

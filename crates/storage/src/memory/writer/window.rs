@@ -94,6 +94,9 @@ impl Writer {
             left -= 1;
             self.collect_some();
         }
+        if self.window.kept.is_empty() {
+            self.window.kept = Vec::new();
+        }
         let cleaned = self.window.front().map_or(horizon, |record| record.version() - 1).min(horizon);
         let more = left == 0 || self.compact(cleaned, left);
         self.collect();

@@ -1,0 +1,111 @@
+//! Checkpoints: all rows of one version in a file, so that the log before that version can go.
+//!
+//! ```text
+//!   checkpoint-<version>.data
+//!   | header | block: rows, ascending | block | ... | footer: totals, header again |
+//! ```
+//!
+//! [`write`] reads the store through a snapshot while commits go on, and yields after every few hundred kilobytes. The
+//! file gets its name only when all of it is durable, so whatever has the name is whole, or damaged: [`load`] tells
+//! the two apart by checksums, counts and the footer, and never serves a row it is not sure of. [`verify`] tells all that
+//! is wrong, [`Salvage`] gives what is readable in spite of it.
+
+mod format;
+mod problem;
+mod salvage;
+mod walk;
+mod write;
+
+pub use format::{FORMAT, Header, Identity, Totals};
+pub use problem::Problem;
+pub use salvage::{Report, Salvage, Salvaged, verify};
+pub use write::{Pace, Written, write};
+
+use crate::{Loader, MemoryStorage};
+use plinth_env::Env;
+use plinth_types::{Error, Result, Version};
+use std::path::{Path, PathBuf};
+use walk::{Step, Walk};
+
+const PREFIX: &str = "checkpoint-";
+const UNFINISHED: &str = "new-checkpoint-";
+const SUFFIX: &str = ".data";
+
+/// A store made from a checkpoint.
+pub struct Loaded {
+    /// The store; its window is the checkpoint's version alone.
+    pub store: MemoryStorage,
+    /// The version.
+    pub version: Version,
+    /// What was in it.
+    pub totals: Totals,
+}
+
+fn file_name(version: Version) -> String {
+    format!("{PREFIX}{version:016x}{SUFFIX}")
+}
+
+/// The checkpoints in a directory, the newest last.
+///
+/// # Errors
+/// Those of listing a directory.
+pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
+    let version = |name: &str| {
+        let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+        Version::from_str_radix(digits, 16).ok().filter(|version| file_name(*version) == name)
+    };
+    let names = env.files().list(dir).await?;
+    let mut found: Vec<_> = names.iter().filter_map(|name| Some((version(name)?, dir.join(name)))).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The store of the newest checkpoint in a directory; `None` if there is none.
+///
+/// # Errors
+/// `file_corrupt`, naming file, offset, expected and found, if it is damaged or another node's; `unsupported_operation`
+/// if it is of a newer format; those of reading files.
+pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Loaded>> {
+    let Some((version, path)) = list(env, dir).await?.pop() else { return Ok(None) };
+    let (mut walk, problem) = Walk::open(env, &path).await??;
+    if let Some(problem) = problem {
+        return Err(problem.into());
+    }
+    walk.expect(version, identity)?;
+    let mut loader = Loader::new(version);
+    loop {
+        match walk.step(&mut |key, value| loader.push(key, value)).await? {
+            Step::Rows => {}
+            Step::Damage(problem) => return Err(problem.into()),
+            Step::End => break,
+        }
+    }
+    Ok(Some(Loaded { store: loader.finish(), version, totals: walk.totals() }))
+}
+
+/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones left behind. Gives how
+/// many bytes that freed.
+///
+/// # Errors
+/// Those of listing and removing files.
+pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<u64> {
+    let mut gone: Vec<PathBuf> = list(env, dir).await?.into_iter().map(|(_, path)| path).collect();
+    gone.retain(|path| *path != dir.join(file_name(keep)));
+    let names = env.files().list(dir).await?;
+    gone.extend(names.iter().filter(|name| name.starts_with(UNFINISHED)).map(|name| dir.join(name)));
+    let mut bytes = 0;
+    for path in &gone {
+        bytes += env.files().open(path, plinth_env::Open::Read).await?.len().await?;
+        env.files().remove(path).await?;
+    }
+    if !gone.is_empty() {
+        env.files().sync_dir(dir).await?;
+    }
+    Ok(bytes)
+}
+
+fn newer_format(file: &str, format: u32) -> Error {
+    Error::unsupported_operation().with_detail(format!(
+        "{file} has checkpoint format {format}, this program reads formats up to {FORMAT}: open it with a newer Plinth"
+    ))
+}

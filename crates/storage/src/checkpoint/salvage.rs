@@ -1,0 +1,114 @@
+//! Checking checkpoints, and getting out of a damaged one what is readable.
+
+use super::format::{Header, Totals};
+use super::list;
+use super::problem::Problem;
+use super::walk::{Step, Walk};
+use plinth_env::Env;
+use plinth_types::{Result, Rows, RowsBuilder};
+use std::path::Path;
+
+/// What [`verify`] found.
+#[derive(Clone, Default, Debug)]
+pub struct Report {
+    /// Checkpoints looked at.
+    pub checkpoints: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Rows read from them.
+    pub rows: u64,
+    /// What is wrong with them, in the order of files and offsets.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads all checkpoints of a directory and compares every checksum.
+///
+/// # Errors
+/// Those of listing the directory and opening its files, and `unsupported_operation` for a newer format. Damage is no
+/// error here but part of the report.
+pub async fn verify(env: &Env, dir: &Path) -> Result<Report> {
+    let mut report = Report::default();
+    for (version, path) in list(env, dir).await? {
+        report.checkpoints += 1;
+        let mut salvage = Salvage::open(env, &path).await?;
+        report.bytes += salvage.bytes();
+        while let Some(found) = salvage.next().await? {
+            match found {
+                Salvaged::Rows(rows) => report.rows += rows.len() as u64,
+                Salvaged::Damage(problem) => report.problems.push(problem),
+            }
+        }
+        if let Some(header) = salvage.header().filter(|header| header.version != version) {
+            report.problems.push(Problem {
+                file: path.display().to_string(),
+                offset: 0,
+                what: "version of the checkpoint".into(),
+                expected: format!("{version}, as its name says"),
+                found: header.version.to_string(),
+            });
+        }
+    }
+    Ok(report)
+}
+
+/// A checkpoint that is read in spite of damage.
+pub struct Salvage {
+    walk: Option<Walk>,
+    /// What was wrong with the header, until it has been told.
+    header_problem: Option<Problem>,
+}
+
+/// What [`Salvage::next`] came upon.
+#[derive(Clone, Debug)]
+pub enum Salvaged {
+    /// Rows of a block with right checksums.
+    Rows(Rows),
+    /// A place where rows may be lost.
+    Damage(Problem),
+}
+
+impl Salvage {
+    /// Opens a checkpoint. When neither its header nor the copy at its end is whole, nothing in it can be told
+    /// from anything else: then one problem is all it gives.
+    ///
+    /// # Errors
+    /// Those of opening and reading the file; `unsupported_operation` for a newer format.
+    pub async fn open(env: &Env, path: &Path) -> Result<Self> {
+        match Walk::open(env, path).await? {
+            Ok((walk, header_problem)) => Ok(Self { walk: Some(walk), header_problem }),
+            Err(problem) => Ok(Self { walk: None, header_problem: Some(problem) }),
+        }
+    }
+
+    /// Whose checkpoint it is, and of which version.
+    pub fn header(&self) -> Option<&Header> {
+        self.walk.as_ref().map(Walk::header)
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.walk.as_ref().map_or(0, Walk::len)
+    }
+
+    /// What has been given so far.
+    pub fn totals(&self) -> Totals {
+        self.walk.as_ref().map(Walk::totals).unwrap_or_default()
+    }
+
+    /// The next rows, in key order, or the next problem; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of reading files that are not a matter of one place in it.
+    pub async fn next(&mut self) -> Result<Option<Salvaged>> {
+        if let Some(problem) = self.header_problem.take() {
+            return Ok(Some(Salvaged::Damage(problem)));
+        }
+        let Some(walk) = &mut self.walk else { return Ok(None) };
+        let mut rows = RowsBuilder::default();
+        Ok(match walk.step(&mut |key, value| rows.push(key, value)).await? {
+            Step::Rows => Some(Salvaged::Rows(rows.finish())),
+            Step::Damage(problem) => Some(Salvaged::Damage(problem)),
+            Step::End => None,
+        })
+    }
+}
