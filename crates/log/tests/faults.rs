@@ -343,3 +343,28 @@ fn an_append_given_up_half_way_leaves_no_gap() {
         check(&sim.run_until(read(&log, 0)).unwrap()).unwrap();
     }
 }
+
+/// A write may fail although all of its record has arrived: what the caller was told must stay true after a crash.
+#[test]
+fn an_entry_whose_append_failed_is_never_found() {
+    let mut tried = 0;
+    for seed in 0..400 {
+        let (sim, env) = start(seed);
+        let config = small(65_536, 65_536);
+        let mut log = sim.run_until(create_leased(&env, config.clone()));
+        sim.run_until(commit(&mut log, 1, &body(1, 100)));
+        sim.update_faults(&env, |faults| faults.write.fail = 0.5);
+        // Long enough to enter the next block, so that zeros are written after it.
+        let appended = sim.run_until(log.append(2, &[&body(2, 4000)]));
+        sim.update_faults(&env, |faults| faults.write.fail = 0.0);
+        if appended.is_ok() || log.check().is_err() {
+            continue;
+        }
+        tried += 1;
+        sim.crash_with(&env, Unsynced::Kept);
+        let env = sim.restart(&env);
+        let (_, recovery) = sim.run_until(open(&env, config)).unwrap();
+        assert_eq!(recovery.last_version, 1, "seed {seed}");
+    }
+    assert!(tried > 50, "{tried}");
+}
