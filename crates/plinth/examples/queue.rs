@@ -25,7 +25,7 @@ impl Queue {
 
     /// Takes the first item. Two consumers that take the same one conflict, and one of them tries again.
     fn pop(&self, tr: &Transaction) -> Result<Option<String>> {
-        let first = tr.get_range(RangeOptions::from(self.items.range()).limit(1)).wait()?;
+        let first = tr.get_range(RangeOptions::from(&self.items).limit(1)).wait()?;
         let Some((key, item)) = first.rows.row(0) else { return Ok(None) };
         tr.clear(key);
         Ok(Some(String::from_utf8_lossy(item).into_owned()))

@@ -8,10 +8,21 @@
 //! let (id, field): (i64, String) = users.unpack(&key)?;
 //! assert_eq!((id, field.as_str()), (42, "name"));
 //! assert!(users.range().contains(&key));
+//!
+//! // What takes a range takes a subspace, or part of one.
+//! # let db = plinth::Database::in_memory()?;
+//! let (all, of_one) = db.transact_blocking(|tr| {
+//!     tr.set(&key, "Ada");
+//!     let all = tr.get_range(&users).wait()?;
+//!     let of_one = tr.get_range(users.range_of(&(42,))).wait()?;
+//!     Ok((all, of_one))
+//! })?;
+//! assert_eq!((all.rows.len(), of_one.rows.len()), (1, 1));
 //! # Ok::<(), plinth::Error>(())
 //! ```
 
 use crate::tuple::{self, TuplePack, TupleUnpack};
+use plinth_client::RangeOptions;
 use plinth_types::{Bytes, Error, KeyRange, Result, printable, strinc, system};
 use std::fmt;
 
@@ -105,6 +116,14 @@ impl Subspace {
     }
 }
 
+/// The tuples in the subspace, as [`Subspace::range`] gives them.
+impl From<&Subspace> for RangeOptions {
+    fn from(subspace: &Subspace) -> Self {
+        subspace.range().into()
+    }
+}
+
+/// The prefix.
 impl AsRef<[u8]> for Subspace {
     fn as_ref(&self) -> &[u8] {
         &self.prefix

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Tuples of up to twelve elements pack and unpack by their types; [`Element`] stands for an element whose type is not
-//! known beforehand, `Vec<Element>` for a whole tuple of them. Byte strings are [`Bytes`], `&[u8]` or `Vec<u8>`.
+//! known beforehand, `Vec<Element>` for a whole tuple of them. Byte strings are [`Bytes`], `&[u8]` (`&b"x"[..]`) or `Vec<u8>`.
 
 use plinth_types::{Error, KeyRange, Result};
 use std::fmt::Write;
