@@ -6,6 +6,7 @@
 
 use crate::shared::{Directory, Shared};
 use plinth_env::Env;
+use plinth_storage::checkpoint::{self, Pace};
 use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::{Error, Result, Version};
 use std::sync::Arc;
@@ -48,13 +49,13 @@ pub(crate) async fn write(shared: &Shared) -> Result<Version> {
         return Err(Error::unsupported_operation().with_detail("a database in memory has no checkpoints"));
     };
     let version = shared.versions.committed();
-    let _ = directory;
-    if true {
-        return Err(Error::unsupported_operation());
-    }
+    let path = directory.checkpoint_path();
+    let identity = directory.checkpoint_identity();
+    checkpoint::write(&shared.env, &path, identity, &shared.storage, version, Pace::default()).await?;
     if let Some(log) = &shared.log {
         log.pop(CONSUMER, version)?;
     }
+    checkpoint::remove_others(&shared.env, &path, version).await?;
     shared.counters.checkpoints.add(1);
     Ok(version)
 }
@@ -64,6 +65,6 @@ pub(crate) async fn load_newest(
     env: &Env,
     directory: &Directory,
 ) -> Result<Option<(MemoryStorage, Version)>> {
-    let _ = (env, directory);
-    Ok(None)
+    let loaded = checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity()).await?;
+    Ok(loaded.map(|loaded| (loaded.store, loaded.version)))
 }

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod check;
 mod checkpoints;
 mod chores;
 mod counters;
@@ -47,6 +48,8 @@ mod waiting;
 mod watches;
 mod worker;
 
+pub use check::{CheckReport, SalvageReport, check, salvage};
 pub use endpoint::InProcess;
 pub use identity::{DIRECTORY_FORMAT, EngineKind};
 pub use node::{Creation, Node, NodeConfig};
+pub use plinth_log::Problem;

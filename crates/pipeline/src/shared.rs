@@ -43,6 +43,10 @@ impl Directory {
         self.path.join("log")
     }
 
+    pub fn checkpoint_identity(&self) -> plinth_storage::checkpoint::Identity {
+        plinth_storage::checkpoint::Identity { cluster_id: self.ids.cluster_id, node_id: self.ids.node_id }
+    }
+
     pub fn checkpoint_path(&self) -> PathBuf {
         self.path.join("checkpoint")
     }
