@@ -53,7 +53,7 @@ pub(crate) async fn write(shared: &Shared) -> Result<Version> {
     let identity = directory.checkpoint_identity();
     checkpoint::write(&shared.env, &path, identity, &shared.storage, version, Pace::default()).await?;
     if let Some(log) = &shared.log {
-        log.pop(CONSUMER, version)?;
+        log.view.pop(CONSUMER, version)?;
     }
     checkpoint::remove_others(&shared.env, &path, version).await?;
     shared.counters.checkpoints.add(1);

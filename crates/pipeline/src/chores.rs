@@ -38,14 +38,14 @@ pub(crate) async fn run(shared: &Shared, front: &mut Front) {
         && let Err(error) = tend_log(shared, front).await
     {
         // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
-        if shared.log.as_ref().is_some_and(|log| log.check().is_err()) {
+        if shared.log.as_ref().is_some_and(|log| log.view.check().is_err()) {
             shared.health.fail(error);
         }
     }
 }
 
 async fn tend_log(shared: &Shared, front: &mut Front) -> plinth_types::Result<()> {
-    let (Some(log), Some(syncer)) = (&mut front.log, &shared.syncer) else {
+    let Some(log) = &mut front.log else {
         if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
             shared.versions.leased(lease);
         }
@@ -54,7 +54,7 @@ async fn tend_log(shared: &Shared, front: &mut Front) -> plinth_types::Result<()
     log.mark_durable().await?;
     if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
         let position = log.extend_lease(lease).await?;
-        syncer.sync(position).await?;
+        log.syncer().sync(position).await?;
         shared.versions.leased(lease);
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::metadata::Metadata;
 use crate::order::{Baton, Turns, lock};
 use crate::sequencer::Sequencer;
-use crate::shared::{Bells, Directory, Front, Health, Shared};
+use crate::shared::{Bells, Directory, Front, Health, LogHandles, Shared};
 use crate::versions::Versions;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
@@ -138,7 +138,7 @@ impl Node {
         storage.forget_before(first, usize::MAX);
         let metadata = Metadata::load(|key| read_now(&storage, first, key));
         let workers = config.commit_workers.max(1);
-        let (syncer, log_view) = (log.as_ref().map(Log::syncer), log.as_ref().map(Log::view));
+        let handles = log.as_ref().map(|log| LogHandles { syncer: log.syncer(), view: log.view() });
         let front =
             Front { log, resolver: new_resolver(first, &config), metadata: metadata.clone(), next_ticket: 0 };
         let shared = Arc::new(Shared {
@@ -146,8 +146,7 @@ impl Node {
             config,
             directory,
             storage,
-            syncer,
-            log: log_view,
+            log: handles,
             queue: Default::default(),
             front: Baton::new(front),
             turns: Turns::default(),

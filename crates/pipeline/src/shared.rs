@@ -79,6 +79,12 @@ impl Health {
     }
 }
 
+/// What everybody but the writer does with the log.
+pub(crate) struct LogHandles {
+    pub syncer: Syncer,
+    pub view: LogView,
+}
+
 /// Signals to the tasks that are not commit workers.
 #[derive(Default)]
 pub(crate) struct Bells {
@@ -91,8 +97,8 @@ pub(crate) struct Shared {
     pub config: NodeConfig,
     pub directory: Option<Directory>,
     pub storage: MemoryStorage,
-    pub syncer: Option<Syncer>,
-    pub log: Option<LogView>,
+    /// `None`: the database lives in memory alone.
+    pub log: Option<LogHandles>,
     pub queue: CommitQueue,
     pub front: Baton<Front>,
     pub turns: Turns,

@@ -123,8 +123,8 @@ async fn append(
 
 /// Makes a batch durable and, in its turn, visible.
 async fn finish(shared: &Shared, flight: Flight) {
-    let synced = match (&shared.syncer, flight.position) {
-        (Some(syncer), Some(position)) => syncer.sync(position).await,
+    let synced = match (&shared.log, flight.position) {
+        (Some(log), Some(position)) => log.syncer.sync(position).await,
         _ => Ok(()),
     };
     shared.turns.wait(flight.ticket).await;

@@ -1,4 +1,7 @@
 //! What survives: restarts, crashes, a full disk, a failing sync, directories that are something else.
+//!
+//! What a real disk does only once in years happens here on a simulated machine, whose disk forgets what
+//! was not synced; the rest runs on real files in a temporary directory.
 
 mod common;
 

@@ -1,4 +1,7 @@
 //! What a client may count on at the edge of the node: visibility, conflicts, versions, stamps, watches, locks.
+//!
+//! The requests are made by hand, as a client would send them, so that each says just what its test is about;
+//! what a transaction makes of its reads and writes before that is tested with the client.
 
 mod common;
 
