@@ -8,6 +8,7 @@ use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig};
 use plinth_types::Result;
+use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,6 +99,12 @@ impl Deref for Database {
 
     fn deref(&self) -> &plinth_client::Database {
         &self.client
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
     }
 }
 

@@ -64,6 +64,7 @@
 //! | to | there is |
 //! |---|---|
 //! | open, close | [`Database`], [`Builder`] |
+//! | verify every checksum of a directory, or bring out what is readable | [`check()`], [`salvage()`] |
 //! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
 //! | give parts of an application their own keys | [`directory`] |
@@ -104,10 +105,11 @@ pub use database::{Builder, Database};
 pub use directory::Directory;
 pub use plinth_client as client;
 pub use plinth_client::{
-    ConflictRangeType, DatabaseOption, Get, RangeOptions, RangeStream, Reply, Snapshot, StreamingMode,
-    TransactError, Transaction, TransactionOption,
+    ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, RangeOptions, RangeStream,
+    Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction, TransactionOption,
 };
 pub use plinth_env::{Env, block_on};
+pub use plinth_pipeline::{CheckReport, SalvageReport, check, salvage};
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,

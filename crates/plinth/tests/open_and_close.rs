@@ -97,3 +97,15 @@ fn what_cannot_be_opened_says_why() {
     let around = place.path.parent().unwrap();
     assert_eq!(code(Database::builder(around)), Err(2000));
 }
+
+#[test]
+fn a_closed_database_can_be_checked_and_copied() {
+    let place = place();
+    put(&Database::open(&place.path).unwrap(), "kept").unwrap();
+    let env = Env::real();
+    let report = block_on(plinth::check(&env, &place.path)).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+    let copy = place.path.with_file_name("copy");
+    block_on(plinth::salvage(&env, &place.path, &copy)).unwrap();
+    assert_eq!(stored(&Database::builder(&copy).must_exist().open().unwrap()), Some(b"kept".to_vec()));
+}
