@@ -239,7 +239,10 @@ impl Generation {
         assert!(batches.last().is_none_or(|batch| batch.points <= points.newest()), "a batch's writes exist");
         points.check(keys, hash);
 
-        assert!(ordered.from <= ordered.upto && ordered.upto <= points.newest(), "only points are put in order");
+        assert!(
+            ordered.from <= ordered.upto && ordered.upto <= points.newest(),
+            "only points are put in order"
+        );
         let mut expected = std::collections::BTreeMap::from([(&b""[..], 0)]);
         for (stamp, at) in (ordered.from + 1..).zip(points.between(ordered.from, ordered.upto)) {
             expected.insert(keys.get(*at), stamp);

@@ -17,6 +17,7 @@ pub enum Planted {
     BlindTooOld,
 }
 
+#[cfg(any(test, feature = "planted-bugs"))]
 impl Planted {
     /// Every mistake there is.
     pub const ALL: [Planted; 6] = [

@@ -118,7 +118,7 @@ impl Points {
     /// The slot at which the search for a key with this hash begins.
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.slots.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.slots.len() as u64) >> 32) as usize
     }
 
     #[inline]

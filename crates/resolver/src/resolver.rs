@@ -156,8 +156,14 @@ impl Resolver {
         for (at, generation) in self.generations.iter().enumerate() {
             generation.check(|key| self.hasher.hash(key));
             assert!(generation.len() <= generation.capacity() + 1, "a generation has room for its writes");
-            assert!(generation.oldest() >= before || generation.oldest().is_none(), "generations are in order");
-            assert!(at + 1 == self.generations.len() || generation.oldest().is_some(), "none but the last is empty");
+            assert!(
+                generation.oldest() >= before || generation.oldest().is_none(),
+                "generations are in order"
+            );
+            assert!(
+                at + 1 == self.generations.len() || generation.oldest().is_some(),
+                "none but the last is empty"
+            );
             before = generation.newest().or(before);
         }
         assert!(before.is_none_or(|version| version <= self.newest), "no write is above the newest version");
@@ -174,7 +180,8 @@ impl Resolver {
         for read in &conflicts.reads {
             let hash = hash(read);
             next.push(hash);
-            touched |= self.generations.range(first..).fold(0, |all, generation| all | generation.touch(hash));
+            touched |=
+                self.generations.range(first..).fold(0, |all, generation| all | generation.touch(hash));
         }
         let current = self.generations.back();
         for write in &conflicts.writes {
@@ -199,7 +206,8 @@ impl Resolver {
         }
         // Whatever a transaction says that it read at, the batch's own writes are newer.
         let version = (*read_version).min(self.newest.saturating_sub(1));
-        let version = if self.plot.has(Planted::IncludeReadVersion) { version.saturating_sub(1) } else { version };
+        let version =
+            if self.plot.has(Planted::IncludeReadVersion) { version.saturating_sub(1) } else { version };
         let first = first_above(&self.generations, version);
         let Some(after) = self.generations.get(first).map(|generation| generation.after(version)) else {
             return Verdict::Commit;
@@ -224,7 +232,9 @@ impl Resolver {
         let credit = &mut self.credit;
         let newest_first = (first..self.generations.len()).rev();
         match range.end {
-            None => newest_first.into_iter().any(|at| self.generations[at].has_point(hash, range.begin, since(at))),
+            None => newest_first
+                .into_iter()
+                .any(|at| self.generations[at].has_point(hash, range.begin, since(at))),
             Some(end) => newest_first
                 .into_iter()
                 .any(|at| self.generations[at].has_any(range.begin, end, since(at), credit)),
@@ -256,7 +266,8 @@ impl Resolver {
 
     /// For the planted mistake that the transactions of a batch don't see each other.
     fn record_accepted(&mut self, batch: &[Transaction<'_>], verdicts: &[Verdict]) {
-        for (transaction, _) in batch.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Commit) {
+        for (transaction, _) in batch.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Commit)
+        {
             self.look_ahead(Some(transaction));
             std::mem::swap(&mut self.hashes.now, &mut self.hashes.next);
             self.record(transaction.conflicts);
@@ -277,7 +288,11 @@ impl Resolver {
     fn open(&mut self) {
         let Sizing { smallest, largest, .. } = self.sizing;
         let writes = self.generations.back().map_or(0, |current| {
-            if current.is_full() { 2 * current.capacity() } else { (current.len() * 5 / 4).next_power_of_two() }
+            if current.is_full() {
+                2 * current.capacity()
+            } else {
+                (current.len() * 5 / 4).next_power_of_two()
+            }
         });
         let capacity = writes.clamp(smallest, largest);
         let next = match self.spare.take().filter(|spare| spare.capacity() == capacity) {

@@ -159,8 +159,11 @@ impl Tree {
         let inner = &self.inners[node as usize];
         let (first, last) = inner.entries(keys, part);
         let (begin, end) = part;
-        let (whole_first, whole_last) = (first + usize::from(begin.is_some()), last - usize::from(end.is_some()));
-        if whole_first < whole_last && inner.newest[whole_first..whole_last].iter().any(|newest| *newest > after) {
+        let (whole_first, whole_last) =
+            (first + usize::from(begin.is_some()), last - usize::from(end.is_some()));
+        if whole_first < whole_last
+            && inner.newest[whole_first..whole_last].iter().any(|newest| *newest > after)
+        {
             return true;
         }
         // A child that lies in the part with one end only. A cover counts: some of its keys are in the part.
@@ -186,7 +189,8 @@ impl Tree {
         let (first, last) = inner.entries(keys, part);
         let (begin, end) = part;
         inner.newest[first..last].fill(stamp);
-        let (whole_first, whole_last) = (first + usize::from(begin.is_some()), last - usize::from(end.is_some()));
+        let (whole_first, whole_last) =
+            (first + usize::from(begin.is_some()), last - usize::from(end.is_some()));
         if whole_first < whole_last {
             inner.covers[whole_first..whole_last].fill(stamp);
         }
@@ -322,7 +326,8 @@ impl Tree {
         if height == 0 {
             let leaf = &self.leaves[node as usize];
             leaf.fences.check(keys, upper);
-            entries.extend((0..leaf.fences.len()).map(|at| (leaf.fences.key(at), leaf.stamps[at].max(cover))));
+            entries
+                .extend((0..leaf.fences.len()).map(|at| (leaf.fences.key(at), leaf.stamps[at].max(cover))));
             return leaf.newest();
         }
         let inner = &self.inners[node as usize];

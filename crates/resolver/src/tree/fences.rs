@@ -173,7 +173,10 @@ impl<H: Head> Fences<H> {
         assert_eq!(self.depth, self.depth_below(keys, upper), "a node's depth is what its bounds share");
         let entries: Vec<&[u8]> = self.keys[..self.len].iter().map(|at| keys.get(*at)).collect();
         assert!(entries.is_sorted_by(|a, b| a < b), "keys are out of order");
-        assert!(upper.is_none_or(|upper| entries[self.len - 1] < keys.get(upper)), "a key is beyond its node");
+        assert!(
+            upper.is_none_or(|upper| entries[self.len - 1] < keys.get(upper)),
+            "a key is beyond its node"
+        );
         for (head, key) in used.iter().zip(entries) {
             assert!(*head == H::of(&key[self.depth..]), "a head is not its key's");
         }
