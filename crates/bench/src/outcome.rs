@@ -11,6 +11,9 @@ use crate::words;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// A measurement is disturbed when other processes used more than so many processors meanwhile.
+const DISTURBED: f64 = 0.2;
+
 /// One figure, and what it is compared with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
@@ -22,6 +25,8 @@ pub struct Figure {
     pub unit: Unit,
     /// What it is held against.
     pub target: Target,
+    /// Whether it needs the machine for itself: it compares two measurements that other processes disturb differently.
+    pub needs_quiet: bool,
 }
 
 /// What a figure counts.
@@ -44,7 +49,7 @@ pub enum Mark {
     Reached,
     /// It was not.
     Missed,
-    /// The run's set-up differs from the one that the bound is for.
+    /// The run's set-up differs from the one that the bound is for, or the machine was too busy.
     NotComparable,
 }
 
@@ -85,19 +90,16 @@ pub struct Outcome {
 impl Figure {
     /// A figure held against a target.
     pub fn new(what: impl Into<String>, value: f64, unit: Unit, target: Target) -> Self {
-        Self { what: what.into(), value, unit, target }
+        Self { what: what.into(), value, unit, target, needs_quiet: false }
     }
 
-    /// Whether a bound of this figure's target was reached.
-    pub fn mark(&self, bound: f64, comparable: bool) -> Mark {
-        match (comparable, self.target.reaches(self.value, bound)) {
-            (false, _) => Mark::NotComparable,
-            (true, true) => Mark::Reached,
-            (true, false) => Mark::Missed,
-        }
+    /// The same, of a kind that means nothing on a busy machine.
+    #[must_use]
+    pub fn if_quiet(self) -> Self {
+        Self { needs_quiet: true, ..self }
     }
 
-    fn to_json(&self, comparable: bool) -> Value {
+    fn to_json(&self, mark: impl Fn(f64) -> Mark) -> Value {
         let Target { published, foundationdb, required, goal, .. } = self.target;
         let unit = match self.unit {
             Unit::PerSecond(things) => format!("{things}/s"),
@@ -105,7 +107,11 @@ impl Figure {
             Unit::Part => "part".to_owned(),
             Unit::BytesPerKey => "bytes/key".to_owned(),
         };
-        let reached = |bound: Option<f64>| bound.map(|bound| self.mark(bound, comparable) == Mark::Reached);
+        let reached = |bound: Option<f64>| match mark(bound?) {
+            Mark::Reached => Some(true),
+            Mark::Missed => Some(false),
+            Mark::NotComparable => None,
+        };
         json!({
             "what": self.what,
             "value": self.value,
@@ -113,9 +119,9 @@ impl Figure {
             "published": published,
             "foundationdb": foundationdb,
             "required": required,
-            "required_reached": reached(required).filter(|_| comparable),
+            "required_reached": reached(required),
             "goal": goal,
-            "goal_reached": reached(goal).filter(|_| comparable),
+            "goal_reached": reached(goal),
         })
     }
 }
@@ -172,9 +178,30 @@ impl Outcome {
         Self { name, title, figures, measurement, comparable: true, notes: Vec::new(), details: Vec::new() }
     }
 
+    /// Whether a bound of one of its figures was reached.
+    pub fn mark(&self, figure: &Figure, bound: f64) -> Mark {
+        if !self.comparable || (figure.needs_quiet && self.is_disturbed()) {
+            return Mark::NotComparable;
+        }
+        if figure.target.reaches(figure.value, bound) { Mark::Reached } else { Mark::Missed }
+    }
+
+    /// Whether one of its figures has a bound that it can't be held against.
+    pub fn has_unjudged(&self) -> bool {
+        let bounds = self.figures.iter().filter_map(|figure| Some((figure, figure.target.required?)));
+        bounds.into_iter().any(|(figure, bound)| self.mark(figure, bound) == Mark::NotComparable)
+    }
+
+    /// Whether other processes used more of the processors than a fair measurement bears.
+    pub fn is_disturbed(&self) -> bool {
+        let cpu = self.measurement.as_ref().and_then(|measured| measured.cpu);
+        cpu.is_some_and(|cpu| cpu.others > DISTURBED)
+    }
+
     /// For the report.
     pub fn to_json(&self) -> Value {
-        let figures: Vec<_> = self.figures.iter().map(|figure| figure.to_json(self.comparable)).collect();
+        let figure = |figure: &Figure| figure.to_json(|bound| self.mark(figure, bound));
+        let figures: Vec<_> = self.figures.iter().map(figure).collect();
         let measurement = self.measurement.as_ref().map(Measurement::to_json);
         let mut outcome = json!({
             "name": self.name,

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// What takes less time gets no line.
 const WORTH_A_LINE: Duration = Duration::from_secs(2);
 
+/// How often something moves that shows no progress.
+const SPIN: Duration = Duration::from_millis(150);
+
 /// How progress is shown; cheap to clone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
@@ -37,6 +40,25 @@ impl Progress {
     /// Something that handles a known number of items.
     pub fn counted(self, title: &str, total: u64, items: &str) -> Task {
         self.begin(title, total, &format!("{} {items}", grouped(total)))
+    }
+
+    /// Something that takes a while, nobody knows how long.
+    pub fn unknown(self, title: &str) -> Task {
+        let bar = match self {
+            Self::Silent => None,
+            Self::Lines => {
+                eprintln!("{title} ...");
+                None
+            }
+            Self::Bars => {
+                let style = ProgressStyle::with_template("  {spinner} {prefix}, {elapsed}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner());
+                let bar = ProgressBar::new_spinner().with_style(style).with_prefix(title.to_owned());
+                bar.enable_steady_tick(SPIN);
+                Some(bar)
+            }
+        };
+        Task { bar }
     }
 
     fn begin(self, title: &str, total: u64, extent: &str) -> Task {

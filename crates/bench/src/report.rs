@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Figures are worth little when other processes used more than so many processors.
-const BUSY: f64 = 0.2;
-
 /// What a run was, for those who want to repeat it.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Provenance {
@@ -148,10 +145,9 @@ impl Report {
         if !retries.is_empty() {
             notes.push(format!("conflicts, retried: {}", retries.join(", ")));
         }
-        let busy: Vec<String> = self
-            .measured()
-            .filter_map(|(name, measured)| Some((name, measured.cpu?.others)))
-            .filter(|(_, others)| *others > BUSY)
+        let disturbed = self.outcomes.iter().filter(|outcome| outcome.is_disturbed());
+        let busy: Vec<String> = disturbed
+            .filter_map(|outcome| Some((outcome.name, outcome.measurement.as_ref()?.cpu?.others)))
             .map(|(name, others)| format!("{name} {others:.1}"))
             .collect();
         if !busy.is_empty() {
@@ -160,8 +156,10 @@ impl Report {
                 busy.join(", ")
             ));
         }
-        if judged && self.outcomes.iter().any(|outcome| !outcome.comparable) {
-            notes.push("\"-\": this run's set-up differs from the one that the bound is for".to_owned());
+        if judged && self.outcomes.iter().any(Outcome::has_unjudged) {
+            let why =
+                "this run's set-up differs from the one that the bound is for, or the machine was too busy";
+            notes.push(format!("\"-\": {why}"));
         }
         notes.push(
             "seeds: FoundationDB's published figure for one core; FoundationDB: its best when measured on two virtual \

@@ -92,7 +92,7 @@ fn row(outcome: &Outcome, figure: &Figure, first: bool) -> Vec<Cell> {
     let peer = |peer: Option<f64>| peer.map_or_else(String::new, |peer| unit.show(peer)).into();
     let bound = |bound: Option<f64>| {
         let Some(bound) = bound else { return Cell::default() };
-        let mark = figure.mark(bound, outcome.comparable);
+        let mark = outcome.mark(figure, bound);
         let word = match mark {
             Mark::Reached => " yes",
             Mark::Missed => " NO",

@@ -36,6 +36,17 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A size with the unit that suits it: `512 B`, `19.3 KiB`, `4.10 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    let size = bytes as f64;
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{} KiB", short(size / 1_024.0)),
+        1_048_576..1_073_741_824 => format!("{} MiB", short(size / 1_048_576.0)),
+        _ => format!("{} GiB", short(size / 1_073_741_824.0)),
+    }
+}
+
 /// A duration with the unit that suits it: `640 ns`, `92.1 µs`, `1.30 ms`, `2.00 s`.
 pub fn duration(duration: Duration) -> String {
     let nanos = duration.as_nanos() as f64;
@@ -61,6 +72,12 @@ mod tests {
         let expected = ["0", "1.23", "10.0", "917", "4,425", "11.2 k", "100 k", "999 k", "1.00 M", "12.3 M"];
         assert_eq!(figures.map(short), expected);
         assert_eq!(short(f64::INFINITY), "-");
+    }
+
+    #[test]
+    fn sizes_choose_their_unit() {
+        let sizes = [0, 1_023, 1_024, 20_000, 5 << 20, 3 << 30].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1 KiB", "19.5 KiB", "5 MiB", "3 GiB"]);
     }
 
     #[test]

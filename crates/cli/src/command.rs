@@ -9,7 +9,7 @@ pub const WRITER: &str = "demo-writer";
 
 const ABOUT: &str = "An ordered, transactional key-value database with FoundationDB's API";
 const CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no sense; \
-                     130 interrupted.";
+                     3 a database is damaged; 130 interrupted.";
 
 /// The whole command line.
 pub fn command(version: &'static str) -> Command {
@@ -23,7 +23,7 @@ pub fn command(version: &'static str) -> Command {
             "Begin with:\n  plinth demo          a guided tour, under two minutes, nothing needed\n  \
              plinth bench --help  what can be measured\n\n{CODES}"
         ))
-        .subcommands([demo(), bench(), version_command(), writer()])
+        .subcommands([demo(), bench(), check(), salvage(), version_command(), writer()])
 }
 
 fn demo() -> Command {
@@ -84,6 +84,28 @@ fn bench() -> Command {
                 .hide(true)
                 .help("Seconds to wait before memory is at rest"),
         )
+}
+
+fn check() -> Command {
+    Command::new("check")
+        .about("Verifies every checksum of a database, and changes nothing")
+        .after_help(format!(
+            "The database must not be open. Damage is told by file, offset, what was expected and what was found.\n\n\
+             Example:\n  plinth check ./shop\n\n{CODES}"
+        ))
+        .arg(Arg::new("dir").value_name("DIR").required(true).value_parser(value_parser!(PathBuf)).help("The database"))
+}
+
+fn salvage() -> Command {
+    let place = |name: &'static str| Arg::new(name).required(true).value_parser(value_parser!(PathBuf));
+    Command::new("salvage")
+        .about("Copies what is readable of a damaged database into a new one, and says what was not")
+        .after_help(format!(
+            "DIR is not changed. OUT must not exist, or be empty.\n\n\
+             Example:\n  plinth salvage ./shop ./shop-saved\n\n{CODES}"
+        ))
+        .arg(place("dir").value_name("DIR").help("The damaged database"))
+        .arg(place("out").value_name("OUT").help("Where the new one goes"))
 }
 
 fn version_command() -> Command {

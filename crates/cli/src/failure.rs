@@ -6,6 +6,8 @@ use std::fmt;
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
+/// `check` found damage, or `salvage` could not save everything.
+pub const DAMAGED: u8 = 3;
 /// The user interrupted it.
 pub const INTERRUPTED: u8 = 130;
 

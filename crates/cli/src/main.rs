@@ -1,4 +1,4 @@
-//! The `plinth` program: a guided tour, and the benchmark.
+//! The `plinth` program: a guided tour, the benchmark, help for damaged databases.
 //!
 //! ## Role
 //! Turns a command line into calls of the library, and what they give into words, tables and exit codes. It
@@ -8,6 +8,8 @@
 //! ```text
 //!   plinth demo            demo/    tour ─▶ crash (starts itself, kills it, recovers) ─▶ bench, in short
 //!   plinth bench           bench.rs     a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
+//!   plinth check DIR       damage.rs    every checksum
+//!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
 //!
 //! ## Invariants
@@ -21,6 +23,7 @@
 
 mod bench;
 mod command;
+mod damage;
 mod demo;
 mod failure;
 mod interrupt;
@@ -50,6 +53,8 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),
         Some((command::WRITER, options)) => demo::writer::run(options),
+        Some(("check", options)) => damage::check(options),
+        Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {
             println!("plinth {VERSION}");
             Ok(0)

@@ -3,7 +3,8 @@
 //! Each test runs the real binary, with `TMPDIR` pointing to a directory of its own, so that whatever is
 //! left behind is seen.
 
-use plinth_env::{Env, TemporaryDir, block_on};
+use plinth_env::{Env, Open, TemporaryDir, block_on};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A place for temporary files, and for the databases of one test.
@@ -90,7 +91,7 @@ fn version_and_help_say_what_there_is() {
     let place = Place::new();
     place.run(&["version"]).says(0, &["plinth 0.", "commit"]);
     place.run(&["--version"]).says(0, &["plinth 0."]);
-    place.run(&["--help"]).says(0, &["demo", "bench", "Exit codes"]);
+    place.run(&["--help"]).says(0, &["demo", "bench", "check", "salvage", "Exit codes"]);
     place.run(&["bench", "--help"]).says(0, &["write-1000", "90-10", "Examples:", "--json"]);
     assert!(!place.run(&["--help"]).out.contains("demo-writer"), "the victim is not for users");
 }
@@ -99,6 +100,8 @@ fn version_and_help_say_what_there_is() {
 fn a_command_line_without_sense_is_told_what_is_wrong_with_it() {
     let place = Place::new();
     place.run(&["dance"]).complains(2, &["dance"]);
+    place.run(&["check"]).complains(2, &["DIR"]);
+    place.run(&["salvage", "here"]).complains(2, &["OUT"]);
     bench(&place, &["--engine", "steam"]).complains(2, &["steam", "memory"]);
     bench(&place, &["--workload", "read,raed"]).complains(2, &["raed", "write-1000", "guide"]);
     place.run(&["bench", "--seconds", "0"]).complains(2, &["--seconds"]);
@@ -154,6 +157,11 @@ fn a_place_that_cannot_be_used_is_named() {
     bench(&place, &["--dir", "/sys/plinth"]).complains(1, &["cannot open", "/sys/plinth", "ermi"]);
     let json = place.path("no/such/dir/report.json");
     bench(&place, &["--json", &json]).complains(1, &["cannot write", "report.json"]);
+    let missing = place.path("missing");
+    place.run(&["check", &missing]).complains(1, &["cannot check", "missing", "no database"]);
+    place
+        .run(&["salvage", &missing, &place.path("out")])
+        .complains(1, &["cannot copy", "missing", "no database"]);
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
@@ -198,8 +206,81 @@ fn a_database_that_is_open_elsewhere_is_refused() {
     let mut child = place.command(&["demo-writer", &dir, "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let refused = bench(&place, &["--dir", &dir]);
+    let out = place.path("out");
+    let refused =
+        [bench(&place, &["--dir", &dir]), place.run(&["check", &dir]), place.run(&["salvage", &dir, &out])];
     child.kill().unwrap();
     child.wait().unwrap();
-    refused.complains(1, &["busy", "another process has the database open"]);
+    for ended in refused {
+        ended.complains(1, &["busy", "another process has the database open"]);
+    }
+}
+
+#[test]
+fn a_whole_database_passes_the_check_and_can_be_copied() {
+    let place = Place::new();
+    let (dir, out) = (place.path("whole"), place.path("copy"));
+    bench(&place, &["--workload", "write1", "--dir", &dir]).says(0, &[]);
+    place.run(&["check", &dir]).says(0, &["ok: every checksum holds", "records"]);
+    // The rows, the mark that says how many there are, and what the system keeps.
+    let copied = place.run(&["salvage", &dir, &out]);
+    copied.says(0, &["rows", "nothing was damaged"]);
+    let rows = copied.out.split_whitespace().nth(1).and_then(|rows| rows.parse::<u32>().ok());
+    assert!(rows.is_some_and(|rows| (501..520).contains(&rows)), "{copied:?}");
+    place.run(&["check", &out]).says(0, &["ok: every checksum holds"]);
+    let again = place.run(&["salvage", &dir, &out]);
+    again.complains(1, &["copy"]);
+    bench(&place, &["--workload", "read", "--dir", &out]).says(0, &["read"]);
+}
+
+#[test]
+fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
+    let place = Place::new();
+    let dir = place.path("hurt");
+    bench(&place, &["--workload", "write1", "--dir", &dir]).says(0, &[]);
+    let files = files_below(&dir);
+    assert!(files.len() >= 2, "{files:?}");
+    for (number, path) in files.iter().enumerate() {
+        let whole = block_on(Env::real().files().read(path)).unwrap();
+        // Half way through what is used: space that is only set aside is zeros.
+        let Some(used) = whole.iter().rposition(|&byte| byte != 0) else { continue };
+        let mut damaged = whole.clone();
+        damaged[used / 2] ^= 4;
+        overwrite(path, &damaged);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        place
+            .run(&["check", &dir])
+            .says(3, &["damaged", name, "offset", "expected", "found", "plinth salvage"]);
+        bench(&place, &["--workload", "read", "--dir", &dir]).complains(1, &["cannot open", name]);
+        let out = place.path(&format!("saved-{number}"));
+        // Who the database is stands in a file of its own, which a copy has no use for.
+        let holds_data = path.parent() != Some(Path::new(&dir));
+        let words: &[&str] = if holds_data { &["copied", name] } else { &["copied"] };
+        place.run(&["salvage", &dir, &out]).says(if holds_data { 3 } else { 0 }, words);
+        place.run(&["check", &out]).says(0, &["every checksum holds"]);
+        overwrite(path, &whole);
+        place.run(&["check", &dir]).says(0, &["every checksum holds"]);
+    }
+}
+
+/// Writes into a file that exists, which keeps its length.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    let written = async {
+        let file = Env::real().files().open(path, Open::Write).await?;
+        file.write_all_at(0, bytes).await
+    };
+    block_on(written).unwrap();
+}
+
+/// All files in a directory and those below it.
+fn files_below(dir: &str) -> Vec<PathBuf> {
+    let env = Env::real();
+    let (mut found, mut ahead) = (Vec::new(), vec![PathBuf::from(dir)]);
+    while let Some(path) = ahead.pop() {
+        match block_on(env.files().list(&path)) {
+            Ok(names) => ahead.extend(names.iter().map(|name| path.join(name))),
+            Err(_) => found.push(path),
+        }
+    }
+    found
 }

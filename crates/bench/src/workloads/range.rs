@@ -27,11 +27,7 @@ fn range(bench: &Bench) -> Result<Outcome> {
         let first = client.random.below(client.dataset.rows() - keys + 1);
         rows(transaction, client, first, keys).await
     })?;
-    let title = format!(
-        "{} clients on {} threads, 1000-key ranges",
-        words::grouped(plan.clients as u64),
-        measured.threads
-    );
+    let title = format!("{} clients, 1000-key ranges", words::grouped(plan.clients as u64));
     let headline = Figure::new("keys/s", measured.rate(), Unit::PerSecond("keys"), figures::RANGE);
     let mut outcome = Outcome::new("range", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;

@@ -58,9 +58,7 @@ pub async fn read_random<const COUNT: usize>(
 
 fn read(bench: &Bench, name: &'static str, plan: Plan, target: Target) -> Result<Outcome> {
     let measured = ten_reads(bench, &plan)?;
-    let on =
-        if measured.threads == 1 { "one thread".to_owned() } else { format!("{} threads", measured.threads) };
-    let title = format!("{} clients on {on}, 10 reads", words::grouped(plan.clients as u64));
+    let title = format!("{} clients, 10 reads", words::grouped(plan.clients as u64));
     let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), target);
     let mut outcome = Outcome::new(name, title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;

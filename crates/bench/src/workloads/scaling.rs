@@ -57,15 +57,16 @@ fn scaling(bench: &Bench) -> Result<Outcome> {
         "map_two_threads": maps[1],
         "map_hash": format!("{hash:016x}"),
     });
-    let title = format!("{} clients on 2 threads, 10 reads", words::grouped(two.clients as u64));
+    let title = "on two threads, 10 reads".to_owned();
     let headline = Figure::new("reads/s", two.rate(), Unit::PerSecond("reads"), Target::NONE);
     let mut outcome = Outcome::new("scaling", title, headline, Some(two));
-    outcome.figures.push(Figure::new(
-        "scaling, as a part of a BTreeMap's",
+    let part = Figure::new(
+        "of a BTreeMap's scaling from one to two",
         scaling / map_scaling.max(1e-9),
         Unit::Part,
         figures::READ_SCALING,
-    ));
+    );
+    outcome.figures.push(part.if_quiet());
     outcome.notes.push(notes);
     outcome.details.push(("scaling", details));
     Ok(outcome)

@@ -41,7 +41,7 @@ fn sustained(bench: &Bench) -> Result<Outcome> {
     let mut outcome = Outcome::new("sustained", title, headline, Some(measured));
     let part = lowest / first_minute.max(1e-9);
     outcome.figures.push(Figure::new(
-        "slowest of 60 slices, as a part of the first six",
+        "slowest of 60 slices, of the first six",
         part,
         Unit::Part,
         figures::SUSTAINED_LOWEST,
