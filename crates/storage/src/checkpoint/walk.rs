@@ -133,7 +133,7 @@ impl Walk {
     }
 
     /// Goes on by one block, whose rows are visited in key order.
-    pub(super) async fn step(&mut self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Step> {
+    pub(super) async fn step(&mut self, visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<Step> {
         if self.place.ended {
             return Ok(Step::End);
         }
@@ -252,7 +252,7 @@ impl Place {
         &mut self,
         block: &BlockHeader,
         body: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]),
+        visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Result<(), Flaw> {
         self.check_number(block)?;
         let mut rows = BodyRows::new(body);
