@@ -3,7 +3,6 @@
 mod common;
 
 use common::*;
-use plinth_client::Endpoint;
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_pipeline::{check, salvage};

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn every_operation_gives_the_documented_bytes() {
-        let cases: &[(M, Option<&[u8]>, &[u8], Option<&[u8]>)] = &[
+        type Bytes<'a> = Option<&'a [u8]>;
+        let cases: &[(M, Bytes<'_>, &[u8], Bytes<'_>)] = &[
             (M::Add, None, b"\x01", Some(b"\x01")),
             (M::Add, Some(b""), b"\x05\x00", Some(b"\x05\x00")),
             (M::Add, Some(b"\xff\x01"), b"\x01\x00", Some(b"\x00\x02")),

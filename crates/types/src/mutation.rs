@@ -1,4 +1,7 @@
 //! Mutations, alone and in the flat list in which a transaction's travel.
+//!
+//! A list is one buffer: per mutation a type, two lengths, two parameters. The same bytes are what the
+//! client collects, what the log stores and what storage applies, so none of them takes the parts apart.
 
 use crate::{Bytes, Error, Result};
 

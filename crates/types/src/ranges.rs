@@ -1,4 +1,7 @@
 //! Flat lists of key ranges and of keys: what a transaction read, what it wrote, what it asks for.
+//!
+//! Nearly every range of a transaction holds a single key, so such a range stores its key once and a mark
+//! in place of its end; whoever needs the end makes it.
 
 use crate::{Bytes, Error, KeyRange, Result, key_after};
 
