@@ -58,6 +58,11 @@ impl Rows {
         self.spans.is_empty()
     }
 
+    /// The bytes of all keys and values together.
+    pub fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
     /// The row at `index`, sharing this buffer.
     pub fn get(&self, index: usize) -> Option<KeyValue> {
         let (begin, span) = self.span(index)?;
