@@ -1,0 +1,184 @@
+//! One simulated client: attempts at transactions, with every way in which they can end told apart.
+//!
+//! A workload writes the body of a transaction; the client finds the database, runs the body, commits,
+//! and says what is known about the outcome. The node may die at any moment in between: then the
+//! attempt ends there, and nobody knows whether its commit took effect.
+
+use crate::stage::Stage;
+use plinth_client::Transaction;
+use plinth_env::simulated::Random;
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, Result, Version};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How an attempt at a transaction ended.
+#[derive(Clone, Debug)]
+pub enum Outcome<T> {
+    /// It took effect, at this version (`INVALID_VERSION` if it wrote nothing).
+    Committed(T, Version),
+    /// It certainly took no effect and never will.
+    Refused(Error),
+    /// Nobody can say whether it took effect.
+    Unknown,
+}
+
+/// A client with its own random numbers.
+pub struct Client {
+    /// Its number, from 0.
+    pub id: usize,
+    stage: Arc<Stage>,
+    random: Mutex<Random>,
+}
+
+impl Client {
+    pub(crate) fn new(id: usize, stage: Arc<Stage>, random: Random) -> Self {
+        Self { id, stage, random: Mutex::new(random) }
+    }
+
+    /// Where it meets the database.
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&self, limit: u64) -> u64 {
+        self.random().below(limit)
+    }
+
+    /// An index into something of this length.
+    pub fn index(&self, len: usize) -> usize {
+        self.random().index(len)
+    }
+
+    /// Whether something of this probability happens.
+    pub fn chance(&self, probability: f64) -> bool {
+        self.random().chance(probability)
+    }
+
+    /// A random number.
+    pub fn next_u64(&self) -> u64 {
+        self.random().next_u64()
+    }
+
+    /// Waits a random time, at most this many microseconds.
+    pub async fn pause(&self, at_most_micros: u64) {
+        let pause = Duration::from_micros(self.below(at_most_micros) + 1);
+        self.stage.env().sleep(pause).await;
+    }
+
+    /// Whether to begin nothing new.
+    pub fn is_stopping(&self) -> bool {
+        self.stage.is_stopping()
+    }
+
+    /// Something is wrong with the database.
+    pub fn fail(&self, what: impl Into<String>) {
+        self.stage.fail(what);
+    }
+
+    /// Does something with the present life's database; `None` if that life ends before.
+    pub async fn in_life<T, Fut: Future<Output = T>>(
+        &self,
+        work: impl FnOnce(crate::stage::Life) -> Fut,
+    ) -> Option<T> {
+        let life = self.stage.life(self.id).await;
+        let number = life.number;
+        // The end is looked at first: what a dead node says counts for nothing.
+        match race(self.stage.end_of(number, self.id), work(life)).await {
+            First::Left(()) => {
+                self.stage.probe("attempt cut off by the end of the node");
+                None
+            }
+            First::Right(done) => Some(done),
+        }
+    }
+
+    /// Runs `body` in a transaction and commits it, once.
+    pub async fn attempt<T, Fut>(&self, body: impl FnOnce(Transaction) -> Fut) -> Outcome<T>
+    where
+        Fut: Future<Output = Result<T>>,
+    {
+        let done = self.in_life(|life| async move {
+            let transaction = life.database.create_transaction();
+            let value = body(transaction.clone()).await.map_err(|error| (error, false))?;
+            transaction.commit().await.map_err(|error| (error, true))?;
+            Ok((value, transaction.committed_version()))
+        });
+        match done.await {
+            None => Outcome::Unknown,
+            Some(Ok((value, version))) => {
+                self.stage.count_commit();
+                Outcome::Committed(value, version)
+            }
+            Some(Err((error, was_commit))) => self.judge(error, was_commit),
+        }
+    }
+
+    fn judge<T>(&self, error: Error, was_commit: bool) -> Outcome<T> {
+        let unknown = error.is_maybe_committed() || error == Error::broken_promise();
+        if was_commit && unknown {
+            self.stage.probe("commit result unknown");
+            return Outcome::Unknown;
+        }
+        match error.code() {
+            1007 => self.stage.probe("commit too old"),
+            1020 => self.stage.probe("conflict"),
+            1043 => self.stage.probe("commit refused: shutting down"),
+            1510 => self.stage.probe("commit refused: i/o error"),
+            _ if plinth_env::is_disk_full(&error) => self.stage.probe("commit refused: disk full"),
+            // Commits wait for one another, not for ever.
+            1009 | 1037 | 1042 | 1078 | 1100 => {}
+            _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),
+        }
+        Outcome::Refused(error)
+    }
+
+    /// Attempts `body` until it commits for certain. Bodies must bear being applied more than once.
+    /// `None` if the run ends before.
+    pub async fn insist<T, Fut>(&self, mut body: impl FnMut(Transaction) -> Fut) -> Option<(T, Version)>
+    where
+        Fut: Future<Output = Result<T>>,
+    {
+        loop {
+            match self.attempt(&mut body).await {
+                Outcome::Committed(value, version) => return Some((value, version)),
+                Outcome::Refused(_) | Outcome::Unknown => {}
+            }
+            if self.stage.failure().is_some() {
+                return None;
+            }
+            self.pause(5_000).await;
+        }
+    }
+
+    /// The client library's own retry loop in the present life. `None`: that life ended, or an error that
+    /// no retry helps against came.
+    pub async fn transact<T, Fut>(&self, body: impl FnMut(Transaction) -> Fut) -> Option<T>
+    where
+        Fut: Future<Output = Result<T>>,
+    {
+        let done = self.in_life(|life| async move { life.database.transact(body).await }).await?;
+        match done {
+            Ok(value) => {
+                self.stage.count_commit();
+                Some(value)
+            }
+            Err(error) => {
+                let _: Outcome<()> = self.judge(error, true);
+                None
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! Sideband: a commit of which somebody is told by other means is visible to whatever he begins afterwards.
+//!
+//! Half of the clients write keys and pass on key and version once the commit is acknowledged; the others take such a
+//! message, begin a transaction, and must find the key, at a read version that is not older.
+
+use super::{Work, Workload};
+use crate::client::{Client, Outcome};
+use plinth_types::Version;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+pub struct Sideband {
+    next: AtomicU64,
+    messages: Mutex<VecDeque<(u64, Version)>>,
+}
+
+impl Sideband {
+    async fn write(&self, client: &Client) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let written = client.attempt(async |tr| {
+            tr.set(key(number), b"told");
+            Ok(())
+        });
+        if let Outcome::Committed((), version) = written.await {
+            super::lock(&self.messages).push_back((number, version));
+        }
+    }
+
+    async fn read(&self, client: &Client) {
+        let Some((number, version)) = super::lock(&self.messages).pop_front() else { return };
+        let read = client.insist(async |tr| Ok((tr.get(key(number)).await?, tr.get_read_version().await?)));
+        let Some(((value, read_version), _)) = read.await else { return };
+        if value.as_deref() != Some(b"told") {
+            client.fail(format!(
+                "commit {number} at version {version} is not seen at {read_version}: {value:?}"
+            ));
+        }
+        if read_version < version {
+            client.fail(format!(
+                "read version {read_version} was given after a commit at {version} was told of"
+            ));
+        }
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("told/{number:08}")
+}
+
+impl Workload for Sideband {
+    fn run(self: Arc<Self>, client: Client, _clients: usize) -> Work {
+        Box::pin(async move {
+            while !client.is_stopping() {
+                if client.id.is_multiple_of(2) {
+                    self.write(&client).await;
+                    client.pause(4_000).await;
+                } else {
+                    self.read(&client).await;
+                    client.pause(1_000).await;
+                }
+            }
+        })
+    }
+
+    fn check(self: Arc<Self>, client: Client) -> Work {
+        Box::pin(async move {
+            while !super::lock(&self.messages).is_empty() {
+                self.read(&client).await;
+            }
+        })
+    }
+}
