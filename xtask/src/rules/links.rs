@@ -1,5 +1,7 @@
 //! Links: in every Markdown file, a link into the repository leads to a file that is there, and to a heading in it.
 //!
+//! And every page under docs/ is linked from another, so that it can be found.
+//!
 //! Links to other sites are not followed: a check must not fail because somebody else's server is down. Rust
 //! documentation is checked by rustdoc.
 
@@ -16,6 +18,23 @@ pub fn resolve(repository: &Repository, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// Every page under docs/ is the target of a link in another.
+pub fn no_orphans(repository: &Repository, findings: &mut Vec<Finding>) {
+    let linked = |page: &str| {
+        let mut others = repository.texts(".md").filter(|(path, _)| *path != page);
+        others.any(|(path, text)| targets(text).iter().any(|(_, target)| leads_to(path, target, page)))
+    };
+    for (path, _) in repository.texts(".md").filter(|(path, _)| path.starts_with("docs/") && !linked(path)) {
+        let remedy = "link to it from the README.md of its folder";
+        findings.push(Finding::new("orphan", path, 0, "no other page leads here", remedy));
+    }
+}
+
+fn leads_to(from: &str, target: &str, page: &str) -> bool {
+    let file = target.split('#').next().unwrap_or(target);
+    join(from, file).is_some_and(|path| path == page || format!("{path}/README.md") == page)
 }
 
 /// The targets of a text's inline links with their lines, those in code left out.
@@ -101,6 +120,18 @@ mod tests {
             ("README.md", "[a](docs/a.md \"title\")"),
         ];
         assert_eq!(found(resolve, &files), [""; 0]);
+    }
+
+    #[test]
+    fn pages_that_nothing_leads_to_are_found() {
+        let files = [
+            ("README.md", "[docs](docs/) [a](docs/a.md#x)"),
+            ("docs/README.md", ""),
+            ("docs/a.md", ""),
+            ("docs/b.md", "[self](b.md)"),
+            ("crates/x/notes.md", ""),
+        ];
+        assert_eq!(found(no_orphans, &files), ["docs/b.md:0 orphan"]);
     }
 
     #[test]

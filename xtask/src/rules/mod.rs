@@ -15,7 +15,7 @@ use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 10] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 11] = [
         size::files,
         size::functions_and_structs,
         size::weight,
@@ -25,6 +25,7 @@ pub fn all(repository: &Repository) -> Vec<Finding> {
         leftovers::machine_paths,
         dependencies::documented,
         links::resolve,
+        links::no_orphans,
         readme::is_run,
     ];
     let mut findings = Vec::new();
