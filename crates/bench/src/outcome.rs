@@ -144,6 +144,11 @@ impl Measurement {
         self.tally.operations as f64 / self.time.as_secs_f64()
     }
 
+    /// Operations for each second that this process had a processor; on a busy machine that moves less than the rate.
+    pub fn rate_of_processor(&self) -> Option<f64> {
+        self.cpu.filter(|cpu| cpu.own > 0.01).map(|cpu| self.rate() / cpu.own)
+    }
+
     /// This and another of the same workload, as one that went on for the time of both.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
@@ -163,6 +168,7 @@ impl Measurement {
             "transactions": self.tally.transactions,
             "operations": self.tally.operations,
             "operations_per_second": self.rate(),
+            "operations_per_processor_second": self.rate_of_processor(),
             "retries": self.tally.retries,
             "latency": self.tally.latency().to_json(),
             "result_hash": format!("{:016x}", self.tally.hash),

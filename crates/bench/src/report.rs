@@ -145,17 +145,7 @@ impl Report {
         if !retries.is_empty() {
             notes.push(format!("conflicts, retried: {}", retries.join(", ")));
         }
-        let disturbed = self.outcomes.iter().filter(|outcome| outcome.is_disturbed());
-        let busy: Vec<String> = disturbed
-            .filter_map(|outcome| Some((outcome.name, outcome.measurement.as_ref()?.cpu?.others)))
-            .map(|(name, others)| format!("{name} {others:.1}"))
-            .collect();
-        if !busy.is_empty() {
-            notes.push(format!(
-                "other processes used the processors meanwhile, so figures are low: {} processors",
-                busy.join(", ")
-            ));
-        }
+        notes.extend(self.disturbance());
         if judged && self.outcomes.iter().any(Outcome::has_unjudged) {
             let why =
                 "this run's set-up differs from the one that the bound is for, or the machine was too busy";
@@ -168,6 +158,21 @@ impl Report {
         );
         notes.push(format!("result hash {:016x}", self.hash()));
         notes
+    }
+
+    /// What to know about a run during which other processes used the processors.
+    fn disturbance(&self) -> Option<String> {
+        let disturbed = self.outcomes.iter().filter(|outcome| outcome.is_disturbed());
+        let figures: Vec<String> = disturbed
+            .filter_map(|outcome| {
+                let measured = outcome.measurement.as_ref()?;
+                let (others, rate) = (measured.cpu?.others, measured.rate_of_processor()?);
+                Some(format!("{} {others:.1} and {}", outcome.name, words::short(rate)))
+            })
+            .collect();
+        let meaning = "other processes used the processors, so figures are low; processors they used, and our \
+                       operations for each second that we had one";
+        (!figures.is_empty()).then(|| format!("{meaning}: {}", figures.join(", ")))
     }
 
     fn measured(&self) -> impl Iterator<Item = (&'static str, &crate::Measurement)> {

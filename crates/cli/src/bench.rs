@@ -1,8 +1,9 @@
 //! `plinth bench`: opens a database, has it measured, and shows or writes the report.
 
 use crate::failure::{Failure, INTERRUPTED};
+use crate::interrupt;
 use crate::scratch::Scratch;
-use crate::{interrupt, terminal};
+use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::{Database, Error};
 use plinth_bench::workloads::{self, Workload};
@@ -29,7 +30,6 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     }
     let provenance = provenance(&engine);
     let (report, interrupted) = measure(&env, options.get_one("dir"), settings, &workloads, provenance)?;
-    print!("{}", report.text(terminal::Terminal::stdout().style()));
     let texts = [report.json_text(), report.text(Style::Markdown)];
     for (output, text) in outputs.into_iter().zip(texts) {
         if let Some(path) = output {
@@ -37,6 +37,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
                 .map_err(|error| Failure::of(format!("cannot write {}", path.display()), error))?;
         }
     }
+    terminal::print(&report.text(Terminal::stdout().style()))?;
     Ok(if interrupted { INTERRUPTED } else { 0 })
 }
 

@@ -18,20 +18,28 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     let report = block_on(plinth::check(&Env::real(), &dir));
     drop(task);
     let report = report.map_err(|error| Failure::of(format!("cannot check {}", dir.display()), error))?;
-    println!("log          {} records, {}", grouped(report.log_records), bytes(report.log_bytes));
-    println!("checkpoint   {} rows, {}", grouped(report.checkpoint_rows), bytes(report.checkpoint_bytes));
-    if let Some(tail) = &report.torn_tail {
-        println!("unfinished   {tail}; this is what a crash leaves, and the next start cuts it off");
-    }
     let terminal = Terminal::stdout();
-    if report.problems.is_empty() {
-        println!("{}: every checksum holds", terminal.good("ok"));
-        return Ok(0);
+    let (records, log) = (grouped(report.log_records), bytes(report.log_bytes));
+    let (rows, checkpoints) = (grouped(report.checkpoint_rows), bytes(report.checkpoint_bytes));
+    let mut lines = vec![
+        format!("log          {records} records, {log}"),
+        format!("checkpoint   {rows} rows, {checkpoints}"),
+    ];
+    if let Some(tail) = &report.torn_tail {
+        lines.push(format!(
+            "unfinished   {tail}; this is what a crash leaves, and the next start cuts it off"
+        ));
     }
-    tell(terminal, &report.problems);
-    let dir = dir.display();
-    println!("Restore a backup, or copy what is readable into a new database: plinth salvage {dir} OUT");
-    Ok(DAMAGED)
+    if report.problems.is_empty() {
+        lines.push(format!("{}: every checksum holds", terminal.good("ok")));
+    } else {
+        lines.extend(places(terminal, &report.problems));
+        let dir = dir.display();
+        let advice = "Restore a backup, or copy what is readable into a new database";
+        lines.push(format!("{advice}: plinth salvage {dir} OUT"));
+    }
+    terminal::print(&(lines.join("\n") + "\n"))?;
+    Ok(if report.problems.is_empty() { 0 } else { DAMAGED })
 }
 
 /// `plinth salvage DIR OUT`.
@@ -42,33 +50,31 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     drop(task);
     let failed = |error| Failure::of(format!("cannot copy {} to {}", dir.display(), out.display()), error);
     let report = report.map_err(failed)?;
-    println!(
-        "copied       {} rows, after {} batches of the log",
-        grouped(report.rows),
-        grouped(report.batches)
-    );
     let terminal = Terminal::stdout();
-    if report.problems.is_empty() && report.missing_batches == 0 {
-        println!("{}: nothing was damaged, {} has everything", terminal.good("ok"), out.display());
-        return Ok(0);
+    let (rows, batches) = (grouped(report.rows), grouped(report.batches));
+    let mut lines = vec![format!("copied       {rows} rows, after {batches} batches of the log")];
+    let whole = report.problems.is_empty() && report.missing_batches == 0;
+    if whole {
+        lines.push(format!("{}: nothing was damaged, {} has everything", terminal.good("ok"), out.display()));
     }
-    tell(terminal, &report.problems);
+    lines.extend(places(terminal, &report.problems));
     if report.missing_batches > 0 {
         let missing = grouped(report.missing_batches);
-        println!(
-            "batches of commits that are missing: {missing}; what they wrote is older than it was, or absent"
-        );
+        let meaning = "what they wrote is older than it was, or absent";
+        lines.push(format!("batches of commits that are missing: {missing}; {meaning}"));
     }
-    Ok(DAMAGED)
+    terminal::print(&(lines.join("\n") + "\n"))?;
+    Ok(if whole { 0 } else { DAMAGED })
 }
 
-/// One line for each damaged place.
-fn tell(terminal: Terminal, problems: &[impl Display]) {
-    let places = if problems.len() == 1 { "place" } else { "places" };
-    println!("{} in {} {places}:", terminal.bad("damaged"), grouped(problems.len() as u64));
-    for problem in problems {
-        println!("  {problem}");
+/// How many places are damaged, and each in a line; nothing if there are none.
+fn places(terminal: Terminal, problems: &[impl Display]) -> Vec<String> {
+    if problems.is_empty() {
+        return Vec::new();
     }
+    let places = if problems.len() == 1 { "place" } else { "places" };
+    let head = format!("{} in {} {places}:", terminal.bad("damaged"), grouped(problems.len() as u64));
+    std::iter::once(head).chain(problems.iter().map(|problem| format!("  {problem}"))).collect()
 }
 
 fn path(options: &ArgMatches, name: &str) -> PathBuf {

@@ -56,7 +56,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {
-            println!("plinth {VERSION}");
+            terminal::print(&format!("plinth {VERSION}\n"))?;
             Ok(0)
         }
         _ => Err(Failure::usage("there is no such command; see plinth --help")),

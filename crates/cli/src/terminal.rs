@@ -1,7 +1,8 @@
 //! Who reads what we print: a person at a terminal, who gets colours and bars, or a program or a file.
 
+use crate::failure::Failure;
 use plinth_bench::{Progress, Style};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// Colours for standard output, or none.
 #[derive(Clone, Copy)]
@@ -45,6 +46,13 @@ impl Terminal {
     fn dress(self, colour: &str, text: &str) -> String {
         if self.colours { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// Prints to standard output. Whoever reads it may have gone: that ends a command, and nothing worse.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(|error| Failure::of("cannot write to standard output", error))
 }
 
 /// Progress on standard error: bars if that is a terminal, lines otherwise.

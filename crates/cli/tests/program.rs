@@ -175,6 +175,21 @@ fn the_tour_keeps_its_promises() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
+#[test]
+fn a_reader_that_goes_away_ends_a_command_without_a_panic() {
+    let place = Place::new();
+    for arguments in [&["demo", "--short"][..], &["version"]] {
+        let command = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = command.unwrap();
+        drop(child.stdout.take());
+        let ended = Ended::new(child.wait_with_output().unwrap());
+        // It may have printed everything before the reader went.
+        assert!(ended.code == Some(0) || ended.err.contains("standard output"), "{ended:?}");
+        assert!(!ended.err.contains("panicked"), "{ended:?}");
+    }
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_benchmark_with_what_it_has_and_leaves_nothing_behind() {

@@ -200,7 +200,7 @@ fn at_rest(bench: &Bench) -> Result<Outcome> {
 /// Waits until old versions have left the window and are forgotten.
 fn rest(bench: &Bench) {
     let (began, time) = (bench.env.now(), bench.settings.rest);
-    let task = bench.progress.timed("memory: at rest", time);
+    let task = bench.progress.timed("memory at rest", time);
     loop {
         let passed = bench.env.now() - began;
         if passed >= time {

@@ -23,6 +23,5 @@ pub fn chapter(story: &Story, path: &Path, short: bool) -> Result<(), Failure> {
     let bench = Bench::prepare((*database).clone(), path.to_owned(), settings, progress, story.stop.clone())?;
     let report = bench.run(&workloads::select(&["guide"])?, provenance("memory"))?;
     story.say("")?;
-    print!("{}", report.brief(story.terminal().style()));
-    Ok(())
+    story.show(&report.brief(story.terminal().style()))
 }

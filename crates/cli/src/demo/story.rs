@@ -1,7 +1,7 @@
 //! How the tour speaks: headings, plain sentences, and lines of code with what they answered.
 
 use crate::failure::Failure;
-use crate::terminal::Terminal;
+use crate::terminal::{self, Terminal};
 use plinth_env::{Env, block_on};
 use std::cell::Cell;
 use std::fmt::Display;
@@ -31,7 +31,7 @@ impl Story {
 
     /// The first words.
     pub fn open(&self, directory: &Path) -> Result<(), Failure> {
-        println!("{}", self.terminal.heading("Plinth: a guided tour"));
+        self.show(&format!("{}\n", self.terminal.heading("Plinth: a guided tour")))?;
         self.say(
             "An ordered, transactional key-value database, running in this very process. Everything below",
         )?;
@@ -40,7 +40,7 @@ impl Story {
 
     /// The last words.
     pub fn close(&self) -> Result<(), Failure> {
-        println!("\n{}", self.terminal.heading("That was it"));
+        self.show(&format!("\n{}\n", self.terminal.heading("That was it")))?;
         self.say("plinth bench --help   what else can be measured")?;
         self.say("docs/ARCHITECTURE.md  how it works, and in which order to read the code")
     }
@@ -48,14 +48,13 @@ impl Story {
     /// A new chapter.
     pub fn chapter(&self, title: &str) -> Result<(), Failure> {
         self.chapter.set(self.chapter.get() + 1);
-        println!("\n{}", self.terminal.heading(&format!("{}. {title}", self.chapter.get())));
-        self.check_interrupt()
+        let title = format!("{}. {title}", self.chapter.get());
+        self.show(&format!("\n{}\n", self.terminal.heading(&title)))
     }
 
     /// A sentence.
     pub fn say(&self, text: &str) -> Result<(), Failure> {
-        println!("{text}");
-        self.check_interrupt()
+        self.show(&format!("{text}\n"))
     }
 
     /// A line of code, and what it answered.
@@ -63,17 +62,15 @@ impl Story {
         let answer = answer.to_string();
         let space =
             if answer.is_empty() { 0 } else { CODE_WIDTH.saturating_sub(code.chars().count()).max(1) };
-        println!("    {}{}{answer}", self.terminal.code(code), " ".repeat(space));
-        self.check_interrupt()
+        self.show(&format!("    {}{}{answer}\n", self.terminal.code(code), " ".repeat(space)))
     }
 
     /// Something claimed, and whether it holds. If it doesn't, the tour is over.
     pub fn claim(&self, text: &str, holds: bool) -> Result<(), Failure> {
         if holds {
-            println!("    {} {text}", self.terminal.good("ok"));
-            return self.check_interrupt();
+            return self.show(&format!("    {} {text}\n", self.terminal.good("ok")));
         }
-        println!("    {} {text}", self.terminal.bad("NO"));
+        self.show(&format!("    {} {text}\n", self.terminal.bad("NO")))?;
         Err(Failure::new(format!("the tour claims something that does not hold: {text}; please report it")))
     }
 
@@ -87,7 +84,9 @@ impl Story {
         self.terminal
     }
 
-    fn check_interrupt(&self) -> Result<(), Failure> {
+    /// Text as it is; also the place where Ctrl-C is noticed.
+    pub fn show(&self, text: &str) -> Result<(), Failure> {
+        terminal::print(text)?;
         if self.stop.load(Ordering::Relaxed) { Err(Failure::interrupted()) } else { Ok(()) }
     }
 }
