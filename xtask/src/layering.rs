@@ -19,7 +19,7 @@ struct Layer {
 /// The level of what nobody may use, other leaves aside that name it.
 const LEAF: u32 = 9;
 
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer { level: 0, name: "plinth-types", uses: &[], tests_use: &[] },
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
@@ -42,6 +42,12 @@ const LAYERS: [Layer; 12] = [
     Layer {
         level: 4,
         name: "plinth",
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
+        tests_use: &[],
+    },
+    Layer {
+        level: 5,
+        name: "plinth-capi",
         uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
         tests_use: &[],
     },

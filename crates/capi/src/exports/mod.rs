@@ -1,0 +1,9 @@
+//! The exported functions, by what they act on. Each makes its arguments safe, calls one thing, and gives C the result.
+
+mod database;
+mod future;
+mod legacy;
+mod network;
+mod retired;
+mod tenant;
+mod transaction;

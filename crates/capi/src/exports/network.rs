@@ -1,0 +1,107 @@
+//! Functions on the process: versions, errors, and the network thread.
+
+use crate::argument::{Code, guard, guard_code, option_value};
+use crate::network::{Hook, NETWORK, Parameter};
+use crate::{network_options, version};
+use plinth_types::Error;
+use plinth_types::error::ErrorPredicate;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+/// `release,source,protocol`: the protocol is that of FoundationDB 7.3, whose behaviour this is.
+const CLIENT_VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+    concat!(env!("CARGO_PKG_VERSION"), "-plinth,0000000000000000000000000000000000000000,fdb00b073000000\0")
+        .as_bytes(),
+) {
+    Ok(version) => version,
+    Err(_) => panic!("one zero byte, at the end"),
+};
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_select_api_version_impl(runtime_version: c_int, header_version: c_int) -> Code {
+    guard_code(|| version::select(runtime_version, header_version))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_get_max_api_version() -> c_int {
+    version::NEWEST
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_get_client_version() -> *const c_char {
+    CLIENT_VERSION.as_ptr()
+}
+
+/// Texts that were asked for, which C may keep for ever; each is made once.
+static TEXTS: Mutex<Vec<(&'static str, CString)>> = Mutex::new(Vec::new());
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_get_error(code: Code) -> *const c_char {
+    guard(c"UNKNOWN_ERROR".as_ptr(), || {
+        if code == 0 {
+            return c"Success".as_ptr();
+        }
+        let known = (1..=30_000).contains(&code);
+        let text = Error::from_code(if known { code } else { 4000 }).description();
+        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, made)) = texts.iter().find(|(of, _)| *of == text) {
+            return made.as_ptr();
+        }
+        let made = CString::new(text).unwrap_or_default();
+        // The bytes stay where they are when the text moves into the list, which only grows.
+        let pointer = made.as_ptr();
+        texts.push((text, made));
+        pointer
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_error_predicate(predicate: c_int, code: Code) -> c_int {
+    let predicate = match predicate {
+        50_000 => ErrorPredicate::Retryable,
+        50_001 => ErrorPredicate::MaybeCommitted,
+        50_002 => ErrorPredicate::RetryableNotCommitted,
+        _ => return 0,
+    };
+    guard(0, || c_int::from(code > 0 && Error::from_code(code).is(predicate)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdb_network_set_option(option: c_int, value: *const u8, length: c_int) -> Code {
+    guard_code(|| {
+        network_options::of_environment()?;
+        // SAFETY: C gives readable bytes.
+        network_options::set(option, unsafe { option_value(value, length) }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_setup_network() -> Code {
+    guard_code(|| {
+        version::selected()?;
+        network_options::of_environment()?;
+        network_options::check_clients()?;
+        NETWORK.set_up()
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_run_network() -> Code {
+    guard_code(|| NETWORK.run())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdb_stop_network() -> Code {
+    guard_code(|| NETWORK.stop())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdb_add_network_thread_completion_hook(
+    hook: Option<Hook>,
+    parameter: *mut c_void,
+) -> Code {
+    guard_code(|| {
+        let hook = hook.ok_or_else(Error::client_invalid_operation)?;
+        NETWORK.add_hook(hook, Parameter(parameter))
+    })
+}

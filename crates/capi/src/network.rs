@@ -1,0 +1,161 @@
+//! The network thread: where callbacks run.
+//!
+//! There is no network in it. Answers come on whatever thread has them, and waiting threads are woken there and then; but
+//! FoundationDB promises that callbacks run on the thread that the program lent to `fdb_run_network`, and programs
+//! rely on it, so callbacks queue here. Several threads may be lent; each takes the next callback.
+//!
+//! After `fdb_stop_network` the queue is emptied once more. A callback that comes later runs only if the program itself
+//! caused it (by cancelling or destroying a future), on the thread that did: a thread that the program doesn't know must not
+//! call into a language that may be shutting down.
+
+use crate::argument::guard;
+use crate::future::FutureCore;
+use plinth_types::{Error, Result};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// `FDBCallback`.
+pub(crate) type Callback = unsafe extern "C" fn(*mut FutureCore, *mut c_void);
+/// What runs when a network thread ends.
+pub(crate) type Hook = unsafe extern "C" fn(*mut c_void);
+
+/// A pointer of the program's that goes back to it as it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Parameter(pub(crate) *mut c_void);
+
+// SAFETY: the pointer is never followed here; what the program makes of it on another thread is its own promise.
+unsafe impl Send for Parameter {}
+
+/// A callback that is due.
+pub(crate) struct Call {
+    pub(crate) future: Arc<FutureCore>,
+    pub(crate) callback: Callback,
+    pub(crate) parameter: Parameter,
+}
+
+impl Call {
+    pub(crate) fn run(self) {
+        let future = Arc::as_ptr(&self.future).cast_mut();
+        // SAFETY: the program gave the function to be called with this future and parameter, and the future lives
+        // through the call, for `self` holds it, even if the callback destroys the handle.
+        guard((), || unsafe { (self.callback)(future, self.parameter.0) });
+    }
+}
+
+pub(crate) static NETWORK: Network = Network { state: Mutex::new(State::new()), changed: Condvar::new() };
+
+pub(crate) struct Network {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    stage: Stage,
+    threads: usize,
+    due: VecDeque<Call>,
+    hooks: Vec<(Hook, Parameter)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unset,
+    SetUp,
+    Stopped,
+}
+
+impl State {
+    const fn new() -> Self {
+        Self { stage: Stage::Unset, threads: 0, due: VecDeque::new(), hooks: Vec::new() }
+    }
+}
+
+thread_local! {
+    static IS_NETWORK_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in `fdb_run_network`, so that waiting here could wait for itself.
+pub(crate) fn is_network_thread() -> bool {
+    IS_NETWORK_THREAD.get()
+}
+
+impl Network {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_up(&self) -> Result<()> {
+        let mut state = self.lock();
+        if state.stage != Stage::Unset {
+            return Err(Error::network_already_setup());
+        }
+        state.stage = Stage::SetUp;
+        Ok(())
+    }
+
+    /// Fails with `network_not_setup` before `fdb_setup_network`.
+    pub(crate) fn check_set_up(&self) -> Result<()> {
+        if self.lock().stage == Stage::Unset { Err(Error::network_not_setup()) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_set_up(&self) -> bool {
+        self.lock().stage != Stage::Unset
+    }
+
+    pub(crate) fn add_hook(&self, hook: Hook, parameter: Parameter) -> Result<()> {
+        self.check_set_up()?;
+        self.lock().hooks.push((hook, parameter));
+        Ok(())
+    }
+
+    /// Runs callbacks on this thread until the network is stopped.
+    pub(crate) fn run(&self) -> Result<()> {
+        self.check_set_up()?;
+        let mut state = self.lock();
+        if state.stage == Stage::Stopped && state.due.is_empty() {
+            return Err(Error::network_cannot_be_restarted());
+        }
+        state.threads += 1;
+        IS_NETWORK_THREAD.set(true);
+        loop {
+            if let Some(call) = state.due.pop_front() {
+                drop(state);
+                call.run();
+                state = self.lock();
+            } else if state.stage == Stage::Stopped {
+                break;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state.threads -= 1;
+        let hooks = state.hooks.clone();
+        drop(state);
+        for (hook, parameter) in hooks {
+            // SAFETY: the program gave the function to be called with this parameter when a network thread ends.
+            guard((), || unsafe { hook(parameter.0) });
+        }
+        IS_NETWORK_THREAD.set(false);
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.check_set_up()?;
+        self.lock().stage = Stage::Stopped;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Has a callback run on a network thread. `by_program`: a call of the program's on this very thread made it due.
+    pub(crate) fn deliver(&self, call: Call, by_program: bool) {
+        let mut state = self.lock();
+        if state.stage == Stage::Stopped && state.threads == 0 && by_program {
+            drop(state);
+            return call.run();
+        }
+        state.due.push_back(call);
+        drop(state);
+        self.changed.notify_one();
+    }
+}

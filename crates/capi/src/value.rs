@@ -1,0 +1,192 @@
+//! What a future can hold, and the C arrays made of it.
+//!
+//! Arrays are made when they are first asked for, so that the thread that brings an answer does no work for it. They
+//! point into the value beside them, which nothing changes until both are dropped.
+
+use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, MappedRange, Selector};
+use plinth_client::{Mapped, MappedRangeResult, Tenant};
+use plinth_types::{Bytes, RangeResult, Versionstamp};
+use std::cell::OnceCell;
+use std::ffi::{CString, c_char};
+
+/// The value of a future.
+pub(crate) enum Value {
+    Nothing,
+    Int(i64),
+    Unsigned(u64),
+    Double(f64),
+    Bytes(Bytes),
+    Optional(Option<Bytes>),
+    Rows {
+        result: RangeResult,
+        array: OnceCell<Array<KeyValue>>,
+    },
+    Mapped {
+        result: MappedRangeResult,
+        array: OnceCell<MappedArray>,
+    },
+    Keys {
+        keys: Vec<Bytes>,
+        array: OnceCell<Array<Key>>,
+    },
+    Texts {
+        texts: Vec<CString>,
+        array: OnceCell<Array<*const c_char>>,
+    },
+    /// What `fdb_create_cluster` gave before API version 610: the path.
+    Cluster(Option<CString>),
+    /// What `fdb_cluster_create_database` gave before API version 610.
+    Database(plinth_client::Database),
+}
+
+/// An array for C. It points into the value that it is kept beside.
+pub(crate) struct Array<T>(Box<[T]>);
+
+// SAFETY: the pointers in it lead to memory that is shared immutably and lives as long as the array's owner.
+unsafe impl<T> Send for Array<T> {}
+
+impl<T> Array<T> {
+    fn of(elements: impl Iterator<Item = T>) -> Self {
+        Self(elements.collect())
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// The array of a mapped range read, and the arrays that its elements point to.
+pub(crate) struct MappedArray {
+    rows: Array<MappedKeyValue>,
+    _inner: Vec<Array<KeyValue>>,
+}
+
+impl Value {
+    /// The rows and whether there may be more.
+    pub(crate) fn rows(&self) -> Option<(&[KeyValue], bool)> {
+        let Self::Rows { result, array } = self else { return None };
+        let array =
+            array.get_or_init(|| Array::of(result.rows.iter().map(|(key, value)| KeyValue::of(key, value))));
+        Some((array.as_slice(), result.more))
+    }
+
+    pub(crate) fn keys(&self) -> Option<&[Key]> {
+        let Self::Keys { keys, array } = self else { return None };
+        Some(array.get_or_init(|| Array::of(keys.iter().map(|key| Key::of(key)))).as_slice())
+    }
+
+    pub(crate) fn texts(&self) -> Option<&[*const c_char]> {
+        let Self::Texts { texts, array } = self else { return None };
+        Some(array.get_or_init(|| Array::of(texts.iter().map(|text| text.as_ptr()))).as_slice())
+    }
+
+    /// The rows of a mapped range read and whether there may be more.
+    pub(crate) fn mapped(&self) -> Option<(&[MappedKeyValue], bool)> {
+        let Self::Mapped { result, array } = self else { return None };
+        let array = array.get_or_init(|| MappedArray::of(result));
+        Some((array.rows.as_slice(), result.more))
+    }
+
+    /// No lists of ranges exist: what would give one is retired.
+    pub(crate) fn ranges(&self) -> Option<&[KeyRange]> {
+        None
+    }
+}
+
+impl MappedArray {
+    fn of(result: &MappedRangeResult) -> Self {
+        let mut inner = Vec::with_capacity(result.rows.len());
+        let mut rows = Vec::with_capacity(result.rows.len());
+        for row in &result.rows {
+            let (begin, end, array) = match &row.mapped {
+                Mapped::Key { key, value } => {
+                    let pair = value.iter().map(|value| KeyValue::of(key, value));
+                    let begin = Selector { key: Key::of(key), or_equal: 0, offset: 1 };
+                    let end = Selector { key: Key::of(key), or_equal: 1, offset: 1 };
+                    (begin, end, Array::of(pair))
+                }
+                Mapped::Range { begin, end, result } => {
+                    let pairs = result.rows.iter().map(|(key, value)| KeyValue::of(key, value));
+                    (Selector::of(begin), Selector::of(end), Array::of(pairs))
+                }
+            };
+            let size = crate::layout::length(array.as_slice().len());
+            let range = MappedRange { begin, end, data: array.as_slice().as_ptr(), size, capacity: size };
+            rows.push(MappedKeyValue {
+                key: Key::of(&row.key),
+                value: Key::of(&row.value),
+                range,
+                private: [0; 32],
+            });
+            inner.push(array);
+        }
+        Self { rows: Array(rows.into_boxed_slice()), _inner: inner }
+    }
+}
+
+impl From<()> for Value {
+    fn from((): ()) -> Self {
+        Self::Nothing
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Double(value)
+    }
+}
+
+impl From<Bytes> for Value {
+    fn from(value: Bytes) -> Self {
+        Self::Bytes(value)
+    }
+}
+
+impl From<Option<Bytes>> for Value {
+    fn from(value: Option<Bytes>) -> Self {
+        Self::Optional(value)
+    }
+}
+
+impl From<Versionstamp> for Value {
+    fn from(value: Versionstamp) -> Self {
+        Self::Bytes(Bytes::copy_from_slice(value.as_bytes()))
+    }
+}
+
+impl From<RangeResult> for Value {
+    fn from(result: RangeResult) -> Self {
+        Self::Rows { result, array: OnceCell::new() }
+    }
+}
+
+impl From<MappedRangeResult> for Value {
+    fn from(result: MappedRangeResult) -> Self {
+        Self::Mapped { result, array: OnceCell::new() }
+    }
+}
+
+impl From<Vec<Bytes>> for Value {
+    fn from(keys: Vec<Bytes>) -> Self {
+        Self::Keys { keys, array: OnceCell::new() }
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(texts: Vec<String>) -> Self {
+        let texts = texts.into_iter().filter_map(|text| CString::new(text).ok()).collect();
+        Self::Texts { texts, array: OnceCell::new() }
+    }
+}
+
+impl From<Tenant> for Value {
+    fn from(tenant: Tenant) -> Self {
+        Self::Int(tenant.id())
+    }
+}
