@@ -21,6 +21,7 @@
 
 #[expect(unsafe_code, reason = "hands out memory")]
 mod arena;
+mod check;
 #[expect(unsafe_code, reason = "says how long what the root leads to is live")]
 mod core;
 mod epoch;
@@ -80,6 +81,14 @@ impl MemoryStorage {
     /// `transaction_too_old` or `future_version` if the version is outside the window.
     pub fn snapshot(&self, version: Version) -> Result<Snapshot> {
         Ok(Snapshot { held: self.shared.core.hold(version)?, _store: self.shared.clone() })
+    }
+
+    /// Checks the whole index. Slow: for tests and simulation.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn check_invariants(&self) {
+        self.writer().check_invariants();
     }
 
     #[inline(always)]

@@ -1,22 +1,386 @@
-//! The engine against the model, and what is particular to it.
+//! The engine against the model, and what is particular to it: memory, snapshots, many threads.
 
 use super::*;
-use crate::conformance;
+use crate::conformance::model::{Model, Row};
+use crate::conformance::{self, random};
+use plinth_env::simulated::Random;
+use plinth_env::{Env, block_on};
+use plinth_types::{MutationList, MutationType};
+use std::sync::atomic::AtomicBool;
+
+/// Divides counts where every step is slow.
+const LESS: usize = if cfg!(miri) { 20 } else { 1 };
+
+/// A store that checks its invariants whenever it was changed.
+struct Checked(MemoryStorage);
+
+impl Storage for Checked {
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.0.get_many(version, space, keys)
+    }
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.0.get_key(version, space, selector)
+    }
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.0.get_range(version, space, read)
+    }
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.0.apply(version, mutations, changed);
+        self.0.check_invariants();
+    }
+    fn publish(&self, version: Version) {
+        self.0.publish(version);
+    }
+    fn newest(&self) -> Version {
+        self.0.newest()
+    }
+    fn oldest(&self) -> Version {
+        self.0.oldest()
+    }
+    fn forget_before(&self, version: Version, budget: usize) -> bool {
+        let more = self.0.forget_before(version, budget);
+        self.0.check_invariants();
+        more
+    }
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        self.0.range_size(begin, end)
+    }
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        self.0.split_points(begin, end, chunk)
+    }
+    fn memory(&self) -> Memory {
+        self.0.memory()
+    }
+    fn count(&self) -> u64 {
+        self.0.count()
+    }
+}
 
 fn make(version: Version) -> Box<dyn Storage> {
-    Box::new(MemoryStorage::new(version))
+    Box::new(Checked(MemoryStorage::new(version)))
 }
 
 #[test]
 #[cfg(not(miri))]
 fn conformance_suite() {
-    conformance::test_all(&make, 150, 150);
+    conformance::test_all(&make, 60, 100);
 }
 
 #[test]
-#[cfg(miri)]
 fn random_programs() {
-    for seed in 0..4 {
-        conformance::random::run(&make, seed, 12);
+    for seed in 1000..1000 + 20 / LESS as u64 {
+        random::run(&make, seed, 200 / LESS);
+    }
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("key{number:08}").into_bytes()
+}
+
+fn set_all(store: &MemoryStorage, version: Version, numbers: impl Iterator<Item = usize>, value: &[u8]) {
+    let mut list = MutationList::new();
+    for number in numbers {
+        list.push(MutationType::Set, &key(number), value);
+    }
+    store.apply(version, &mut list.iter(), None);
+    store.publish(version);
+}
+
+fn clear(store: &MemoryStorage, version: Version, begin: usize, end: usize) {
+    let mut list = MutationList::new();
+    list.push(MutationType::ClearRange, &key(begin), &key(end));
+    store.apply(version, &mut list.iter(), None);
+    store.publish(version);
+}
+
+fn clean(store: &MemoryStorage) {
+    while store.forget_before(store.newest(), 500) {}
+    store.check_invariants();
+}
+
+#[test]
+fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
+    let store = MemoryStorage::new(0);
+    let (rows, rounds) = (20_000 / LESS, 40 / LESS.min(10));
+    let mut peak = 0;
+    for round in 0..rounds {
+        // Lengths change, so that records wander between the classes of memory.
+        let value = vec![b'v'; 20 + (round * 37) % 80];
+        for part in 0..10 {
+            let version = store.newest() + 10;
+            set_all(&store, version, (0..rows).filter(|n| n % 10 == part), &value);
+            store.forget_before(version - 20, rows);
+        }
+        store.check_invariants();
+        let memory = store.memory();
+        assert!(round < 10 || memory.total() <= peak * 5 / 4, "round {round}: {memory:?}, peak {peak}");
+        peak = peak.max(memory.total());
+        assert!(memory.window < memory.data * 2 + 100_000, "{memory:?}");
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn memory_at_rest_is_as_large_as_the_data() {
+    let store = MemoryStorage::new(0);
+    let rows = 100_000;
+    let mut random = Random::new(3);
+    set_all(&store, 1, 0..rows, &[b'v'; 60]);
+    // A window that holds everything ten times over, at random places.
+    for version in 2..100 {
+        let value = vec![b'w'; 8 + random.index(93)];
+        set_all(&store, version, (0..rows / 10).map(|_| random.index(rows)), &value);
+    }
+    let full = store.memory();
+    for second in 1..20 {
+        store.publish(100 + second * 1_000_000);
+        clean(&store);
+    }
+    let rest = store.memory();
+    assert_eq!(rest.window, 0, "{rest:?}");
+    assert!(full.total() > 2 * rest.total(), "{full:?}, then {rest:?}");
+    let wanted = rest.data * 13 / 10 + 48 * store.count() + (8 << 20);
+    assert!(rest.total() <= wanted, "{rest:?}, at most {wanted}");
+    // And when nine of ten rows go, so does their memory.
+    for tenth in 0..10 {
+        clear(&store, store.newest() + 1, tenth * rows / 10 + rows / 100, (tenth + 1) * rows / 10);
+    }
+    for second in 1..20 {
+        store.publish(200_000_000 + second * 1_000_000);
+        clean(&store);
+    }
+    let less = store.memory();
+    let wanted = less.data * 13 / 10 + 48 * store.count() + (8 << 20);
+    assert!(less.window == 0 && less.total() <= wanted, "{less:?}, at most {wanted}");
+}
+
+/// The rows of a snapshot, in helpings.
+fn rows_of(snapshot: &Snapshot) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut from = Some(Bytes::new());
+    while let Some(begin) = from {
+        let take = |key: &[u8], value: &[u8]| rows.push((key.to_vec(), value.to_vec()));
+        from = snapshot.visit(&begin, 300, take).unwrap();
+    }
+    rows
+}
+
+#[test]
+fn snapshots_keep_what_they_read_and_nothing_else() {
+    for seed in 0..30 / LESS.min(10) as u64 {
+        let mut random = Random::new(seed);
+        let store = MemoryStorage::new(0);
+        let mut model = Model::new();
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        for version in 1..200 / LESS.min(4) as Version {
+            let mut list = MutationList::new();
+            for _ in 0..random.index(20) {
+                match random.index(4) {
+                    0 => {
+                        let begin = random.index(60);
+                        list.push(MutationType::ClearRange, &key(begin), &key(begin + random.index(10)));
+                    }
+                    _ => list.push(MutationType::Set, &key(random.index(60)), &vec![7; random.index(50)]),
+                }
+            }
+            for mutation in &list {
+                model.apply(version, &mutation, &mut Vec::new());
+            }
+            store.apply(version, &mut list.iter(), None);
+            store.publish(version);
+            match random.index(6) {
+                0 => snapshots.push(
+                    store
+                        .snapshot(version - random.index((version - store.oldest()) as usize + 1) as Version)
+                        .unwrap(),
+                ),
+                1 if !snapshots.is_empty() => drop(snapshots.swap_remove(random.index(snapshots.len()))),
+                2 | 3 => {
+                    store.forget_before(version - random.index(10) as Version, random.index(50));
+                }
+                _ => {}
+            }
+            store.check_invariants();
+            for snapshot in &snapshots {
+                let expected = model.rows(snapshot.version(), KeySpace::System);
+                assert!(rows_of(snapshot) == expected, "seed {seed} at {version}: {}", snapshot.version());
+            }
+        }
+        snapshots.clear();
+        clean(&store);
+        assert_eq!(store.memory().window, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_long_snapshot_costs_one_row_a_key_at_most() {
+    let store = MemoryStorage::new(0);
+    let rows = 2000 / LESS;
+    set_all(&store, 1, 0..rows, &[1; 30]);
+    let snapshot = store.snapshot(1).unwrap();
+    for version in 2..50 / LESS.min(5) as Version {
+        set_all(&store, version, 0..rows, &[version as u8; 30]);
+        clean(&store);
+        let window = store.memory().window as usize;
+        assert!(window <= rows * (80 + 8) + 10_000, "{window} bytes at version {version}");
+    }
+    clear(&store, 50, 0, rows);
+    clean(&store);
+    assert_eq!(store.count(), 0);
+    assert_eq!(rows_of(&snapshot).len(), rows);
+    drop(snapshot);
+    clean(&store);
+    assert_eq!((store.memory().window, store.memory().data), (0, 0));
+}
+
+#[test]
+fn a_snapshot_outlives_the_store() {
+    let store = MemoryStorage::new(0);
+    set_all(&store, 1, 0..10, b"v");
+    let snapshot = store.snapshot(1).unwrap();
+    drop(store);
+    assert_eq!(rows_of(&snapshot).len(), 10);
+}
+
+#[test]
+fn rows_loaded_in_any_order_are_there() {
+    for step in [1, 7, 999] {
+        let count = 1000 / LESS;
+        let mut loader = Loader::new(5);
+        for number in 0..count {
+            loader.push(&key(number * step % count), &[step as u8; 9]);
+        }
+        let store = loader.finish();
+        store.check_invariants();
+        assert_eq!((store.newest(), store.oldest()), (5, 5));
+        assert_eq!(rows_of(&store.snapshot(5).unwrap()).len(), store.count() as usize);
+    }
+}
+
+#[test]
+fn estimates_are_exact_while_nobody_writes() {
+    let store = MemoryStorage::new(0);
+    let count = 3000 / LESS;
+    let mut random = Random::new(4);
+    for version in 1..10 {
+        let value = vec![0; random.index(60)];
+        set_all(&store, version, (0..count).filter(|_| random.index(3) == 0), &value);
+    }
+    clear(&store, 10, count / 3, count / 2);
+    let snapshot = store.snapshot(10).unwrap();
+    let rows = rows_of(&snapshot);
+    for _ in 0..50 / LESS.min(10) {
+        let (begin, end) = (key(random.index(count)), key(random.index(count)));
+        let inside = rows.iter().filter(|(key, _)| *key >= begin && *key < end);
+        let expected: usize = inside.map(|(key, value)| key.len() + value.len()).sum();
+        assert_eq!(store.range_size(&begin, &end), expected as u64);
+        if begin < end {
+            let points = store.split_points(&begin, &end, 1000);
+            let sizes = points.windows(2).map(|pair| store.range_size(&pair[0], &pair[1]));
+            assert!(sizes.clone().all(|size| size < 2000), "{:?}", sizes.collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Readers take snapshots of the rows again and again and compare them with each other, while the writer keeps
+/// the sum of all values at zero in every version. Nodes split and merge all the time.
+#[test]
+fn readers_on_other_threads_see_whole_versions() {
+    const KEYS: usize = if cfg!(miri) { 150 } else { 3000 };
+    let store = MemoryStorage::new(0);
+    let done = Arc::new(AtomicBool::new(false));
+    let env = Env::real();
+    let readers: Vec<_> = (0..3)
+        .map(|reader| {
+            let (store, done) = (store.clone(), done.clone());
+            env.spawn("reader", async move { read_until(&store, &done, reader) })
+        })
+        .collect();
+    let mut random = Random::new(9);
+    let mut values = vec![0i64; KEYS];
+    for version in 1..if cfg!(miri) { 30 } else { 3000 } {
+        let mut list = MutationList::new();
+        for _ in 0..20 {
+            let (from, to) = (random.index(KEYS), random.index(KEYS));
+            let amount = random.index(100) as i64;
+            for (place, change) in [(from, -amount), (to, amount)] {
+                values[place] += change;
+                match values[place] {
+                    0 => list.push(MutationType::ClearRange, &key(place), &key(place + 1)),
+                    value => list.push(MutationType::Set, &key(place), &wide(value, place)),
+                }
+            }
+        }
+        if version % 50 == 0 {
+            // Whole neighbourhoods vanish into one row.
+            let begin = random.index(KEYS);
+            let end = (begin + KEYS / 4).min(KEYS - 1);
+            let sum: i64 = values[begin..=end].iter().sum();
+            values[begin..=end].fill(0);
+            values[end] = sum;
+            list.push(MutationType::ClearRange, &key(begin), &key(end + 1));
+            list.push(MutationType::Set, &key(end), &wide(sum, end));
+        }
+        store.apply(version, &mut list.iter(), None);
+        store.publish(version);
+        store.forget_before(version - 5, 200);
+    }
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        block_on(reader).expect("a reader saw something that never was");
+    }
+    clean(&store);
+    assert_eq!(store.memory().window, 0);
+}
+
+/// A value of a length that depends on the key: the number, then the key's number again and again.
+fn wide(value: i64, place: usize) -> Vec<u8> {
+    let mut bytes = value.to_le_bytes().to_vec();
+    bytes.resize(8 + place % 90, place as u8);
+    bytes
+}
+
+fn narrow(key_bytes: &[u8], value: &[u8]) -> i64 {
+    let place: usize = std::str::from_utf8(&key_bytes[3..]).unwrap().parse().unwrap();
+    assert_eq!(value.len(), 8 + place % 90);
+    assert!(value[8..].iter().all(|byte| *byte == place as u8), "a torn value");
+    i64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+fn read_until(store: &MemoryStorage, done: &AtomicBool, reader: usize) {
+    let mut random = Random::new(reader as u64);
+    let all = |reverse| RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse,
+    };
+    let mut read = 0;
+    while !done.load(Ordering::Relaxed) || read == 0 {
+        let version = store.newest();
+        let Ok(result) = store.get_range(version, KeySpace::Normal, &all(reader == 1)).wait() else {
+            continue;
+        };
+        let sum: i64 = result.rows.iter().map(|(key, value)| narrow(key, value)).sum();
+        assert_eq!(sum, 0, "version {version}");
+        // The same rows one by one, from the same version, if it lasts.
+        let mut keys = KeyList::new();
+        let places: Vec<usize> =
+            (0..30.min(result.rows.len())).map(|_| random.index(result.rows.len())).collect();
+        for place in &places {
+            keys.push(result.rows.row(*place).unwrap().0);
+        }
+        if let Ok(values) = store.get_many(version, KeySpace::Normal, &keys).wait() {
+            for (place, value) in places.iter().zip(values) {
+                assert_eq!(value.as_deref(), Some(result.rows.row(*place).unwrap().1), "version {version}");
+            }
+        }
+        read += 1;
     }
 }

@@ -15,14 +15,22 @@ pub(super) const CHUNK: usize = SPAN * SPANS_PER_CHUNK;
 
 const ALL_FREE: u32 = if SPANS_PER_CHUNK == 32 { u32::MAX } else { (1 << SPANS_PER_CHUNK) - 1 };
 
+/// Whether the objects of a chunk can be moved elsewhere. The two never share a chunk: what can't be moved would
+/// keep it from being emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mobility {
+    Movable = 0,
+    Fixed = 1,
+}
+
 /// All chunks of an arena.
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     table: Table,
-    /// No chunk before this one has a free span.
-    lowest: usize,
-    mapped: usize,
-    empty: usize,
+    /// No chunk of that mobility before this one has a free span.
+    lowest: [usize; 2],
+    mapped: [usize; 2],
+    empty: [usize; 2],
     spans_in_use: usize,
 }
 
@@ -31,16 +39,22 @@ struct Chunk {
     base: *mut u8,
     /// A bit for each span: set when it is free.
     free: u32,
+    mobility: Mobility,
+    /// No span of it is handed out.
+    closed: bool,
+    /// Bytes of the objects in use.
+    live: usize,
 }
 
 impl Chunks {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), table: Table::default(), lowest: 0, mapped: 0, empty: 0, spans_in_use: 0 }
+        let (lowest, mapped, empty) = ([0; 2], [0; 2], [0; 2]);
+        Self { chunks: Vec::new(), table: Table::default(), lowest, mapped, empty, spans_in_use: 0 }
     }
 
-    /// Bytes taken from the system.
-    pub(super) fn bytes(&self) -> usize {
-        self.mapped * CHUNK
+    /// Bytes taken from the system for objects of a mobility.
+    pub(super) fn bytes(&self, mobility: Mobility) -> usize {
+        self.mapped[mobility as usize] * CHUNK
     }
 
     pub(super) fn spans_in_use(&self) -> usize {
@@ -64,13 +78,21 @@ impl Chunks {
         Some((chunk * SPANS_PER_CHUNK as u32 + (offset / SPAN) as u32, offset % SPAN))
     }
 
+    /// Notes that objects of a span came into use (or, below zero, out of it).
+    #[inline]
+    pub(super) fn add_live(&mut self, id: u32, bytes: isize) {
+        let live = &mut self.chunks[id as usize / SPANS_PER_CHUNK].live;
+        *live = live.wrapping_add_signed(bytes);
+    }
+
     /// A span that nobody uses, from the lowest chunk that has one.
-    pub(super) fn take_span(&mut self) -> u32 {
-        let found = (self.lowest..self.chunks.len()).find(|at| self.chunks[*at].free != 0);
-        let at = found.unwrap_or_else(|| self.map_chunk());
-        self.lowest = at;
+    pub(super) fn take_span(&mut self, mobility: Mobility) -> u32 {
+        let usable = |chunk: &Chunk| chunk.free != 0 && !chunk.closed && chunk.mobility == mobility;
+        let found = (self.lowest[mobility as usize]..self.chunks.len()).find(|at| usable(&self.chunks[*at]));
+        let at = found.unwrap_or_else(|| self.map_chunk(mobility));
+        self.lowest[mobility as usize] = at;
         let chunk = &mut self.chunks[at];
-        self.empty -= usize::from(chunk.free == ALL_FREE);
+        self.empty[mobility as usize] -= usize::from(chunk.free == ALL_FREE);
         let span = chunk.free.trailing_zeros();
         chunk.free &= chunk.free - 1;
         self.spans_in_use += 1;
@@ -81,21 +103,54 @@ impl Chunks {
     pub(super) fn give_span(&mut self, id: u32) {
         let at = id as usize / SPANS_PER_CHUNK;
         let chunk = &mut self.chunks[at];
+        let mobility = chunk.mobility as usize;
         chunk.free |= 1 << (id as usize % SPANS_PER_CHUNK);
-        self.lowest = self.lowest.min(at);
         self.spans_in_use -= 1;
         if chunk.free == ALL_FREE {
-            self.empty += 1;
+            chunk.closed = false;
+            self.empty[mobility] += 1;
             // A few empty chunks stay, so that a store that breathes does not map and unmap all the time.
-            if self.empty > 1 + self.mapped / 16 {
-                self.unmap_chunk(at);
+            if self.empty[mobility] > 1 + self.mapped[mobility] / 32 {
+                return self.unmap_chunk(at);
             }
+        }
+        if !self.chunks[at].closed {
+            self.lowest[mobility] = self.lowest[mobility].min(at);
         }
     }
 
-    fn map_chunk(&mut self) -> usize {
-        let chunk = Chunk { base: map(), free: ALL_FREE };
-        (self.mapped, self.empty) = (self.mapped + 1, self.empty + 1);
+    /// Closes the movable chunk that has least in use, if other chunks that are in use have room for its spans. Gives its
+    /// spans.
+    pub(super) fn close_emptiest(&mut self) -> Option<std::ops::Range<u32>> {
+        let in_use = |chunk: &Chunk| {
+            let used = !chunk.base.is_null() && chunk.free != ALL_FREE && !chunk.closed;
+            used && chunk.mobility == Mobility::Movable
+        };
+        let used = self.chunks.iter().enumerate().filter(|(_, chunk)| in_use(chunk));
+        let free: usize = used.clone().map(|(_, chunk)| chunk.free.count_ones() as usize).sum();
+        let (at, _) = used.min_by_key(|(_, chunk)| chunk.live)?;
+        // All free spans, less those of this chunk, are to take those of this chunk that are in use.
+        if free < SPANS_PER_CHUNK {
+            return None;
+        }
+        self.chunks[at].closed = true;
+        let first = (at * SPANS_PER_CHUNK) as u32;
+        Some(first..first + SPANS_PER_CHUNK as u32)
+    }
+
+    /// Opens all closed chunks.
+    pub(super) fn reopen(&mut self) {
+        for (at, chunk) in self.chunks.iter_mut().enumerate().filter(|(_, chunk)| chunk.closed) {
+            chunk.closed = false;
+            let lowest = &mut self.lowest[chunk.mobility as usize];
+            *lowest = (*lowest).min(at);
+        }
+    }
+
+    fn map_chunk(&mut self, mobility: Mobility) -> usize {
+        let chunk = Chunk { base: map(), free: ALL_FREE, mobility, closed: false, live: 0 };
+        self.mapped[mobility as usize] += 1;
+        self.empty[mobility as usize] += 1;
         let at = self.chunks.iter().position(|chunk| chunk.base.is_null()).unwrap_or(self.chunks.len());
         match self.chunks.get_mut(at) {
             Some(vacant) => *vacant = chunk,
@@ -106,9 +161,12 @@ impl Chunks {
     }
 
     fn unmap_chunk(&mut self, at: usize) {
-        let base = std::mem::replace(&mut self.chunks[at].base, ptr::null_mut());
-        self.chunks[at].free = 0;
-        (self.mapped, self.empty) = (self.mapped - 1, self.empty - 1);
+        let chunk = &mut self.chunks[at];
+        debug_assert_eq!(chunk.live, 0);
+        let base = std::mem::replace(&mut chunk.base, ptr::null_mut());
+        chunk.free = 0;
+        self.mapped[chunk.mobility as usize] -= 1;
+        self.empty[chunk.mobility as usize] -= 1;
         self.table = Table::of(&self.chunks);
         // SAFETY: `base` came from `map`, no span of the chunk is in use, and its place is vacant now.
         unsafe { unmap(base) };

@@ -19,7 +19,7 @@
 mod chunks;
 mod classes;
 
-use chunks::{CHUNK, Chunks, SPAN, SPANS_PER_CHUNK};
+use chunks::{CHUNK, Chunks, Mobility, SPAN, SPANS_PER_CHUNK};
 pub(crate) use classes::MAX_CLASS;
 use classes::{CLASSES, class_of, class_size};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -36,6 +36,12 @@ pub(crate) enum Kind {
 }
 
 const KINDS: [Kind; 3] = [Kind::Record, Kind::Leaf, Kind::Inner];
+
+impl Kind {
+    fn mobility(self) -> Mobility {
+        if self == Kind::Inner { Mobility::Fixed } else { Mobility::Movable }
+    }
+}
 
 /// Alignment of every object whose size is a multiple of it; objects of other sizes are aligned to 8.
 pub(crate) const NODE_ALIGN: usize = 64;
@@ -94,6 +100,9 @@ struct Class {
     kind: Kind,
     size: u32,
     slots: u32,
+    /// How many spans it has, and how many of their objects are in use.
+    spans: u32,
+    live: u64,
     /// The span that objects are taken from, and the word of its bitmap that is being used up.
     active: SpanId,
     base: *mut u8,
@@ -112,7 +121,18 @@ impl Arena {
             let size = class_size(index) as u32;
             let slots = SPAN as u32 / size;
             let base = std::ptr::null_mut();
-            Class { kind, size, slots, active: NONE, base, word_at: 0, word: 0, buckets: [NONE; BUCKETS] }
+            Class {
+                kind,
+                size,
+                slots,
+                spans: 0,
+                live: 0,
+                active: NONE,
+                base,
+                word_at: 0,
+                word: 0,
+                buckets: [NONE; BUCKETS],
+            }
         };
         let classes = KINDS.into_iter().flat_map(|kind| (0..CLASSES).map(move |index| class(kind, index)));
         Self {
@@ -144,16 +164,16 @@ impl Arena {
         unsafe { NonNull::new_unchecked(class.base.add((slot * class.size) as usize)) }
     }
 
-    /// Takes an object back. Gives the bytes it occupied.
+    /// Takes an object back.
     ///
     /// # Safety
     /// `object` came from [`Arena::alloc`] of this arena, was not freed since, and nobody uses it any more.
-    pub(crate) unsafe fn free(&mut self, object: NonNull<u8>) -> usize {
+    pub(crate) unsafe fn free(&mut self, object: NonNull<u8>) {
         let Some((id, offset)) = self.chunks.locate(object) else {
             return self.free_large(object);
         };
         let span = &mut self.spans[id as usize];
-        let class = &self.classes[span.class as usize];
+        let class = &mut self.classes[span.class as usize];
         let slot = offset as u32 / class.size;
         let (word, bit) = (slot as usize / 64, 1u64 << (slot % 64));
         assert!(
@@ -162,10 +182,11 @@ impl Arena {
         );
         span.free[word] |= bit;
         span.live -= 1;
+        class.live -= 1;
         let size = class.size as usize;
         self.kinds[class.kind as usize].live -= size;
+        self.chunks.add_live(id, -(size as isize));
         self.settle(id);
-        size
     }
 
     /// What an object of `size` bytes occupies.
@@ -194,7 +215,11 @@ impl Arena {
     /// All memory taken from the system, in bytes, the bookkeeping included.
     pub(crate) fn reserved(&self) -> usize {
         let bitmaps = self.chunks.spans_in_use() * 96;
-        self.chunks.bytes() + self.large_bytes + self.spans.capacity() * size_of::<Span>() + bitmaps
+        self.chunks.bytes(Mobility::Movable)
+            + self.chunks.bytes(Mobility::Fixed)
+            + self.large_bytes
+            + self.spans.capacity() * size_of::<Span>()
+            + bitmaps
     }
 
     /// Bytes of records or of nodes.
@@ -202,28 +227,64 @@ impl Arena {
         self.kinds[kind as usize]
     }
 
-    /// Chooses the emptiest span of a kind, out of which the caller is to move what it can, and pushes its objects
-    /// to `objects`. Nothing new is put there until [`Arena::end_evacuations`]. False when no span is
-    /// less than seven eighths full and has others of its class to move to.
-    pub(crate) fn begin_evacuation(&mut self, kind: Kind, objects: &mut Vec<NonNull<u8>>) -> bool {
-        let classes = kind as usize * CLASSES..(kind as usize + 1) * CLASSES;
-        for bucket in 0..BUCKETS - 1 {
-            // A class's only listed span has nowhere to go: moving its objects would need another span.
-            let found = classes.clone().map(|class| self.classes[class].buckets[bucket]).find(|id| {
-                *id != NONE && (self.spans[*id as usize].next != NONE || self.has_fuller(*id, bucket))
-            });
-            let Some(id) = found else { continue };
-            self.unlist(id);
-            self.spans[id as usize].state = State::Cold;
-            self.cold.push(id);
-            self.push_objects(id, objects);
+    /// Bytes of the chunks for objects that can be moved, and how many of them are in use.
+    pub(crate) fn movable(&self) -> (usize, usize) {
+        let live = self.kinds[Kind::Record as usize].live + self.kinds[Kind::Leaf as usize].live;
+        (self.chunks.bytes(Mobility::Movable), live - self.large_bytes)
+    }
+
+    /// The least that one evacuation is about, in bytes.
+    pub(crate) const LEAST_EVACUATED: usize = SPAN;
+
+    /// Chooses what the caller is to empty, and pushes its objects to `objects`: the emptiest span of a class whose
+    /// other spans have room for what is in it, or a chunk whose spans find room in others. Nothing new is
+    /// put there until [`Arena::end_evacuations`]. False when nothing would be gained.
+    pub(crate) fn begin_evacuation(&mut self, objects: &mut Vec<(Kind, NonNull<u8>)>) -> bool {
+        if let Some(id) = self.sparse_span() {
+            self.evacuate(id, objects);
             return true;
         }
-        false
+        let Some(ids) = self.chunks.close_emptiest() else { return false };
+        for id in ids {
+            if self
+                .spans
+                .get(id as usize)
+                .is_some_and(|span| !matches!(span.state, State::Free | State::Cold))
+            {
+                self.evacuate(id, objects);
+            }
+        }
+        true
+    }
+
+    /// The emptiest span of a class whose free objects would fill a span and more.
+    fn sparse_span(&self) -> Option<SpanId> {
+        let loose = |class: &&Class| {
+            let all = u64::from(class.spans) * u64::from(class.slots);
+            class.kind.mobility() == Mobility::Movable && all - class.live > u64::from(class.slots) + all / 16
+        };
+        self.classes
+            .iter()
+            .filter(loose)
+            .find_map(|class| class.buckets.iter().copied().find(|id| *id != NONE))
+    }
+
+    fn evacuate(&mut self, id: SpanId, objects: &mut Vec<(Kind, NonNull<u8>)>) {
+        if self.spans[id as usize].state == State::Active {
+            self.deactivate(id);
+        }
+        self.unlist(id);
+        self.spans[id as usize].state = State::Cold;
+        self.cold.push(id);
+        self.settle(id);
+        if self.spans[id as usize].state == State::Cold {
+            self.push_objects(id, objects);
+        }
     }
 
     /// Lets spans that could not be emptied be used again.
     pub(crate) fn end_evacuations(&mut self) {
+        self.chunks.reopen();
         for id in std::mem::take(&mut self.cold) {
             if self.spans[id as usize].state == State::Cold {
                 self.spans[id as usize].state = State::Full;
@@ -232,19 +293,27 @@ impl Arena {
         }
     }
 
-    fn has_fuller(&self, id: SpanId, bucket: usize) -> bool {
-        let class = &self.classes[self.spans[id as usize].class as usize];
-        class.buckets[bucket + 1..].iter().any(|head| *head != NONE)
+    /// Takes a class's active span from it.
+    fn deactivate(&mut self, id: SpanId) {
+        let span = &mut self.spans[id as usize];
+        let class = &mut self.classes[span.class as usize];
+        span.free[class.word_at as usize] |= class.word;
+        span.live -= class.word.count_ones();
+        class.live -= u64::from(class.word.count_ones());
+        self.chunks.add_live(id, -(class.word.count_ones() as isize * class.size as isize));
+        (class.active, class.word) = (NONE, 0);
+        span.state = State::Full;
     }
 
-    fn push_objects(&self, id: SpanId, objects: &mut Vec<NonNull<u8>>) {
+    fn push_objects(&self, id: SpanId, objects: &mut Vec<(Kind, NonNull<u8>)>) {
         let span = &self.spans[id as usize];
         let class = &self.classes[span.class as usize];
         let base = self.chunks.span_base(id);
         for slot in 0..class.slots {
             if span.free[slot as usize / 64] & (1 << (slot % 64)) == 0 {
                 // SAFETY: slot < slots, so the object lies inside the span.
-                objects.push(unsafe { NonNull::new_unchecked(base.add((slot * class.size) as usize)) });
+                let object = unsafe { NonNull::new_unchecked(base.add((slot * class.size) as usize)) };
+                objects.push((class.kind, object));
             }
         }
     }
@@ -264,7 +333,10 @@ impl Arena {
                 class.word_at = word as u32;
                 class.word = std::mem::take(&mut span.free[word]);
                 // The whole word counts as in use: nothing else looks at a word while it is used up.
-                span.live += class.word.count_ones();
+                let taken = class.word.count_ones();
+                span.live += taken;
+                class.live += u64::from(taken);
+                self.chunks.add_live(class.active, (taken * class.size) as isize);
                 return;
             }
             let id = std::mem::replace(&mut class.active, NONE);
@@ -290,8 +362,9 @@ impl Arena {
     }
 
     fn new_span(&mut self, at: usize) -> SpanId {
-        let id = self.chunks.take_span();
-        let class = &self.classes[at];
+        let class = &mut self.classes[at];
+        class.spans += 1;
+        let id = self.chunks.take_span(class.kind.mobility());
         let slots = class.slots as usize;
         let word = |word: usize| match slots - word * 64 {
             64.. => u64::MAX,
@@ -368,7 +441,9 @@ impl Arena {
         self.unlist(id);
         let span = &mut self.spans[id as usize];
         (span.state, span.free) = (State::Free, Box::default());
-        self.kinds[self.classes[span.class as usize].kind as usize].spans -= SPAN;
+        let class = &mut self.classes[span.class as usize];
+        class.spans -= 1;
+        self.kinds[class.kind as usize].spans -= SPAN;
         self.chunks.give_span(id);
     }
 
@@ -388,7 +463,7 @@ impl Arena {
         object
     }
 
-    fn free_large(&mut self, object: NonNull<u8>) -> usize {
+    fn free_large(&mut self, object: NonNull<u8>) {
         let (object, layout) =
             self.large.remove(&object.addr().get()).expect("what is in no chunk is a large object");
         // SAFETY: it was allocated with this layout, and removing it from the map makes this its only free.
@@ -397,7 +472,6 @@ impl Arena {
         usage.live -= layout.size();
         usage.spans -= layout.size();
         self.large_bytes -= layout.size();
-        layout.size()
     }
 }
 

@@ -27,6 +27,10 @@ impl Garbage {
         self.open.push(object.cast());
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.sealed.is_empty()
+    }
+
     /// Frees what no reader can look at any more, if it is worth the while.
     ///
     /// # Safety

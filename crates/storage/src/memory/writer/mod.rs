@@ -67,6 +67,26 @@ impl Writer {
         &self.core
     }
 
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Compares the counts of memory with each other.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub(crate) fn check_counts(&self) {
+        let records = self.arena.usage(Kind::Record);
+        assert!(self.newest_bytes <= records.live, "bytes of newest records");
+        if self.window.is_empty() && self.garbage.is_empty() {
+            assert_eq!(
+                self.newest_bytes, records.live,
+                "with nothing in the window all records are newest ones"
+            );
+        }
+    }
+
     /// Applies a batch. Nobody can see it before `version` is published.
     pub(crate) fn apply(
         &mut self,

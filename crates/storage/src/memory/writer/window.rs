@@ -51,6 +51,10 @@ impl Window {
         (self.queue.len() * BLOCK + self.kept.capacity()) * size_of::<NonNull<Record>>()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.kept.is_empty()
+    }
+
     /// The first record of the queue.
     fn front(&self) -> Option<RecordRef<'_>> {
         let block = self.queue.front()?;
