@@ -30,6 +30,7 @@
 
 mod client;
 mod history;
+pub mod kill;
 mod nemesis;
 mod plan;
 pub mod probes;

@@ -1,7 +1,7 @@
 //! `plinth-sim`: runs seeds of the simulation, any number of them, and says which failed.
 
 use plinth_sim::probes::Probes;
-use plinth_sim::{Plan, Report, run, workloads, writer};
+use plinth_sim::{Plan, Report, kill, run, workloads, writer};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -14,6 +14,7 @@ Usage: plinth-sim [--seed N] [--count N] [--workload NAME,...] [--no-faults] [--
   --workload NAMES   these workloads, with commas between (default: all)
   --no-faults        nothing goes wrong
   --verbose          a line for each run, not only for those that fail
+  --kills N          instead: kill N real processes that write to real files, at random instants
 
 The same seed gives the same run on every machine; the trace number says so.";
 
@@ -23,11 +24,12 @@ struct Arguments {
     workloads: Vec<String>,
     faults: bool,
     verbose: bool,
+    kills: Option<u64>,
 }
 
 fn parse(arguments: &[String]) -> Result<Arguments, String> {
     let workloads = workloads::NAMES.iter().map(|name| (*name).to_string()).collect();
-    let mut parsed = Arguments { seed: 1, count: 0, workloads, faults: true, verbose: false };
+    let mut parsed = Arguments { seed: 1, count: 0, workloads, faults: true, verbose: false, kills: None };
     let mut rest = arguments.iter();
     let mut count = None;
     while let Some(argument) = rest.next() {
@@ -40,6 +42,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             "--count" => count = Some(number(value()?)?),
             "--workload" => parsed.workloads = value()?.split(',').map(str::to_string).collect(),
             "--no-faults" => parsed.faults = false,
+            "--kills" => parsed.kills = Some(number(value()?)?),
             "--verbose" => parsed.verbose = true,
             other => return Err(format!("there is no option {other:?}")),
         }
@@ -69,9 +72,30 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match parse(&arguments) {
+        Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(rounds, seed),
         Ok(arguments) => simulate(&arguments),
         Err(what) => {
             eprintln!("{what}\n\n{USAGE}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn kill(rounds: u64, seed: u64) -> ExitCode {
+    let killed = std::env::current_exe()
+        .map_err(|error| error.to_string())
+        .and_then(|program| kill::rounds(&program, rounds, seed));
+    match killed {
+        Ok(kill::Kills { rounds, while_opening, acknowledged }) => {
+            println!(
+                "{rounds} processes killed, {while_opening} while opening; nothing of {acknowledged} commits lost"
+            );
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            eprintln!(
+                "{what}\nagain: plinth-sim --kills {rounds} --seed {seed} (real processes: it may go another way)"
+            );
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! A real process that writes to a real directory and says on its output what was acknowledged: the one that tests kill.
+//! A real process that writes to a real directory and says on its output what was acknowledged: the one that is killed.
 //!
 //! Each transaction writes one number at both ends of the key space; each acknowledged number is a line of output. The number
 //! goes on from what the database holds, so that a test may start one writer after another on the same directory.
@@ -59,10 +59,11 @@ pub async fn numbers(database: &Database) -> Result<[u64; 2]> {
 async fn write(dir: &Path) -> Result<()> {
     let env = Env::real();
     let database = open(&env, dir).await?;
-    let mut number = numbers(&database).await?[0];
+    let [low, high] = numbers(&database).await?;
+    let mut number = low;
     let mut output = std::io::stdout().lock();
     let say = |error: std::io::Error| Error::io_error().with_detail(error.to_string());
-    writeln!(output, "open {number}").and_then(|()| output.flush()).map_err(say)?;
+    writeln!(output, "open {low} {high}").and_then(|()| output.flush()).map_err(say)?;
     loop {
         number += 1;
         let mut value = number.to_le_bytes().to_vec();

@@ -1,0 +1,134 @@
+//! Real crashes: a writing process is killed at random instants, and what it was told to be durable must be there.
+//!
+//! No simulation: the system's own files, and SIGKILL. Each round starts the writer on the directory that the one
+//! before left behind, lets it recover and write for some milliseconds, and kills it, often in the middle of its
+//! recovery. A killed process loses nothing that it had handed to the system, so this is about order, recovery and
+//! locks, not about syncs; those are the simulation's.
+
+use crate::writer;
+use plinth_env::simulated::Random;
+use plinth_env::{Env, block_on};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What many rounds came to.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Kills {
+    /// How many processes were killed.
+    pub rounds: u64,
+    /// How many of them before their database was open.
+    pub while_opening: u64,
+    /// How many commits were acknowledged in all.
+    pub acknowledged: u64,
+}
+
+/// The longest that a writer lives, in microseconds.
+const LONGEST_MICROS: u64 = 60_000;
+
+/// Kills `rounds` writers, one after the other, on a directory of their own. `program` is this package's binary.
+///
+/// # Errors
+/// What was lost, or why no writer could be run.
+pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<Kills, String> {
+    let env = Env::real();
+    let mut random = Random::new(seed);
+    let dir = block_on(env.files().temporary_dir("plinth-kill")).map_err(|error| error.to_string())?;
+    let mut kills = Kills::default();
+    let mut known = 0;
+    for round in 0..rounds {
+        let life = Duration::from_micros(random.below(LONGEST_MICROS));
+        let output = live_and_die(&env, program, dir.path(), life)?;
+        let told = judge(&output, known).map_err(|what| format!("round {round} of seed {seed}: {what}"))?;
+        kills.rounds += 1;
+        match told {
+            Some(newest) => {
+                kills.acknowledged += newest - known;
+                known = newest;
+            }
+            None => kills.while_opening += 1,
+        }
+        if round % 50 == 49 {
+            known = look(&env, dir.path(), known)?;
+        }
+    }
+    look(&env, dir.path(), known)?;
+    Ok(kills)
+}
+
+fn live_and_die(env: &Env, program: &Path, dir: &Path, life: Duration) -> Result<String, String> {
+    let mut child = Command::new(program)
+        .arg(writer::COMMAND)
+        .arg(dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("start {}: {error}", program.display()))?;
+    block_on(env.sleep(life));
+    child.kill().map_err(|error| format!("kill the writer: {error}"))?;
+    let ended = child.wait_with_output().map_err(|error| format!("wait for the writer: {error}"))?;
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    if complaint.is_empty() {
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    } else {
+        Err(format!("the writer failed: {complaint}"))
+    }
+}
+
+/// The newest number that a writer was told to be durable, if it got as far as to look; `known` is what was known before.
+fn judge(output: &str, known: u64) -> Result<Option<u64>, String> {
+    // What follows the last line's end was cut off by the kill.
+    let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let mut lines = whole.lines();
+    let Some(first) = lines.next() else { return Ok(None) };
+    let found: Vec<u64> = first.split(' ').skip(1).filter_map(|number| number.parse().ok()).collect();
+    let [low, high] = found[..] else { return Err(format!("the writer said {first:?}")) };
+    hold_against(known, [low, high])?;
+    let mut newest = low;
+    for line in lines {
+        let number: u64 = line.parse().map_err(|_| format!("the writer said {line:?}"))?;
+        if number != newest + 1 {
+            return Err(format!("{number} was acknowledged after {newest}"));
+        }
+        newest = number;
+    }
+    Ok(Some(newest))
+}
+
+/// At most one commit was under way when the process died.
+fn hold_against(known: u64, [low, high]: [u64; 2]) -> Result<(), String> {
+    if low != high {
+        return Err(format!("half of a transaction is there: {low} at one end, {high} at the other"));
+    }
+    if low < known {
+        return Err(format!("{known} was acknowledged, {low} is there"));
+    }
+    Ok(())
+}
+
+/// Opens the database here, and looks.
+fn look(env: &Env, dir: &Path, known: u64) -> Result<u64, String> {
+    let looked = block_on(async {
+        let database = writer::open(env, dir).await?;
+        writer::numbers(&database).await
+    });
+    let numbers = looked.map_err(|error| format!("opening after a kill: {error}"))?;
+    hold_against(known, numbers)?;
+    Ok(numbers[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_writer_says_is_held_against_what_is_known() {
+        assert_eq!(judge("", 5), Ok(None));
+        assert_eq!(judge("open 5", 5), Ok(None), "a line without its end may be cut short");
+        assert_eq!(judge("open 5 5\n6\n7\n8", 5), Ok(Some(7)));
+        assert_eq!(judge("open 6 6\n", 5), Ok(Some(6)), "one was under way");
+        assert!(judge("open 4 4\n", 5).is_err(), "lost");
+        assert!(judge("open 6 5\n", 5).is_err(), "half");
+        assert!(judge("open 5 5\n7\n", 5).is_err(), "skipped");
+    }
+}
