@@ -15,6 +15,16 @@ const MIN_ROWS: usize = 8;
 /// How many segments ahead a fetch looks for the next span that needn't be fetched.
 const LOOK_AHEAD: usize = 64;
 
+/// What comes next.
+pub(super) enum Step {
+    /// Nothing.
+    End,
+    /// A row that own writes made.
+    Own(KeyValue),
+    /// So many rows of the database as they are.
+    Run(usize),
+}
+
 /// A place among the merged rows.
 pub(super) struct Cursor<'v> {
     view: &'v View,
@@ -55,18 +65,18 @@ impl<'v> Cursor<'v> {
         self
     }
 
-    /// The next row before `bound` (at or after it, in reverse); `None` if there is none.
-    pub(super) async fn next(&mut self, bound: &[u8]) -> Result<Option<KeyValue>> {
+    /// What comes next before `bound` (at or after it, in reverse).
+    pub(super) async fn advance(&mut self, bound: &[u8]) -> Result<Step> {
         loop {
             let passed = if self.reverse { self.at[..] <= *bound } else { self.at[..] >= *bound };
             if passed {
-                return Ok(None);
+                return Ok(Step::End);
             }
-            let Some(segment) = self.segment() else { return Ok(None) };
+            let Some(segment) = self.segment() else { return Ok(Step::End) };
             if segment.unreadable && !self.view.bypass_unreadable {
                 return Err(unreadable(segment.begin.key));
             }
-            let row = match segment.kind {
+            let own = match segment.kind {
                 Kind::Cleared => {
                     self.at = self.far_end(&segment, bound);
                     None
@@ -76,22 +86,37 @@ impl<'v> Cursor<'v> {
                     operations.apply(None)?.map(|value| KeyValue { key, value })
                 }
                 Kind::Dependent(operations) => {
-                    let key = Bytes::copy_from_slice(segment.begin.key);
                     self.load(bound).await?;
-                    let value = self.value_of(&key);
-                    self.pass_key(&segment);
+                    let value = self.value_of(segment.begin.key);
+                    let key = self.pass_key(&segment);
                     operations.apply(value)?.map(|value| KeyValue { key, value })
                 }
                 Kind::Unmodified => {
                     self.load(bound).await?;
-                    let end = self.far_end(&segment, bound);
-                    self.pass_unmodified(end)
+                    let run = self.run(&segment, bound);
+                    if run > 0 {
+                        return Ok(Step::Run(run));
+                    }
+                    None
                 }
             };
-            if row.is_some() {
-                return Ok(row);
+            if let Some(row) = own {
+                return Ok(Step::Own(row));
             }
         }
+    }
+
+    /// The row `at` rows into the current run.
+    pub(super) fn row(&self, at: usize) -> (&[u8], &[u8]) {
+        self.rows.row(self.used + at).unwrap_or_default()
+    }
+
+    /// Goes beyond `count` rows of the current run.
+    pub(super) fn pass(&mut self, count: usize) {
+        let Some(last) = count.checked_sub(1) else { return };
+        let key = self.row(last).0;
+        self.at = if self.reverse { Bytes::copy_from_slice(key) } else { key_after(key) };
+        self.used += count;
     }
 
     /// The segment that the next key to look at lies in.
@@ -120,21 +145,33 @@ impl<'v> Cursor<'v> {
         key
     }
 
-    /// The next database row before `end`, or, if there is none, `end` is reached as far as rows are known.
-    fn pass_unmodified(&mut self, end: Bytes) -> Option<KeyValue> {
+    /// How many database rows come next in an unmodified segment; if none does, the walk goes on as far as that is known.
+    fn run(&mut self, segment: &Segment<'_>, bound: &[u8]) -> usize {
         self.skip_passed();
-        if let Some((key, _)) = self.rows.row(self.used) {
-            let is_inside = if self.reverse { *key >= end[..] } else { *key < end[..] };
-            if is_inside {
-                let row = self.rows.get(self.used)?;
-                self.used += 1;
-                self.at = if self.reverse { row.key.clone() } else { key_after(&row.key) };
-                return Some(row);
+        let edge = if self.reverse { Some(segment.begin) } else { segment.end };
+        let is_inside = |key: &[u8]| {
+            if self.reverse {
+                key >= bound && edge.is_none_or(|edge| edge.cmp_key(key).is_le())
+            } else {
+                key < bound && edge.is_none_or(|edge| edge.cmp_key(key).is_gt())
+            }
+        };
+        // Rows are in order: search for the first one outside.
+        let (mut inside, mut outside) = (self.used, self.rows.len());
+        while inside < outside {
+            let middle = inside + (outside - inside) / 2;
+            if self.rows.row(middle).is_some_and(|(key, _)| is_inside(key)) {
+                inside = middle + 1;
+            } else {
+                outside = middle;
             }
         }
-        let known = self.known.clone().unwrap_or_else(|| self.at.clone());
-        self.at = if self.reverse { known.max(end) } else { known.min(end) };
-        None
+        if inside == self.used {
+            let end = self.far_end(segment, bound);
+            let known = self.known.clone().unwrap_or_else(|| self.at.clone());
+            self.at = if self.reverse { known.max(end) } else { known.min(end) };
+        }
+        inside - self.used
     }
 
     /// The database's value of a key that is known.
@@ -180,11 +217,12 @@ impl<'v> Cursor<'v> {
         let known = match result.rows.last() {
             Some((last, _)) if result.more && self.reverse => Bytes::copy_from_slice(last),
             Some((last, _)) if result.more => key_after(last),
-            None if result.more => {
-                return Err(Error::internal_error().with_detail("a range read made no progress"));
-            }
             _ => barrier,
         };
+        let is_further = if self.reverse { known < self.at } else { known > self.at };
+        if !is_further || (result.more && result.rows.is_empty()) {
+            return Err(Error::internal_error().with_detail("a range read made no progress"));
+        }
         self.known = Some(known);
         self.rows = result.rows;
         self.used = 0;

@@ -19,7 +19,7 @@ pub(crate) use scan::range;
 
 use crate::transaction::View;
 use bytes::Bytes;
-use cursor::Cursor;
+use cursor::{Cursor, Step};
 use plinth_types::{KeySelector, Result};
 
 /// Where a selector leads.
@@ -62,20 +62,31 @@ pub(crate) async fn resolve(view: &View, selector: &KeySelector) -> Result<Resol
     let offset = i64::from(selector.offset);
     let forward = offset >= 1;
     let steps = if forward { offset } else { 1 - offset };
-    let mut cursor = Cursor::new(view, &selector.key, !forward).expecting(steps as usize);
-    for step in 1..=steps {
-        match cursor.next(if forward { view.max_key } else { b"" }).await? {
-            Some(row) if step == steps => {
-                // The very first key is the begin of the key space, too.
-                let left = if row.key.is_empty() && !forward { 0 } else { 1 };
-                return Ok(Resolved { key: row.key, left });
+    let mut cursor =
+        Cursor::new(view, &selector.key, !forward).expecting(usize::try_from(steps).unwrap_or(usize::MAX));
+    let mut left = steps;
+    loop {
+        let key = match cursor.advance(if forward { view.max_key } else { b"" }).await? {
+            Step::End if forward => {
+                return Ok(Resolved { key: Bytes::from_static(view.max_key), left });
             }
-            Some(_) => {}
-            None if forward => {
-                return Ok(Resolved { key: Bytes::from_static(view.max_key), left: steps - step + 1 });
+            Step::End => return Ok(Resolved { key: Bytes::new(), left: 1 - left }),
+            Step::Own(row) => {
+                left -= 1;
+                row.key
             }
-            None => return Ok(Resolved { key: Bytes::new(), left: step - steps }),
+            Step::Run(run) => {
+                let passed = usize::try_from(left).map_or(run, |left| left.min(run));
+                let key = Bytes::copy_from_slice(cursor.row(passed - 1).0);
+                cursor.pass(passed);
+                left -= passed as i64;
+                key
+            }
+        };
+        if left == 0 {
+            // The very first key is the begin of the key space, too.
+            let left = if key.is_empty() && !forward { 0 } else { 1 };
+            return Ok(Resolved { key, left });
         }
     }
-    Ok(Resolved { key: selector.key.clone(), left: 1 })
 }

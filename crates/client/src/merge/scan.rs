@@ -5,12 +5,12 @@
 //! never looks further than that limit and the rows that the selector leads back, which is also how far it can fail
 //! with `accessed_unreadable`.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Step};
 use super::{Resolved, resolve_bound};
 use crate::range::Limits;
 use crate::transaction::View;
 use bytes::Bytes;
-use plinth_types::{KeySelector, KeyValue, RangeResult, Result, RowsBuilder};
+use plinth_types::{KeySelector, RangeResult, Result, RowsBuilder};
 
 /// Reads a range; `begin` and `end` are normalised.
 pub(crate) async fn range(
@@ -46,8 +46,9 @@ pub(crate) async fn range(
             End::Before => Some(resolve_bound(view, far_selector).await?),
         };
     }
+    let rows = walk.rows.finish();
     if let Some(far) = &far
-        && walk.rows.is_empty()
+        && rows.is_empty()
         && !more
         && let Some(empty) = empty_result(view, &near, far, reverse)
     {
@@ -55,7 +56,7 @@ pub(crate) async fn range(
     }
     let sides = [Some(&near), far.as_ref()];
     let mut result = RangeResult {
-        rows: walk.rows(),
+        rows,
         more,
         read_to_begin: sides.iter().flatten().any(|side| side.is_off_begin()),
         read_through_end: sides.iter().flatten().any(|side| side.is_off_end()),
@@ -108,7 +109,9 @@ struct Walk<'v> {
     reverse: bool,
     target: Target,
     limits: Limits,
-    rows: Vec<KeyValue>,
+    rows: RowsBuilder,
+    /// The key of the last row collected.
+    last: Bytes,
     /// Rows seen after a limit was reached.
     beyond: usize,
 }
@@ -123,7 +126,8 @@ impl<'v> Walk<'v> {
             reverse,
             target,
             limits,
-            rows: Vec::new(),
+            rows: RowsBuilder::default(),
+            last: Bytes::new(),
             beyond: 0,
         }
     }
@@ -134,12 +138,9 @@ impl<'v> Walk<'v> {
             if self.limits.reached() && self.beyond >= back {
                 return Ok(End::Limit);
             }
-            let Some(row) = self.cursor.next(&self.target.key).await? else { break };
-            if self.limits.reached() {
-                self.beyond += 1;
-            } else {
-                self.limits.take_row(&row.key, &row.value);
-                self.rows.push(row);
+            let step = self.cursor.advance(&self.target.key).await?;
+            if self.collect(step, usize::MAX, back) == 0 {
+                break;
             }
         }
         if back > 0 { Ok(self.leave_out(back)) } else { self.go_on().await }
@@ -147,49 +148,79 @@ impl<'v> Walk<'v> {
 
     /// Takes the rows beyond the target's key that belong to the range.
     async fn go_on(&mut self) -> Result<End> {
-        let extra = self.target.extra;
-        for step in 1..=extra {
+        let mut extra = self.target.extra;
+        while extra > 0 {
             if self.limits.reached() {
                 return Ok(End::Limit);
             }
-            let Some(row) = self.cursor.next(self.space_end).await? else {
-                let left = if self.reverse { step - extra } else { extra - step + 2 };
+            let step = self.cursor.advance(self.space_end).await?;
+            let taken = self.collect(step, usize::try_from(extra).unwrap_or(usize::MAX), 0);
+            if taken == 0 {
+                let left = if self.reverse { 1 - extra } else { extra + 1 };
                 return Ok(End::Far(Resolved { key: Bytes::from_static(self.space_end), left }));
-            };
-            self.limits.take_row(&row.key, &row.value);
-            self.rows.push(row);
+            }
+            extra -= taken as i64;
         }
         if self.limits.reached() {
             return Ok(End::Limit);
         }
-        let at_begin = self.reverse && extra > 0 && self.rows.last().is_some_and(|row| row.key.is_empty());
-        let key = self.rows.last().map_or_else(|| self.target.key.clone(), |row| row.key.clone());
+        let has_rows = !self.rows.is_empty();
+        let key = if has_rows { self.last.clone() } else { self.target.key.clone() };
+        let at_begin = self.reverse && self.target.extra > 0 && has_rows && key.is_empty();
         Ok(End::Far(Resolved { key, left: i64::from(!at_begin) }))
+    }
+
+    /// Collects what a step gives, `most` rows at most, and beyond a limit only counts, up to `back`. Gives how many rows
+    /// were passed.
+    fn collect(&mut self, step: Step, most: usize, back: usize) -> usize {
+        match step {
+            Step::End => 0,
+            Step::Own(row) => {
+                if self.limits.reached() {
+                    self.beyond += 1;
+                } else {
+                    self.limits.take_row(&row.key, &row.value);
+                    self.rows.push(&row.key, &row.value);
+                    self.last = row.key;
+                }
+                1
+            }
+            Step::Run(run) => {
+                let mut passed = 0;
+                while passed < run.min(most) && !self.limits.reached() {
+                    let (key, value) = self.cursor.row(passed);
+                    self.limits.take_row(key, value);
+                    self.rows.push(key, value);
+                    passed += 1;
+                }
+                if passed > 0 {
+                    self.last = Bytes::copy_from_slice(self.cursor.row(passed - 1).0);
+                }
+                let counted = (run - passed).min(most - passed).min(back - back.min(self.beyond));
+                if self.limits.reached() {
+                    self.beyond += counted;
+                    passed += counted;
+                }
+                self.cursor.pass(passed);
+                passed
+            }
+        }
     }
 
     /// Drops the last rows before the target's key, which don't belong to the range.
     fn leave_out(&mut self, count: usize) -> End {
         let seen = self.rows.len() + self.beyond;
+        let all = std::mem::take(&mut self.rows).finish();
         if seen < count || (self.reverse && seen == count) {
-            self.rows.clear();
             return End::Before;
         }
-        let first_out = self.rows.get(seen - count).map(|row| row.key.clone());
-        self.rows.truncate(seen - count);
-        let key = match (self.reverse, self.rows.last()) {
-            (true, Some(last)) => last.key.clone(),
-            _ => first_out.unwrap_or_else(|| self.target.key.clone()),
-        };
+        let kept = seen - count;
+        for (key, value) in all.iter().take(kept) {
+            self.rows.push(key, value);
+        }
+        let at = if self.reverse { kept.min(all.len()).checked_sub(1) } else { Some(kept) };
+        let key = at.and_then(|at| all.get(at)).map_or_else(|| self.target.key.clone(), |row| row.key);
         let left = i64::from(self.reverse || !key.is_empty());
         End::Far(Resolved { key, left })
-    }
-
-    fn rows(&mut self) -> plinth_types::Rows {
-        let bytes = self.rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-        let mut rows = RowsBuilder::with_capacity(self.rows.len(), bytes);
-        for row in &self.rows {
-            rows.push(&row.key, &row.value);
-        }
-        rows.finish()
     }
 }

@@ -83,6 +83,13 @@ impl Batches {
         slot as u32
     }
 
+    /// Whether no read is in the way of another transaction's, and the buffers are not too large.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.slots.len() <= 4
+            && self.open.is_none()
+            && self.slots.iter().all(|batch| matches!(batch.phase, Phase::Free))
+    }
+
     /// Ends all reads without an answer.
     pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
         self.open = None;

@@ -29,10 +29,39 @@ pub(super) struct Done {
     pub(super) stamp: Result<Versionstamp>,
 }
 
+impl Done {
+    /// A commit of a transaction that wrote nothing.
+    fn nothing() -> Self {
+        Self { version: INVALID_VERSION, stamp: Err(Error::no_commit_version()) }
+    }
+}
+
+/// What to know of a request once its answer comes.
+struct Sent {
+    self_conflict: Option<Bytes>,
+    id: Option<Bytes>,
+    reads: Option<RangeList>,
+    version: Version,
+}
+
+fn is_unknown(result: &Result<CommitReply>) -> bool {
+    result.as_ref().err().is_some_and(super::unknown::is_unknown)
+}
+
 /// Why a commit failed, and whether it came as far as to be tried.
 struct Failure {
     error: Error,
     tried: bool,
+}
+
+impl Failure {
+    fn tried(error: Error) -> Self {
+        Self { error, tried: true }
+    }
+
+    fn untried(error: Error) -> Self {
+        Self { error, tried: false }
+    }
 }
 
 impl Transaction {
@@ -76,35 +105,125 @@ impl Inner {
         let mut after = After::default();
         let mut guard = self.lock();
         let state = &mut *guard;
-        let checked = state.check(&mut after);
-        if let Err(error) = checked {
+        if let Err(error) = state.check(&mut after) {
             drop(guard);
             after.run();
             return Reply::ready(Err(error));
         }
         state.life.committing = true;
         let epoch = state.life.epoch;
-        let nothing_to_do = state.writes.mutations.is_empty()
-            && state.writes.conflicts.is_empty()
-            && state.reads.pending == 0
+        let is_simple = state.reads.pending == 0
             && state.reads.failed.is_none()
             && state.watches.is_empty()
             && !state.special.as_ref().is_some_and(|special| special.needs_commit());
-        if nothing_to_do {
-            let done = Done { version: INVALID_VERSION, stamp: Err(Error::no_commit_version()) };
-            self.note_commit(state, &done, &mut after);
+        if is_simple {
+            let attempt = self.prepare(state);
             drop(guard);
-            after.run();
-            return Reply::ready(Ok(()));
+            return self.commit_now(epoch, attempt);
         }
         drop(guard);
-        after.run();
         self.flush();
         self.launch(epoch, false, self.clone().commit_task(epoch))
     }
 
+    /// Commits as far as answers are there at once.
+    fn commit_now(self: &Arc<Self>, epoch: u64, attempt: Result<Option<Attempt>>) -> Reply<()> {
+        let attempt = match attempt {
+            Ok(Some(attempt)) => attempt,
+            Ok(None) => return Reply::ready(self.conclude(epoch, Ok(Done::nothing()))),
+            Err(error) => return Reply::ready(self.conclude(epoch, Err(Failure::tried(error)))),
+        };
+        let mut version = self.read_version(epoch, true);
+        let version = match version.try_take() {
+            Some(Ok(version)) => version,
+            Some(Err(error)) => return Reply::ready(self.conclude(epoch, Err(Failure::tried(error)))),
+            None => {
+                let inner = self.clone();
+                return self.launch(epoch, false, async move {
+                    let result = match version.await {
+                        Ok(version) => {
+                            let (sent, reply) = inner.send(attempt, version);
+                            inner.outcome(epoch, sent, reply).await
+                        }
+                        Err(error) => Err(Failure::tried(error)),
+                    };
+                    inner.conclude(epoch, result)
+                });
+            }
+        };
+        let (sent, mut reply) = self.send(attempt, version);
+        let reply = match reply.try_take() {
+            Some(result) if !is_unknown(&result) => {
+                return Reply::ready(self.conclude(epoch, self.judge(epoch, &sent, result)));
+            }
+            Some(result) => Reply::ready(result),
+            None => reply,
+        };
+        let inner = self.clone();
+        self.launch(epoch, false, async move {
+            let result = inner.outcome(epoch, sent, reply).await;
+            inner.conclude(epoch, result)
+        })
+    }
+
     async fn commit_task(self: Arc<Self>, epoch: u64) -> Result<()> {
         let result = self.try_commit(epoch).await;
+        self.conclude(epoch, result)
+    }
+
+    async fn try_commit(self: &Arc<Self>, epoch: u64) -> Result<Done, Failure> {
+        self.special_commit(epoch).await.map_err(Failure::untried)?;
+        self.drain_reads(epoch).await.map_err(Failure::untried)?;
+        let attempt = {
+            let mut state = self.lock();
+            if state.life.epoch != epoch {
+                return Err(Failure::untried(Error::transaction_cancelled()));
+            }
+            self.prepare(&mut state)
+        };
+        let Some(attempt) = attempt.map_err(Failure::tried)? else {
+            if !self.lock().watches.is_empty() {
+                self.read_version(epoch, false).await.map_err(Failure::tried)?;
+            }
+            return Ok(Done::nothing());
+        };
+        let version = self.read_version(epoch, true).await.map_err(Failure::tried)?;
+        let (sent, reply) = self.send(attempt, version);
+        self.outcome(epoch, sent, reply).await
+    }
+
+    fn send(&self, attempt: Attempt, version: Version) -> (Sent, Reply<CommitReply>) {
+        let Attempt { mut request, self_conflict, reads } = attempt;
+        request.conflicts.read_version = version;
+        let sent = Sent { self_conflict, id: request.idempotency_id.clone(), reads, version };
+        (sent, self.endpoint().commit(request))
+    }
+
+    async fn outcome(&self, epoch: u64, sent: Sent, reply: Reply<CommitReply>) -> Result<Done, Failure> {
+        let result = reply.await;
+        if is_unknown(&result) {
+            return self.find_out(sent.self_conflict, sent.id, sent.version).await.map_err(Failure::tried);
+        }
+        self.judge(epoch, &sent, result)
+    }
+
+    fn judge(&self, epoch: u64, sent: &Sent, result: Result<CommitReply>) -> Result<Done, Failure> {
+        match result {
+            Ok(CommitReply::Committed { version, batch_index }) => {
+                Ok(Done { version, stamp: Ok(Versionstamp::new(version, batch_index)) })
+            }
+            Ok(CommitReply::Conflict { conflicting_reads }) => {
+                if let Some(reads) = &sent.reads {
+                    self.note_conflicts(epoch, reads, &conflicting_reads);
+                }
+                Err(Failure::tried(Error::not_committed()))
+            }
+            Err(error) => Err(Failure::tried(error)),
+        }
+    }
+
+    /// Notes what became of the commit.
+    fn conclude(&self, epoch: u64, result: Result<Done, Failure>) -> Result<()> {
         let mut after = After::default();
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -114,7 +233,7 @@ impl Inner {
         let result = match result {
             Ok(done) => {
                 let start = if done.version > 0 { done.version } else { state.version.known().unwrap_or(0) };
-                state.watches.start(&self, start, &mut after);
+                state.watches.start(self, start, &mut after);
                 self.note_commit(state, &done, &mut after);
                 Ok(())
             }
@@ -156,45 +275,6 @@ impl Inner {
         }
     }
 
-    async fn try_commit(self: &Arc<Self>, epoch: u64) -> Result<Done, Failure> {
-        let untried = |error| Failure { error, tried: false };
-        let tried = |error| Failure { error, tried: true };
-        self.special_commit(epoch).await.map_err(untried)?;
-        self.drain_reads(epoch).await.map_err(untried)?;
-        let attempt = {
-            let mut state = self.lock();
-            if state.life.epoch != epoch {
-                return Err(untried(Error::transaction_cancelled()));
-            }
-            self.prepare(&mut state)
-        };
-        let Some(mut attempt) = attempt.map_err(tried)? else {
-            if !self.lock().watches.is_empty() {
-                self.read_version(epoch, false).await.map_err(tried)?;
-            }
-            return Ok(Done { version: INVALID_VERSION, stamp: Err(Error::no_commit_version()) });
-        };
-        let read_version = self.read_version(epoch, true).await.map_err(tried)?;
-        attempt.request.conflicts.read_version = read_version;
-        let id = attempt.request.idempotency_id.clone();
-        let reply = self.endpoint().commit(attempt.request).await;
-        match reply {
-            Ok(CommitReply::Committed { version, batch_index }) => {
-                Ok(Done { version, stamp: Ok(Versionstamp::new(version, batch_index)) })
-            }
-            Ok(CommitReply::Conflict { conflicting_reads }) => {
-                if let Some(reads) = attempt.reads {
-                    self.note_conflicts(epoch, &reads, &conflicting_reads);
-                }
-                Err(tried(Error::not_committed()))
-            }
-            Err(error) if super::unknown::is_unknown(&error) => {
-                self.find_out(attempt.self_conflict, id, read_version).await.map_err(tried)
-            }
-            Err(error) => Err(tried(error)),
-        }
-    }
-
     /// Waits until all reads have their answer.
     pub(crate) async fn drain_reads(&self, epoch: u64) -> Result<()> {
         let waiting = {
@@ -223,7 +303,7 @@ impl Inner {
         }
         let mut state = self.lock();
         if state.life.epoch == epoch {
-            state.outcome.conflicting = Some(conflicting);
+            state.outcome.conflicting = Some(Box::new(conflicting));
         }
     }
 
@@ -302,15 +382,9 @@ impl Inner {
     /// transaction has written one of them. Gives such a key.
     fn guard(&self, request: &mut CommitRequest, risky: bool, is_fresh: bool) -> Option<Bytes> {
         let conflicts = &mut request.conflicts;
-        let mut add = |id: &[u8]| {
-            let key = [system::SELF_CONFLICT_PREFIX, id].concat();
-            conflicts.reads.push_single(&key);
-            conflicts.writes.push_single(&key);
-            Some(Bytes::from(key))
-        };
         let may_lose_answers = self.database.may_lose_answers();
         if may_lose_answers && let Some(id) = &request.idempotency_id {
-            return add(id);
+            return Some(add_to_both(conflicts, id));
         }
         if risky {
             return None;
@@ -326,13 +400,7 @@ impl Inner {
         }
         let mut id = [0; 16];
         self.env().fill_random(&mut id);
-        let mut add = |id: &[u8]| {
-            let key = [system::SELF_CONFLICT_PREFIX, id].concat();
-            conflicts.reads.push_single(&key);
-            conflicts.writes.push_single(&key);
-            Some(Bytes::from(key))
-        };
-        add(&id)
+        Some(add_to_both(conflicts, &id))
     }
 
     /// Puts the tenant's prefix before all keys.
@@ -370,4 +438,12 @@ impl Inner {
             *list = prefixed;
         }
     }
+}
+
+/// Adds a key to both conflict sets.
+fn add_to_both(conflicts: &mut Conflicts, id: &[u8]) -> Bytes {
+    let key = [system::SELF_CONFLICT_PREFIX, id].concat();
+    conflicts.reads.push_single(&key);
+    conflicts.writes.push_single(&key);
+    key.into()
 }

@@ -5,6 +5,7 @@
 //! the endpoint or wakes somebody (see `state`).
 
 pub(crate) mod batch;
+mod buffers;
 mod commit;
 mod conflicts;
 pub(crate) mod options;
@@ -99,7 +100,10 @@ impl Transaction {
             itself: itself.clone(),
             state: Mutex::new(state),
         });
-        inner.with(|state, after| inner.apply_persistent(state, after));
+        inner.with(|state, after| {
+            state.take_buffers();
+            inner.apply_persistent(state, after);
+        });
         Self { inner }
     }
 
@@ -168,6 +172,12 @@ impl std::fmt::Debug for Transaction {
             .field("mutations", &state.writes.mutations.len())
             .field("committed_version", &state.outcome.committed_version)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).leave_buffers();
     }
 }
 

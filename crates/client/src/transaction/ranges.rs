@@ -57,6 +57,10 @@ impl Inner {
     /// What a read that is called now sees.
     pub(crate) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
         let map = state.visible_writes(snapshot).cloned();
+        self.view_of(state, map)
+    }
+
+    fn view_of(self: &Arc<Self>, state: &State, map: Option<WriteMap>) -> View {
         View {
             inner: self.clone(),
             epoch: state.life.epoch,
@@ -90,7 +94,12 @@ impl Inner {
                 return Ok(None);
             }
             state.reads.any = true;
-            let view = self.view(&mut state, snapshot);
+            let is_between_keys = begin.offset == 1 && end.offset == 1;
+            let view = if is_between_keys && state.is_scanned_untouched(&begin.key, &end.key) {
+                self.view_of(&state, None)
+            } else {
+                self.view(&mut state, snapshot)
+            };
             Ok(Some(RangeTask { view, begin, end, limits, reverse: range.reverse, snapshot }))
         });
         drop(state);
@@ -129,7 +138,7 @@ impl RangeTask {
             let (low, high) = conflicts::of_get_range(&begin, &end, reverse, &result, view.max_key);
             view.add_conflict(&low, &high);
         }
-        view.add_cost(result.rows.iter().map(|(key, value)| key.len() + value.len()).sum());
+        view.add_cost(result.rows.data_len());
         Ok(result)
     }
 }
@@ -289,8 +298,7 @@ impl Limits {
             *left = left.saturating_sub(rows.len());
         }
         if let Some(left) = &mut self.bytes {
-            let bytes = rows.iter().map(|(key, value)| key.len() + value.len() + row_overhead()).sum();
-            *left = left.saturating_sub(bytes);
+            *left = left.saturating_sub(rows.data_len() + rows.len() * row_overhead());
         }
         self.reached() && !rows.is_empty()
     }

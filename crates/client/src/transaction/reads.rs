@@ -11,11 +11,8 @@ use crate::stream::RangeStream;
 use crate::write_map::{Kind, Operations, WriteMap};
 use bytes::Bytes;
 use plinth_env::reply::Reply;
-use plinth_types::{Error, KeyList, KeySelector, KeySpace, RangeResult, Result, system};
+use plinth_types::{Error, KeyList, KeySelector, KeySpace, MutationType, RangeResult, Result, system};
 use std::sync::Arc;
-
-/// So few mutations are looked through for a key one by one, which costs less than a map of them.
-const SCANNED_MUTATIONS: usize = 8;
 
 /// What own writes say about a key that is read.
 enum Own {
@@ -143,17 +140,26 @@ impl Snapshot<'_> {
 impl State {
     /// The own writes that a read sees now; `None` if it sees none.
     pub(super) fn visible_writes(&mut self, snapshot: bool) -> Option<&WriteMap> {
-        let blind = self.options.ryw_disabled || (snapshot && self.options.snapshot_ryw <= 0);
-        if blind || self.writes.mutations.is_empty() { None } else { Some(self.writes.map()) }
+        if self.is_blind(snapshot) || self.writes.mutations.is_empty() {
+            return None;
+        }
+        Some(self.writes.map())
+    }
+
+    /// Whether a read doesn't see own writes.
+    fn is_blind(&self, snapshot: bool) -> bool {
+        self.options.ryw_disabled || (snapshot && self.options.snapshot_ryw <= 0)
     }
 
     fn own_write(&mut self, key: &[u8], snapshot: bool) -> Result<Own> {
-        if self.writes.mutations.is_empty() || self.is_certainly_untouched(key) {
+        if self.writes.mutations.is_empty() || self.is_blind(snapshot) {
             return Ok(Own::Untouched);
         }
+        if let Some(own) = self.scan_writes(key) {
+            return Ok(own);
+        }
         let bypass = self.options.bypass_unreadable;
-        let Some(map) = self.visible_writes(snapshot) else { return Ok(Own::Untouched) };
-        let segment = map.segment(key);
+        let segment = self.writes.map().segment(key);
         if segment.unreadable && !bypass {
             return Err(unreadable(key));
         }
@@ -165,14 +171,33 @@ impl State {
         })
     }
 
-    fn is_certainly_untouched(&self, key: &[u8]) -> bool {
+    /// What a few simple mutations say about a key, without a map of them; `None` if that takes the map.
+    fn scan_writes(&self, key: &[u8]) -> Option<Own> {
         let writes = &self.writes;
-        writes.map.is_none()
-            && writes.mutations.len() <= SCANNED_MUTATIONS
-            && writes.stamped.is_empty()
-            && writes.mutations.iter().all(|mutation| match mutation.kind {
-                plinth_types::MutationType::ClearRange => key < mutation.param1 || key >= mutation.param2,
-                _ => key != mutation.param1,
+        if !writes.is_scannable() {
+            return None;
+        }
+        let mut own = Own::Untouched;
+        for mutation in &writes.mutations {
+            match mutation.kind {
+                MutationType::ClearRange if key >= mutation.param1 && key < mutation.param2 => {
+                    own = Own::Known(None);
+                }
+                MutationType::ClearRange => {}
+                _ if key != mutation.param1 => {}
+                MutationType::Set => own = Own::Known(Some(Bytes::copy_from_slice(mutation.param2))),
+                _ => return None,
+            }
+        }
+        Some(own)
+    }
+
+    /// Whether a few mutations, looked at one by one, leave a range alone.
+    pub(super) fn is_scanned_untouched(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.writes.is_scannable()
+            && self.writes.mutations.iter().all(|mutation| match mutation.kind {
+                MutationType::ClearRange => mutation.param2 <= begin || end <= mutation.param1,
+                _ => mutation.param1 < begin || end <= mutation.param1,
             })
     }
 }

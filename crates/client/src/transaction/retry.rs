@@ -108,22 +108,24 @@ impl Inner {
         after: &mut After,
     ) -> Reply<()> {
         let (promise, reply) = promise();
-        if let Some(earlier) = state.retry.waiting.replace(promise) {
-            after.reply(earlier, Err(Error::transaction_cancelled()));
-        }
         let (inner, epoch) = (self.clone(), state.life.epoch);
-        let at = self.env().now() + delay;
-        let timer = self.env().call_at(at, move || {
+        let timer = self.env().call_at(self.env().now() + delay, move || {
             inner.with(|state, after| {
                 if state.life.epoch == epoch
-                    && let Some(promise) = state.retry.waiting.take()
+                    && let Some(waiting) = state.retry.waiting.take()
                 {
+                    let (promise, timer) = *waiting;
                     inner.begin_again(state, after);
                     after.reply(promise, Ok(()));
+                    after.drop_later(timer);
                 }
             });
         });
-        state.retry.timer = Some(timer);
+        if let Some(earlier) = state.retry.waiting.replace(Box::new((promise, timer))) {
+            let (promise, timer) = *earlier;
+            after.drop_later(timer);
+            after.reply(promise, Err(Error::transaction_cancelled()));
+        }
         reply
     }
 
@@ -134,7 +136,7 @@ impl Inner {
         state.life.deferred = None;
         state.life.dead = None;
         state.life.committing = false;
-        for timer in [state.life.timer.take(), state.retry.timer.take()] {
+        if let Some(timer) = state.life.timer.take() {
             after.drop_later(timer);
         }
         state.options = Options::new(self.database().snapshot_ryw());

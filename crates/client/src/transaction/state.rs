@@ -118,7 +118,7 @@ pub(crate) struct Outcome {
     pub(crate) stamp: Option<Result<Versionstamp>>,
     pub(crate) stamp_waiting: Vec<Promise<Versionstamp>>,
     /// The read conflict ranges that conflicted, if that was asked for.
-    pub(crate) conflicting: Option<RangeList>,
+    pub(crate) conflicting: Option<Box<RangeList>>,
 }
 
 impl Default for Outcome {
@@ -135,8 +135,7 @@ pub(crate) struct Retry {
     /// Options that survive a retry: the database's defaults, then those set by the user.
     pub(crate) persistent: Defaults,
     /// Who waits for the next try to begin, and what ends the wait.
-    pub(crate) waiting: Option<Promise<()>>,
-    pub(crate) timer: Option<Timer>,
+    pub(crate) waiting: Option<Box<(Promise<()>, Timer)>>,
 }
 
 /// Seconds that the first wait of `on_error` is drawn from.
@@ -144,7 +143,7 @@ pub(crate) const FIRST_BACKOFF: f64 = 0.01;
 
 impl Retry {
     pub(crate) fn new(persistent: Defaults) -> Self {
-        Self { retries: 0, backoff: FIRST_BACKOFF, persistent, waiting: None, timer: None }
+        Self { retries: 0, backoff: FIRST_BACKOFF, persistent, waiting: None }
     }
 }
 
@@ -213,7 +212,9 @@ impl State {
         for promise in self.outcome.stamp_waiting.drain(..) {
             after.reply(promise, Err(error.clone()));
         }
-        if let Some(promise) = self.retry.waiting.take() {
+        if let Some(waiting) = self.retry.waiting.take() {
+            let (promise, timer) = *waiting;
+            after.drop_later(timer);
             after.reply(promise, Err(error.clone()));
         }
         self.watches.fail_all(error, after);

@@ -58,9 +58,9 @@ impl Inner {
         read_version: Version,
     ) -> Result<Done> {
         let Some(key) = self_conflict else { return Err(Error::commit_unknown_result()) };
-        self.fence(&[self.prefix(), &key].concat()).await?;
+        self.fence(&[self.prefix(), &key].concat()).await.map_err(still_unknown)?;
         let Some(id) = id else { return Err(Error::commit_unknown_result()) };
-        match self.find_record(&id, read_version).await? {
+        match self.find_record(&id, read_version).await.map_err(still_unknown)? {
             Some(stamp) => Ok(Done { version: stamp.version(), stamp: Ok(stamp) }),
             None => Err(Error::transaction_too_old().with_detail(
                 "the answer to the commit was lost; its record shows that it did not take effect",
@@ -112,6 +112,14 @@ impl Inner {
             }
         }
     }
+}
+
+/// That finding out has failed says nothing about the commit: its own error would look like a refusal.
+fn still_unknown(error: Error) -> Error {
+    if error.is_maybe_committed() || error == Error::commit_unknown_result_fatal() {
+        return error;
+    }
+    Error::commit_unknown_result().with_detail(format!("and it can't be found out: {error}"))
 }
 
 fn version_of(value: &[u8]) -> Option<Version> {

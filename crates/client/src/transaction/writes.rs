@@ -33,6 +33,8 @@ pub(crate) struct Writes {
     pub(crate) folded: usize,
     /// Whether there was any write, or explicit write conflict range.
     pub(crate) any: bool,
+    /// Whether any key or value gets its versionstamp at commit.
+    pub(crate) any_stamp: bool,
     /// How many appends there are: two on one key take effect as one.
     pub(crate) appends: usize,
     /// The transaction's size, reads and writes, as users are told.
@@ -40,7 +42,15 @@ pub(crate) struct Writes {
     pub(crate) cost: i64,
 }
 
+/// So few mutations are looked through one by one, which costs less than a map of them.
+const SCANNED_MUTATIONS: usize = 16;
+
 impl Writes {
+    /// Whether the mutations are few, and none makes keys unreadable, so that a read can look through them.
+    pub(super) fn is_scannable(&self) -> bool {
+        self.map.is_none() && self.mutations.len() <= SCANNED_MUTATIONS && !self.any_stamp
+    }
+
     /// The map of all writes so far.
     pub(crate) fn map(&mut self) -> &WriteMap {
         let map = self.map.get_or_insert_with(WriteMap::new);
@@ -53,6 +63,7 @@ impl Writes {
     fn push(&mut self, kind: MutationType, param1: &[u8], param2: &[u8]) {
         self.any = true;
         self.appends += usize::from(kind == MutationType::AppendIfFits);
+        self.any_stamp |= kind.is_versionstamped();
         self.mutations.push(kind, param1, param2);
     }
 
@@ -84,6 +95,7 @@ impl Writes {
         self.map = None;
         self.folded = 0;
         self.any = false;
+        self.any_stamp = false;
         self.appends = 0;
         self.size = 0;
         self.cost = 0;

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use plinth_types::{KeyRange, MutationList, MutationType};
 use std::sync::Arc;
 
+/// What stands before a mutation's parameters in the list: its kind and two lengths.
+const MUTATION_HEADER: usize = 9;
+
 /// A key that gets its versionstamp at commit: where its mutation stands in the list, and where the key may end up.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamped {
@@ -18,20 +21,25 @@ pub(crate) struct Stamped {
 impl WriteMap {
     /// Applies the mutations from the offset `from` of the list on; gives the offset of its end.
     pub(crate) fn fold(&mut self, mutations: &MutationList, stamped: &[Stamped], from: usize) -> usize {
+        // One copy of the bytes, shared by all keys and values of the map.
+        let shared = Bytes::copy_from_slice(&mutations.as_bytes()[from..]);
         let mut offset = from;
         while let Some(mutation) = mutations.at(offset) {
+            let (key_at, key_len) = (offset - from + MUTATION_HEADER, mutation.param1.len());
+            let key = shared.slice(key_at..key_at + key_len);
+            let value = shared.slice(key_at + key_len..key_at + key_len + mutation.param2.len());
             match mutation.kind {
-                MutationType::ClearRange => self.clear(mutation.param1, mutation.param2),
+                MutationType::ClearRange => self.clear(key, value),
                 kind => {
                     if kind == MutationType::SetVersionstampedKey
                         && let Ok(at) = stamped.binary_search_by_key(&offset, |stamped| stamped.offset)
                     {
                         self.make_unreadable(&stamped[at].range);
                     }
-                    self.mutate(mutation.param1, kind, Bytes::copy_from_slice(mutation.param2));
+                    self.mutate(key, kind, value);
                 }
             }
-            offset += 9 + mutation.param1.len() + mutation.param2.len();
+            offset += MUTATION_HEADER + key_len + mutation.param2.len();
         }
         offset
     }
@@ -44,6 +52,6 @@ impl WriteMap {
         let mut flushed = std::mem::take(Arc::make_mut(&mut self.flushed));
         self.emit(&range.begin, &range.end, &mut flushed);
         self.flushed = Arc::new(flushed);
-        self.overwrite(&range.begin, &range.end, false, true);
+        self.overwrite(range.begin.clone(), range.end.clone(), false, true);
     }
 }

@@ -233,9 +233,9 @@ impl WriteMap {
     }
 
     /// Applies an operation to a key.
-    fn mutate(&mut self, key: &[u8], kind: MutationType, value: Bytes) {
-        let place = self.find(key);
-        let segment = self.segment(key);
+    fn mutate(&mut self, key: Bytes, kind: MutationType, value: Bytes) {
+        let place = self.find(&key);
+        let segment = self.segment(&key);
         let cleared = matches!(segment.kind, Kind::Cleared);
         let was_unreadable = segment.unreadable;
         let unreadable = was_unreadable || kind.is_versionstamped();
@@ -247,11 +247,11 @@ impl WriteMap {
         };
         let depends = operation.is_dependent();
         let entry = self.entry(place);
-        if entry.key[..] != *key {
+        if entry.key != key {
             let operations =
                 if cleared && depends { on_nothing(operation) } else { Operations::new(operation) };
             let entry = Entry {
-                key: Bytes::copy_from_slice(key),
+                key,
                 operations: Some(operations),
                 unreadable,
                 cleared_after: entry.cleared_after,
@@ -273,21 +273,20 @@ impl WriteMap {
     }
 
     /// Removes the keys from `begin` up to `end`.
-    fn clear(&mut self, begin: &[u8], end: &[u8]) {
+    fn clear(&mut self, begin: Bytes, end: Bytes) {
         self.overwrite(begin, end, true, false);
     }
 
-    fn overwrite(&mut self, begin: &[u8], end: &[u8], cleared: bool, unreadable: bool) {
+    fn overwrite(&mut self, begin: Bytes, end: Bytes, cleared: bool, unreadable: bool) {
         debug_assert!(begin < end, "an empty range writes nothing");
-        let place = self.find(end);
+        let place = self.find(&end);
         let last = self.entry(place);
-        if last.key[..] != *end {
-            let rest =
-                Entry::boundary(Bytes::copy_from_slice(end), last.cleared_after, last.unreadable_after);
+        if last.key != end {
+            let rest = Entry::boundary(end.clone(), last.cleared_after, last.unreadable_after);
             self.insert(rest);
         }
-        self.remove(begin, end);
-        self.insert(Entry::boundary(Bytes::copy_from_slice(begin), cleared, unreadable));
+        self.remove(&begin, &end);
+        self.insert(Entry::boundary(begin, cleared, unreadable));
     }
 
     fn entry_mut(&mut self, place: Place) -> &mut Entry {
