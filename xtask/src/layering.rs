@@ -52,6 +52,12 @@ const LAYERS: [Layer; 13] = [
         tests_use: &[],
     },
     Layer {
+        level: 5,
+        name: "plinth-capi",
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
+        tests_use: &[],
+    },
+    Layer {
         level: LEAF,
         name: "plinth-bench",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
