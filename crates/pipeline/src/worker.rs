@@ -84,8 +84,14 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
         shared.versions.abandon();
         return None;
     }
+    let was_sound = is_log_sound(shared);
     let position = match append(shared, front, version, assigned.lease, &decided).await {
         Ok(position) => position,
+        Err(error) if was_sound && !is_log_sound(shared) => {
+            // Bytes were written and could not be taken back: a restart may find the batch.
+            leave_unknown(shared, decided.accepted, error);
+            return None;
+        }
         Err(error) => {
             shared.versions.abandon();
             shared.counters.refused.add(decided.accepted.len() as u64);
@@ -99,6 +105,20 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let ticket = front.next_ticket;
     front.next_ticket += 1;
     Some(Flight { version, ticket, position, lease: assigned.lease, decided })
+}
+
+fn is_log_sound(shared: &Shared) -> bool {
+    shared.log.as_ref().is_none_or(|log| log.view.check().is_ok())
+}
+
+/// The fate of a batch is known only after a restart, and the node takes no more commits.
+///
+/// Its version is not abandoned: read versions stay below it for good. If they followed the clock beyond it, a
+/// reader could miss at a later version what a restart then shows at an earlier one.
+fn leave_unknown(shared: &Shared, accepted: Vec<Accepted>, cause: Error) {
+    let error = Error::commit_unknown_result().with_detail(cause.to_string());
+    shared.health.fail(cause);
+    accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
 }
 
 async fn append(
@@ -132,11 +152,8 @@ async fn finish(shared: &Shared, flight: Flight) {
         shared.health.fail(error);
     }
     if let Some(cause) = shared.health.failure() {
-        shared.versions.abandon();
         shared.turns.pass(flight.ticket);
-        let error = Error::commit_unknown_result().with_detail(cause.to_string());
-        flight.decided.accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
-        return;
+        return leave_unknown(shared, flight.decided.accepted, cause);
     }
     let fired = take_effect(shared, &flight);
     shared.turns.pass(flight.ticket);

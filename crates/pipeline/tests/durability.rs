@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use plinth_client::Endpoint;
+use plinth_client::{Database, Endpoint};
 use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Creation, Node, NodeConfig};
@@ -121,6 +121,58 @@ fn a_failing_sync_is_never_acknowledged_and_ends_all_commits() {
     let machine = simulation.restart(&machine);
     let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
     simulation.run_until(set(&node, b"k", b"again")).unwrap();
+}
+
+/// A transaction without reads commits with a key that it conflicts with itself on; when its answer is lost the client
+/// looks what became of it. That this fails too is no answer: the transaction may be there after a restart.
+#[test]
+fn a_commit_whose_fate_cannot_be_found_out_stays_unknown() {
+    let simulation = Simulation::new(4);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    let database = Database::new(std::sync::Arc::new(node));
+    simulation.update_faults(&machine, |plan| plan.sync.fail = 1.0);
+    let unknown = simulation.run_until(async {
+        let tr = database.create_transaction();
+        tr.get_read_version().await.unwrap();
+        tr.set("k", "v");
+        tr.commit().await.unwrap_err()
+    });
+    assert_eq!(unknown, Error::commit_unknown_result(), "{unknown}");
+}
+
+/// A batch whose sync failed may be found at a restart, at its version. Nobody may have read at a later one without it.
+#[test]
+fn read_versions_stay_below_a_commit_of_unknown_fate() {
+    let simulation = Simulation::new(6);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    let before = simulation.run_until(set(&node, b"k", b"before")).unwrap();
+    simulation.update_faults(&machine, |plan| plan.sync.fail = 1.0);
+    simulation.run_until(set(&node, b"k", b"unknown")).unwrap_err();
+    simulation.run_for(std::time::Duration::from_secs(10));
+    assert_eq!(simulation.run_until(version(&node)), before, "read versions go no further");
+    assert_eq!(simulation.run_until(get(&node, b"k")).as_deref(), Some(&b"before"[..]), "reads go on");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_at_the_moment_is_not_called_damaged() {
+    let simulation = Simulation::new(5);
+    let mut machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    for n in 0u32..200 {
+        simulation.run_until(set(&node, &n.to_be_bytes(), &[1; 1000])).unwrap();
+    }
+    simulation.run_until(node.node().checkpoint()).unwrap();
+    drop(node);
+    for _ in 0..100 {
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+        simulation.update_faults(&machine, |plan| plan.read.fail = 0.2);
+        if let Err(error) = simulation.run_until(open(&machine, Path::new(DIR))) {
+            assert_eq!(error, Error::io_error(), "{error}");
+        }
+    }
 }
 
 #[test]

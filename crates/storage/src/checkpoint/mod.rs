@@ -76,7 +76,10 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
     loop {
         match walk.step(&mut |key, value| loader.push(key, value)).await? {
             Step::Rows => {}
-            Step::Damage(problem) => return Err(problem.into()),
+            Step::Damage(problem) => {
+                // A read that fails may succeed the next time: nobody should restore a backup for it.
+                return Err(walk.read_error().cloned().unwrap_or_else(|| problem.into()));
+            }
             Step::End => break,
         }
     }

@@ -11,7 +11,7 @@ use super::format::{
 use super::newer_format;
 use super::problem::{Flaw, Problem};
 use plinth_env::{Env, File, Open};
-use plinth_types::{Result, Version, printable};
+use plinth_types::{Error, Result, Version, printable};
 use std::path::Path;
 
 /// Bytes read in one go.
@@ -32,6 +32,8 @@ pub(super) struct Walk {
     window: Vec<u8>,
     window_at: u64,
     place: Place,
+    /// The error of the first read that failed.
+    unreadable: Option<Error>,
 }
 
 /// How far the rows have come.
@@ -98,6 +100,7 @@ impl Walk {
             window: Vec::new(),
             window_at: 0,
             place: Place::default(),
+            unreadable: None,
         };
         Ok(Ok((walk, problem)))
     }
@@ -145,7 +148,7 @@ impl Walk {
                 return Ok(self.damage(flaw, begin));
             }
             Err(error) if begin < self.len => {
-                let flaw = Flaw::new("reading the file", "its bytes", error);
+                let flaw = self.unreadable(error);
                 self.find_next((begin / SECTOR + 1) * SECTOR).await?;
                 return Ok(self.damage(flaw, begin));
             }
@@ -164,7 +167,8 @@ impl Walk {
         self.at = body_at + block.body_len as u64;
         if let Err(error) = self.fill(body_at, block.body_len).await {
             self.place.block = block.number + 1;
-            return Ok(self.damage(Flaw::new("reading the file", "its bytes", error), body_at));
+            let flaw = self.unreadable(error);
+            return Ok(self.damage(flaw, body_at));
         }
         let from = (body_at - self.window_at) as usize;
         let body = &self.window[from..from + block.body_len];
@@ -178,6 +182,17 @@ impl Walk {
         };
         self.place.block = block.number + 1;
         Ok(taken.unwrap_or_else(|flaw| self.damage(flaw, begin)))
+    }
+
+    /// The error of the first read that failed. What could not be read need not be damaged.
+    pub(super) fn read_error(&self) -> Option<&Error> {
+        self.unreadable.as_ref()
+    }
+
+    fn unreadable(&mut self, error: Error) -> Flaw {
+        let flaw = Flaw::new("reading the file", "its bytes", &error);
+        self.unreadable.get_or_insert(error);
+        flaw
     }
 
     fn damage(&mut self, flaw: Flaw, offset: u64) -> Step {
