@@ -29,6 +29,8 @@ pub struct WriteDuringRead {
     keys: u64,
     operations: u64,
     models: Mutex<BTreeMap<usize, Rows>>,
+    /// How each client's last transaction that changed anything ended, for people.
+    last: Mutex<BTreeMap<usize, String>>,
 }
 
 /// A read on its way.
@@ -54,7 +56,12 @@ impl Pending {
 
 impl WriteDuringRead {
     pub fn new(random: &mut Random) -> Self {
-        Self { keys: random.in_range(3..40), operations: random.in_range(5..60), models: Mutex::default() }
+        Self {
+            keys: random.in_range(3..40),
+            operations: random.in_range(5..60),
+            models: Mutex::default(),
+            last: Mutex::default(),
+        }
     }
 
     fn key(&self, client: &Client) -> Bytes {
@@ -114,32 +121,53 @@ impl WriteDuringRead {
                 17 => must_be_refused(client, tr).await?,
                 _ if !pending.is_empty() => {
                     let (asked, expected, read) = pending.swap_remove(client.index(pending.len()));
-                    compare(client, &asked, &expected, &read.told().await?)?;
+                    self.compare(client, &asked, &expected, &read.told().await?)?;
                 }
                 _ => client.pause(200).await,
             }
         }
         for (asked, expected, read) in pending {
-            compare(client, &asked, &expected, &read.told().await?)?;
+            self.compare(client, &asked, &expected, &read.told().await?)?;
         }
         Ok(())
+    }
+
+    fn compare(&self, client: &Client, asked: &Asked, expected: &Told, told: &Told) -> Result<()> {
+        // A selector that leaves the client's own part ends where others write.
+        if let (Told::Key(expected), Told::Key(found)) = (expected, told)
+            && !expected.starts_with(prefix(client.id).as_bytes())
+            && !found.starts_with(prefix(client.id).as_bytes())
+        {
+            return Ok(());
+        }
+        if history::agrees(told, expected) {
+            return Ok(());
+        }
+        let last = super::lock(&self.last).get(&client.id).cloned().unwrap_or_default();
+        Err(wrong(client, format!("{asked:?} gave {told:?}, not {expected:?}; last not committed: {last}")))
     }
 
     async fn one(&self, client: &Client) {
         let before = self.model(client.id);
         let after = Mutex::new(before.clone());
+        let life = Mutex::new(0);
         let outcome = client.attempt(async |tr| {
+            *super::lock(&life) = client.stage().life_number();
             let mut rows = before.clone();
             self.body(client, &tr, &mut rows).await?;
             *super::lock(&after) = rows;
             Ok(())
         });
-        let life = client.stage().life_number();
         let outcome = outcome.await;
+        let life = *super::lock(&life);
         let after = after.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         match outcome {
             Outcome::Committed(..) => self.remember(client.id, after),
-            Outcome::Refused(_) => {}
+            Outcome::Refused(error) => {
+                if before != after {
+                    super::lock(&self.last).insert(client.id, format!("refused: {error}"));
+                }
+            }
             Outcome::Unknown => self.settle(client, life, before, after).await,
         }
     }
@@ -200,20 +228,6 @@ fn issue(tr: &Transaction, asked: &Asked, snapshot: bool) -> Pending {
 fn wrong(client: &Client, what: String) -> Error {
     client.fail(format!("client {}: {what}", client.id));
     Error::unknown_error()
-}
-
-fn compare(client: &Client, asked: &Asked, expected: &Told, told: &Told) -> Result<()> {
-    // A selector that leaves the client's own part ends where others write.
-    if let (Told::Key(expected), Told::Key(found)) = (expected, told)
-        && !expected.starts_with(prefix(client.id).as_bytes())
-        && !found.starts_with(prefix(client.id).as_bytes())
-    {
-        return Ok(());
-    }
-    if history::agrees(told, expected) {
-        return Ok(());
-    }
-    Err(wrong(client, format!("{asked:?} gave {told:?}, not {expected:?}")))
 }
 
 /// Reads that are against the rules fail in their own way, and alone.
