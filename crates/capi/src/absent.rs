@@ -101,3 +101,44 @@ impl Endpoint for Absent {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_client::{Database, TransactionOption};
+    use std::sync::Arc;
+
+    fn unreachable() -> Database {
+        Database::new(Arc::new(Absent::new(Env::real(), Description::default(), None)))
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_a_read_is_cancelled() {
+        let tr = unreachable().create_transaction();
+        let read = tr.get("key");
+        let commit = tr.commit();
+        tr.cancel();
+        assert_eq!(commit.wait(), Err(Error::transaction_cancelled()));
+        assert_eq!(read.wait(), Err(Error::transaction_cancelled()));
+    }
+
+    #[test]
+    fn operations_wait_until_their_timeout() {
+        let tr = unreachable().create_transaction();
+        tr.set_option(TransactionOption::Timeout(20)).unwrap();
+        let read = tr.get("key");
+        assert_eq!(tr.commit().wait(), Err(Error::transaction_timed_out()));
+        assert_eq!(read.wait(), Err(Error::transaction_timed_out()));
+        assert_eq!(tr.get_read_version().wait(), Err(Error::transaction_timed_out()));
+    }
+
+    #[test]
+    fn operations_tell_what_is_wrong() {
+        let failure = Some(Error::no_cluster_file_found());
+        let db = Database::new(Arc::new(Absent::new(Env::real(), Description::default(), failure)));
+        let tr = db.create_transaction();
+        assert_eq!(tr.get("key").wait(), Err(Error::no_cluster_file_found()));
+        tr.set("key", "value");
+        assert!(tr.commit().wait().is_err());
+    }
+}

@@ -219,7 +219,10 @@ impl State {
         }
         self.watches.fail_all(error, after);
         self.reads.pending = 0;
-        self.reads.drained = None;
+        if let Some(promise) = self.reads.drained.take() {
+            // Dropping it wakes the commit that waits for the reads, which takes the lock.
+            after.drop_later(promise);
+        }
     }
 
     /// Notes that so many reads have their answer.
