@@ -6,6 +6,7 @@
 
 use plinth_env::Env;
 use plinth_env::simulated::Random;
+use plinth_storage::checkpoint::{self, Identity, Pace};
 use plinth_storage::{Loader, MemoryStorage, Storage};
 use plinth_types::{KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead};
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ impl Bench {
             self.map();
         }
         let store = self.fill();
+        self.checkpoint(&store);
         for threads in [1, 2] {
             self.reads(&store, threads, READS_TOGETHER);
         }
@@ -94,6 +96,7 @@ impl Bench {
 
     /// Prints how many were done in a second, and in a second of a processor.
     fn report(&self, what: &str, done: usize, time: Duration, used: Duration, hash: u64) {
+        let used = if used.is_zero() { time } else { used };
         let millions = |time: Duration| done as f64 / time.as_secs_f64() / 1e6;
         println!("{what:<44} {:>8.2} M/s {:>8.2} M/cpu-s   {hash:016x}", millions(time), millions(used));
     }
@@ -197,6 +200,30 @@ impl Bench {
         self.report_memory("loaded", resident() - before, payload);
         println!("{:<44} {:?}", "", store.memory());
         store
+    }
+
+    /// To a file and back; the file is in the system's cache when it is read.
+    fn checkpoint(&self, store: &MemoryStorage) {
+        if !self.wants("checkpoint") {
+            return;
+        }
+        plinth_env::block_on(async {
+            let files = self.env.files();
+            let dir = files.temporary_dir("bench").await.expect("a directory");
+            let identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
+            let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
+            let pace = Pace::default();
+            let written =
+                checkpoint::write(&self.env, dir.path(), identity, store, store.newest(), pace).await;
+            let bytes = written.expect("room").bytes as usize;
+            let used = thread_time(&self.env) - begun_thread;
+            self.report("checkpoint written, bytes", bytes, self.env.now() - begun, used, bytes as u64);
+            let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
+            let loaded = checkpoint::load(&self.env, dir.path(), identity).await.expect("whole");
+            let used = thread_time(&self.env) - begun_thread;
+            let rows = loaded.expect("it was written").store.count();
+            self.report("checkpoint loaded, bytes", bytes, self.env.now() - begun, used, rows);
+        });
     }
 
     fn reads(&self, store: &MemoryStorage, threads: usize, together: usize) {

@@ -91,8 +91,12 @@ impl Drop for Pin<'_> {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "frees what the epochs say can be freed")]
 mod tests {
     use super::*;
+    use plinth_env::Env;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicPtr;
 
     #[test]
     fn garbage_waits_for_the_readers_that_began_before() {
@@ -116,5 +120,53 @@ mod tests {
         drop(first);
         assert_eq!(epochs.oldest_pinned(), 1);
         drop(second);
+    }
+
+    /// Readers follow a pointer again and again, while the writer replaces what it points to and frees the old. Miri
+    /// tells if one of them comes too late, with as many schedules and as weak a memory as it is asked for
+    /// (`MIRIFLAGS=-Zmiri-many-seeds`).
+    #[test]
+    fn nothing_is_freed_under_a_reader() {
+        let env = Env::real();
+        let shared = Arc::new((Epochs::new(), AtomicPtr::new(Box::into_raw(Box::new(0u64)))));
+        let rounds = if cfg!(miri) { 12 } else { 20_000 };
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = shared.clone();
+                env.spawn("reader", async move {
+                    let (epochs, pointer) = &*shared;
+                    let mut last = 0;
+                    while last < rounds {
+                        let _pin = epochs.pin();
+                        // SAFETY: it was reachable after we entered, so it is not freed before we leave.
+                        let seen = unsafe { *pointer.load(Ordering::Acquire) };
+                        assert!(seen >= last && seen <= rounds, "{seen} after {last}");
+                        last = seen;
+                    }
+                })
+            })
+            .collect();
+        let (epochs, pointer) = &*shared;
+        let mut garbage = Vec::new();
+        for round in 1..=rounds {
+            let old = pointer.swap(Box::into_raw(Box::new(round)), Ordering::AcqRel);
+            garbage.push((epochs.advance(), old));
+            let oldest = epochs.oldest_pinned();
+            garbage.retain(|(tag, old)| {
+                let free = *tag < oldest;
+                if free {
+                    // SAFETY: it is out of reach, and who began before that has left.
+                    drop(unsafe { Box::from_raw(*old) });
+                }
+                !free
+            });
+        }
+        for reader in readers {
+            reader.wait().expect("a reader saw what was freed");
+        }
+        for old in garbage.into_iter().map(|(_, old)| old).chain([pointer.load(Ordering::Acquire)]) {
+            // SAFETY: all readers have left.
+            drop(unsafe { Box::from_raw(old) });
+        }
     }
 }

@@ -50,7 +50,7 @@ use read::View;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use writer::Writer;
+use writer::{Filling, Writer};
 
 /// All data in memory. A handle: clones are the same store.
 #[derive(Clone)]
@@ -165,24 +165,23 @@ impl Storage for MemoryStorage {
 
 /// Fills a store with the rows of one version.
 pub struct Loader {
-    writer: Writer,
+    filling: Filling,
 }
 
 impl Loader {
     /// Begins to fill a store whose window will be `version` alone.
     pub fn new(version: Version) -> Self {
-        Self { writer: Writer::new(version) }
+        Self { filling: Filling::new(version) }
     }
 
     /// Adds a row. Quickest when keys ascend; then the leaves are full and memory is least.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.writer.load(key, value);
+        self.filling.push(key, value);
     }
 
     /// The filled store.
     pub fn finish(self) -> MemoryStorage {
-        self.writer.publish_figures();
-        MemoryStorage::of(self.writer)
+        MemoryStorage::of(self.filling.finish())
     }
 }
 

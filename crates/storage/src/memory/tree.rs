@@ -63,6 +63,11 @@ impl<'a> Path<'a> {
         (inner, at as usize)
     }
 
+    /// Whether it leads to the last leaf.
+    pub(crate) fn is_last(&self) -> bool {
+        (0..self.depth).all(|depth| self.step(depth).1 + 1 == self.step(depth).0.count())
+    }
+
     /// The entry of `key` in the leaf and its newest record.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<(usize, RecordRef<'a>)> {

@@ -16,10 +16,10 @@ fn objects_never_overlap_and_counts_add_up() {
     let mut random = Random::new(1);
     let mut arena = Arena::new();
     let mut live: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
-    for step in 0..if cfg!(miri) { 400 } else { 20_000 } {
+    for step in 0..if cfg!(miri) { 150 } else { 20_000 } {
         if random.index(100) < 60 || live.is_empty() {
             let size = match random.index(50) {
-                0 => 8_193 + random.index(100_000),
+                0 => 8_193 + random.index(if cfg!(miri) { 100 } else { 100_000 }),
                 1..5 => 64 * (1 + random.index(30)),
                 _ => 1 + random.index(300),
             };
@@ -53,14 +53,15 @@ fn objects_never_overlap_and_counts_add_up() {
 #[test]
 fn freed_memory_is_used_again_and_empty_chunks_go_back() {
     let mut arena = Arena::new();
-    let many = 4 * CHUNK / 128;
-    let objects: Vec<_> = (0..many).map(|_| arena.alloc(Kind::Record, 128)).collect();
+    let size = if cfg!(miri) { 2048 } else { 128 };
+    let many = 4 * CHUNK / size;
+    let objects: Vec<_> = (0..many).map(|_| arena.alloc(Kind::Record, size)).collect();
     let peak = arena.reserved();
     for object in &objects[..many / 2] {
         // SAFETY: each is freed once.
         unsafe { arena.free(*object) };
     }
-    let again: Vec<_> = (0..many / 2 - 1000).map(|_| arena.alloc(Kind::Record, 128)).collect();
+    let again: Vec<_> = (0..many / 2 - many / 20).map(|_| arena.alloc(Kind::Record, size)).collect();
     assert!(arena.reserved() <= peak + CHUNK);
     for object in again.iter().chain(&objects[many / 2..]) {
         // SAFETY: each is freed once.
@@ -72,15 +73,16 @@ fn freed_memory_is_used_again_and_empty_chunks_go_back() {
 #[test]
 fn what_is_evacuated_takes_nothing_new_and_vanishes_when_empty() {
     let mut arena = Arena::new();
-    let per_chunk = CHUNK / 128;
-    let objects: Vec<_> = (0..per_chunk * 4).map(|_| arena.alloc(Kind::Record, 128)).collect();
+    let size = if cfg!(miri) { 2048 } else { 128 };
+    let per_chunk = CHUNK / size;
+    let objects: Vec<_> = (0..per_chunk * 4).map(|_| arena.alloc(Kind::Record, size)).collect();
     let (sparse, rest): (Vec<_>, Vec<_>) = objects.iter().enumerate().partition(|(at, _)| at % 8 == 0);
     for (_, object) in &rest {
         // SAFETY: each is freed once.
         unsafe { arena.free(**object) };
     }
     let (before, live) = arena.movable();
-    assert_eq!(live, sparse.len() * 128);
+    assert_eq!(live, sparse.len() * size);
     let mut rounds = 0;
     let mut named = Vec::new();
     while arena.begin_evacuation(&mut named) {
@@ -88,7 +90,7 @@ fn what_is_evacuated_takes_nothing_new_and_vanishes_when_empty() {
         assert!(rounds < 8 * SPANS_PER_CHUNK, "it does not end");
         for (kind, object) in named.drain(..) {
             assert!(kind == Kind::Record && arena.is_evacuating(object));
-            let copy = arena.alloc(Kind::Record, 128);
+            let copy = arena.alloc(Kind::Record, size);
             assert!(!arena.is_evacuating(copy) && copy.addr().get() / SPAN != object.addr().get() / SPAN);
             // SAFETY: each is freed once.
             unsafe { arena.free(object) };

@@ -6,18 +6,21 @@
 
 mod compact;
 mod garbage;
+mod load;
 mod shape;
 mod window;
 
 use super::arena::{Arena, Kind};
 use super::core::Core;
 use super::node::{InnerBuilder, LeafBuilder, NodeRef};
-use super::record::{self, RecordRef};
+use super::record::{self, Record, RecordRef};
 use super::tree::{Cursor, GROUP, Path, find_group};
 use compact::Compaction;
 use garbage::Garbage;
+pub(crate) use load::Filling;
 use plinth_types::{MutationRef, MutationType, Version, atomic};
 use shape::add_weight_above;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use window::Window;
@@ -119,16 +122,6 @@ impl Writer {
         self.publish_figures();
     }
 
-    /// Adds a row that is not there yet, as of the version of the store. Cheapest in key order.
-    pub(crate) fn load(&mut self, key: &[u8], value: &[u8]) {
-        let path = Path::descend(self.root(), key);
-        match path.find(key) {
-            Some((at, old)) => self.replace(&path, at, old, self.applied, Some(value)),
-            None => self.insert(&path, self.applied, key, value),
-        }
-        self.collect_some();
-    }
-
     /// Brings the figures for whoever asks up to date.
     pub(crate) fn publish_figures(&self) {
         let figures = &self.core.figures;
@@ -216,10 +209,15 @@ impl Writer {
     }
 
     fn insert(&mut self, path: &Path<'_>, version: Version, key: &[u8], value: &[u8]) {
-        let new = record::create(&mut self.arena, version, key, Some(value), None);
+        let new = self.create_first(version, key, value);
+        self.insert_entry(path, key, new, (key.len() + value.len()) as i64);
+    }
+
+    /// The record of a key that has none.
+    fn create_first(&mut self, version: Version, key: &[u8], value: &[u8]) -> NonNull<Record> {
         self.newest_bytes += Arena::rounded(record::OVERHEAD + key.len() + value.len());
         self.rows += 1;
-        self.insert_entry(path, key, new, (key.len() + value.len()) as i64);
+        record::create(&mut self.arena, version, key, Some(value), None)
     }
 
     /// Gives each key of the range that exists a tombstone. The tree keeps its shape meanwhile.

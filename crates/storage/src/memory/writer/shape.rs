@@ -371,7 +371,7 @@ fn neighbour<'a>(parent: InnerRef<'a>, place: usize, room: usize) -> Option<(usi
 }
 
 /// Whether `key` begins with the prefix of the leaf's keys.
-fn shares_prefix(leaf: LeafRef<'_>, key: &[u8], verified: usize) -> bool {
+pub(super) fn shares_prefix(leaf: LeafRef<'_>, key: &[u8], verified: usize) -> bool {
     let prefix_len = leaf.node().prefix_len();
     if prefix_len <= verified {
         return true;
