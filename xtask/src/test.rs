@@ -46,13 +46,22 @@ struct Tally {
     suites: Vec<(String, Counts)>,
     /// The suite whose result comes next, once cargo has announced it.
     current: String,
+    /// The crate whose unit tests cargo announced last: those in its folder `tests` come behind them.
+    of_crate: String,
 }
 
 impl Tally {
     /// Takes in one line of a test run's output.
     fn read(&mut self, line: &str) {
-        if let Some(name) = announced(line) {
-            self.current = name;
+        if let Some(announced) = announced(line) {
+            self.current = match announced {
+                Announced::Crate(name) => {
+                    self.of_crate = name;
+                    self.of_crate.clone()
+                }
+                Announced::File(path) => format!("{}, {path}", self.of_crate),
+                Announced::Doctests(name) => format!("{name}, doctests"),
+            };
         } else if let Some(counts) = result(line) {
             self.suites.push((std::mem::take(&mut self.current), counts));
         }
@@ -177,16 +186,30 @@ fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<
     Ok((status.code(), last))
 }
 
-/// The suite that a line of cargo's announces: `Running unittests src/lib.rs (.../plinth_types-0123)` or `Doc-tests x`.
-fn announced(line: &str) -> Option<String> {
+/// What cargo says it runs next.
+enum Announced {
+    /// The unit tests of a library or a program, by its name.
+    Crate(String),
+    /// A file of tests, by its path in the crate.
+    File(String),
+    /// The examples in a library's documentation.
+    Doctests(String),
+}
+
+/// Reads `Running unittests src/lib.rs (.../plinth_log-0123)`, `Running tests/faults.rs (...)` and `Doc-tests plinth_log`.
+fn announced(line: &str) -> Option<Announced> {
     let line = line.trim_start();
     if let Some(name) = line.strip_prefix("Doc-tests ") {
-        return Some(format!("{name}, doctests"));
+        return Some(Announced::Doctests(name.to_string()));
     }
     let (target, binary) = line.strip_prefix("Running ")?.split_once(" (")?;
+    let Some(root) = target.strip_prefix("unittests ") else {
+        return Some(Announced::File(target.to_string()));
+    };
     let file = Path::new(binary.trim_end_matches(')')).file_name()?.to_string_lossy().into_owned();
-    let name = file.rsplit_once('-').map_or(file.as_str(), |(name, _)| name).to_string();
-    Some(if target.starts_with("unittests") { name } else { format!("{name} ({target})") })
+    let name = file.rsplit_once('-').map_or(file.as_str(), |(name, _)| name);
+    let program = if root == "src/lib.rs" { "" } else { ", the program" };
+    Some(Announced::Crate(format!("{name}{program}")))
 }
 
 /// The counts of a line `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
@@ -232,7 +255,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             tally.suites.iter().map(|(name, counts)| format!("{name}: {counts}")).collect();
         let expected = [
             "plinth_types: 2 passed, 0 failed, 0 skipped",
-            "crash (tests/crash.rs): 3 passed, 1 failed, 1 skipped",
+            "plinth_types, tests/crash.rs: 3 passed, 1 failed, 1 skipped",
             "plinth_types, doctests: 1 passed, 0 failed, 0 skipped",
         ];
         assert_eq!(shown, expected);
