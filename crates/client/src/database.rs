@@ -1,4 +1,7 @@
 //! A handle on a database: makes transactions, runs them until they commit, keeps defaults for them.
+//!
+//! The retry loop is the one place that decides to run a closure again, and it asks only `on_error`; whatever a
+//! closure returns that is no database error ends it. Defaults reach the transactions made after they were set.
 
 use crate::endpoint::Endpoint;
 use crate::options::{DatabaseOption, parameter};

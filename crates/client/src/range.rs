@@ -1,4 +1,7 @@
 //! What a range read is asked for: bounds, limits, direction, and how much travels at a time.
+//!
+//! A streaming mode is a byte target and nothing else: it never changes which rows a whole range has, only how
+//! many come at a time. Contradictory limits are refused before anything is read.
 
 use bytes::Bytes;
 use plinth_types::{KeyRange, KeySelector, strinc};

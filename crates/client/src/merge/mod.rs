@@ -6,7 +6,7 @@
 //!   merged       a             d=5 e f g'           what the read sees
 //! ```
 //!
-//! A [`Cursor`](cursor::Cursor) walks the merged rows from a key in one direction. It stops with
+//! A [`Cursor`] walks the merged rows from a key in one direction. It stops with
 //! `accessed_unreadable` where it comes to keys that get their content only at commit, so a read fails exactly if
 //! its result depends on such keys.
 //!

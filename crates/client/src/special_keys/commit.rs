@@ -1,4 +1,7 @@
 //! Turning writes of special keys into writes of system keys, at commit.
+//!
+//! Each part checks what was written into it and adds the system keys that mean it to the transaction's own
+//! writes, so that both take effect together. The first part that refuses leaves an error message and no write.
 
 use super::content::invalid;
 use super::{PARTS, Part, Source, error_message, settings};

@@ -1,4 +1,7 @@
 //! What the parts of the special key space contain.
+//!
+//! A part gives all its rows at once, made from what the transaction knows, from the endpoint's description, or from
+//! system keys; limits, selectors and the transaction's own special writes are applied to them elsewhere.
 
 use super::{Part, Source, settings};
 use crate::transaction::{Inner, State, coalesced};

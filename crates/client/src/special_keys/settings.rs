@@ -1,4 +1,7 @@
 //! The bytes of the system keys that special keys stand for, and the texts in which they appear.
+//!
+//! Both directions stand together, so that what is written comes back as it was written; the bytes are
+//! FoundationDB's where a tool could read them in place.
 
 use super::Part;
 use bytes::Bytes;

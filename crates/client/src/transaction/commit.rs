@@ -1,4 +1,7 @@
 //! Commit: from what was read and written to a request, and from its answer to the transaction's outcome.
+//!
+//! It waits for the reads under way, because what they find belongs to what conflicts. A transaction that wrote
+//! nothing ends without a request. An answer that got lost is looked into before it is called unknown.
 
 use super::conflicts::coalesced;
 use super::state::{After, ReadVersionState, State};

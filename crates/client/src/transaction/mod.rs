@@ -1,6 +1,6 @@
 //! Transactions: what they are made of, and the calls that need no more than a line.
 //!
-//! [`Transaction`] is a handle on [`Inner`], which is one lock around [`State`](state::State). The calls stand by
+//! [`Transaction`] is a handle on [`Inner`], which is one lock around [`State`]. The calls stand by
 //! topic: reads, writes, commit, retry, options, watches. A call locks, decides, unlocks, and only then talks to
 //! the endpoint or wakes somebody (see `state`).
 

@@ -1,4 +1,7 @@
 //! What a transaction's options say, and how setting one is checked.
+//!
+//! Whether an option exists and has a value of the right length is known at once; whether its value makes sense at
+//! this moment is an error that the next call reports, as FoundationDB's clients expect.
 
 use super::state::{After, State};
 use super::{Inner, Transaction};

@@ -1,4 +1,7 @@
 //! Reads of one key: `get` and `get_key`, and the snapshot view.
+//!
+//! What a read sees of the transaction's own writes, and which conflict range it adds, is settled when it is called,
+//! not when it is answered. A key that own writes determine never leaves the process.
 
 use super::batch::Get;
 use super::conflicts;

@@ -1,4 +1,7 @@
 //! Reset, cancel, and what to do about an error.
+//!
+//! A retry keeps the persistent options, the count of retries and the grown wait; a reset forgets all three. An
+//! error that no retry can mend comes back as it is and leaves the transaction cancelled.
 
 use super::options::Options;
 use super::state::{After, FIRST_BACKOFF, ReadVersion, State};

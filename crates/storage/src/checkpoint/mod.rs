@@ -5,7 +5,7 @@
 //!   | header | block: rows, ascending | block | ... | footer: totals, header again |
 //! ```
 //!
-//! [`write`] reads the store through a snapshot while commits go on, and yields after every few hundred kilobytes. The
+//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few hundred kilobytes. The
 //! file gets its name only when all of it is durable, so whatever has the name is whole, or damaged: [`load`] tells
 //! the two apart by checksums, counts and the footer, and never serves a row it is not sure of. [`verify`] tells all that
 //! is wrong, [`Salvage`] gives what is readable in spite of it.
