@@ -19,6 +19,8 @@
 mod emit;
 mod fold;
 mod operations;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use fold::Stamped;
 pub(crate) use operations::{Operation, Operations};
