@@ -147,6 +147,9 @@ impl FutureCore {
             if is_network_thread() {
                 return Err(Error::blocked_from_network_thread());
             }
+            if crate::fork::is_child() {
+                return Err(Error::broken_promise().with_detail("the process was forked"));
+            }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())

@@ -30,6 +30,7 @@
 mod absent;
 mod argument;
 mod exports;
+mod fork;
 mod future;
 mod layout;
 mod network;

@@ -3,7 +3,7 @@
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, option_value, store, text};
 use crate::future::FutureCore;
 use crate::network::NETWORK;
-use crate::{status, target, version};
+use crate::{fork, status, target, version};
 use plinth_client::{Database, Endpoint, Transaction};
 use plinth_types::{Bytes, Error, Result};
 use std::ffi::{c_char, c_int};
@@ -60,7 +60,7 @@ unsafe extern "C" fn fdb_create_database_from_connection_string(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_database_destroy(db: *mut Database) {
     guard((), || {
-        if !db.is_null() {
+        if !db.is_null() && !fork::is_child() {
             // SAFETY: C gives back what `fdb_create_database` gave, once.
             drop(unsafe { Box::from_raw(db) });
         }

@@ -5,6 +5,7 @@
 //! What it gives points into the future and stays until that is released or destroyed.
 
 use crate::argument::{Code, guard, guard_code, store};
+use crate::fork;
 use crate::future::{FutureCore, held};
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, length};
 use crate::network::{Callback, Parameter};
@@ -37,7 +38,7 @@ unsafe extern "C" fn fdb_future_release_memory(future: *const FutureCore) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_destroy(future: *const FutureCore) {
     guard((), || {
-        if !future.is_null() {
+        if !future.is_null() && !fork::is_child() {
             // SAFETY: the handle's own count, which C gives back here and only here.
             unsafe { Arc::from_raw(future) }.cancel();
         }

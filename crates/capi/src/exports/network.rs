@@ -2,7 +2,7 @@
 
 use crate::argument::{Code, guard, guard_code, option_value};
 use crate::network::{Hook, NETWORK, Parameter};
-use crate::{network_options, version};
+use crate::{fork, network_options, version};
 use plinth_types::Error;
 use plinth_types::error::ErrorPredicate;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -81,6 +81,7 @@ extern "C" fn fdb_setup_network() -> Code {
         version::selected()?;
         network_options::of_environment()?;
         network_options::check_clients()?;
+        fork::watch();
         NETWORK.set_up()
     })
 }
@@ -92,7 +93,7 @@ extern "C" fn fdb_run_network() -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdb_stop_network() -> Code {
-    guard_code(|| NETWORK.stop())
+    guard_code(|| if fork::is_child() { Ok(()) } else { NETWORK.stop() })
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 use crate::absent::Absent;
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
 use crate::future::FutureCore;
-use crate::target;
+use crate::{fork, target};
 use plinth_client::{Database, Description, Transaction};
 use plinth_types::{Bytes, Error, Result};
 use std::ffi::c_int;
@@ -52,7 +52,7 @@ unsafe extern "C" fn fdb_database_open_tenant(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut TenantHandle) {
     guard((), || {
-        if !tenant.is_null() {
+        if !tenant.is_null() && !fork::is_child() {
             // SAFETY: C gives back what `fdb_database_open_tenant` gave, once.
             drop(unsafe { Box::from_raw(tenant) });
         }

@@ -4,6 +4,7 @@
 //! can't even be an argument (a null pointer of some length), which does nothing.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, option_value, store};
+use crate::fork;
 use crate::future::FutureCore;
 use plinth_client::{ConflictRangeType, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, Error, KeySelector, Result};
@@ -38,7 +39,7 @@ where
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_transaction_destroy(tr: *mut Transaction) {
     guard((), || {
-        if !tr.is_null() {
+        if !tr.is_null() && !fork::is_child() {
             // SAFETY: C gives back what created the transaction gave, once.
             unsafe { Box::from_raw(tr) }.cancel();
         }

@@ -1,0 +1,49 @@
+"""Runs the suite: every test on a store in memory and on one in a directory, and those that need a process of their own.
+
+An API version is selected once for a process, so each version gets its own; within one, tests share the database and find
+it empty. What is printed has the form of cargo's tests, so that the same program adds both up.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# API version, target, modules.
+GENERAL = ["transactions", "ranges", "atomics", "conflicts", "waiting", "keys", "layers", "machine"]
+PLAN = [
+    (730, ":memory:", GENERAL),
+    (730, "directory", GENERAL),
+    (710, ":memory:", ["transactions", "layers", "machine"]),
+    (620, ":memory:", ["atomics", "layers", "machine"]),
+    (510, ":memory:", ["atomics", "layers", "machine"]),
+    (730, ":memory:", ["processes"]),
+]
+
+
+def main():
+    sys.stdout.reconfigure(line_buffering=True)
+    wanted = sys.argv[1:]
+    passed = failed = 0
+    for api, target, modules in PLAN:
+        with tempfile.TemporaryDirectory(prefix="plinth-python-") as directory:
+            where = os.path.join(directory, "data") if target == "directory" else target
+            for module in modules:
+                command = [sys.executable, os.path.join(HERE, "worker.py"), module, str(api), where, *wanted]
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                ended = False
+                for line in process.stdout:
+                    if line.startswith("counts "):
+                        ok, bad = map(int, line.split()[1:])
+                        passed, failed, ended = passed + ok, failed + bad, True
+                    else:
+                        print(line, end="")
+                status = process.wait()
+                if not ended or status != 0:
+                    print(f"test {module} (api {api}, {target}) ... FAILED: the process ended with {status}")
+                    failed += 1
+    print(f"test result: {'FAILED' if failed else 'ok'}. {passed} passed; {failed} failed; 0 ignored")
+    sys.exit(1 if failed else 0)
+
+
+main()
