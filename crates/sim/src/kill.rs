@@ -23,8 +23,8 @@ pub struct Kills {
     pub acknowledged: u64,
 }
 
-/// The longest that a writer lives, in microseconds.
-const LONGEST_MICROS: u64 = 60_000;
+/// For how long writers live at most, in microseconds: some die while they open the database, others amid commits.
+const LONGEST_MICROS: [u64; 3] = [20_000, 100_000, 300_000];
 
 /// Kills `rounds` writers, one after the other, on a directory of their own. `program` is this package's binary.
 ///
@@ -37,7 +37,8 @@ pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<Kills, String> {
     let mut kills = Kills::default();
     let mut known = 0;
     for round in 0..rounds {
-        let life = Duration::from_micros(random.below(LONGEST_MICROS));
+        let longest = LONGEST_MICROS[random.index(LONGEST_MICROS.len())];
+        let life = Duration::from_micros(random.below(longest));
         let output = live_and_die(&env, program, dir.path(), life)?;
         let told = judge(&output, known).map_err(|what| format!("round {round} of seed {seed}: {what}"))?;
         kills.rounds += 1;
