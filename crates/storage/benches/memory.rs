@@ -1,8 +1,9 @@
 //! What the engine `memory` does in a second, beside a `BTreeMap` in the same run.
 //!
 //! `cargo bench -p plinth-storage` takes a million rows (`-- --rows N` another number, `-- --only NAME` one
-//! part); under `cargo test` it runs with a thousand, so that it can't rot. Rows are 16-byte keys with 8 to 100-byte
-//! values, as in the workloads of the `plinth bench` program. Every line ends with a hash of what was read.
+//! part); under `cargo test` it runs with a thousand, so that it can't rot. Rows are 16-byte keys with 8 to
+//! 100-byte values, as in the workloads of the `plinth bench` program. Every line ends with a hash of what
+//! was read.
 
 use plinth_env::Env;
 use plinth_env::simulated::Random;
@@ -333,8 +334,8 @@ fn resident() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// What this thread has had of a processor, where the system tells; else the time. On a busy machine the time says
-/// nothing.
+/// What this thread has had of a processor, where the system tells; else the time. On a busy machine the
+/// time says nothing.
 fn thread_time(env: &Env) -> Duration {
     let nanoseconds =
         system_file("/proc/thread-self/schedstat").and_then(|text| text.split(' ').next()?.parse().ok());

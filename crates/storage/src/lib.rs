@@ -1,8 +1,9 @@
 //! Storage: what the database holds, at every version that a transaction may still read.
 //!
 //! ## Role
-//! Input: batches of mutations in version order, each with the version of its commit, from one writer. Output: reads at a
-//! version. A batch is invisible until it is published; readers at older versions are not disturbed.
+//! Input: batches of mutations in version order, each with the version of its commit, from one writer.
+//! Output: reads at a version. A batch is invisible until it is published; readers at older versions are
+//! not disturbed.
 //!
 //! ## Data structure
 //! ```text
@@ -22,7 +23,7 @@
 //!
 //! ## Not here
 //! Durability of commits: `log`. Which version a transaction gets, and when the window moves: `pipeline`.
-//! Read next: [`Storage`], `memory/mod.rs`, [`conformance`].
+//! Read next: [`Storage`], `memory/mod.rs`, then `conformance` (with the feature of that name).
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
@@ -40,31 +41,33 @@ pub type Changed<'c> = Option<&'c mut dyn FnMut(&[u8], Option<&[u8]>)>;
 
 /// The versions in the window over an engine, as the pipeline and the endpoint see them.
 ///
-/// Reads may be asked for from any number of threads. The methods that change something are the writer's: one
-/// caller at a time, others wait.
+/// Reads may be asked for from any number of threads. The methods that change something are the writer's:
+/// one caller at a time, others wait.
 ///
-/// Every read gives `transaction_too_old` if its version is below [`Storage::oldest`] and `future_version` if it is
-/// above [`Storage::newest`].
+/// Every read gives `transaction_too_old` if its version is below [`Storage::oldest`] and `future_version`
+/// if it is above [`Storage::newest`].
 pub trait Storage: Send + Sync {
     /// The values of the keys at `version`, in their order. Keys that `space` does not show have none,
     /// but for the metadata version's key.
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
 
-    /// The key that a selector describes at `version`: empty before the first one, the end of the space after the
-    /// last one. Costs a step for each key that the offset passes.
+    /// The key that a selector describes at `version`: empty before the first one, the end of the space
+    /// after the last one. Costs a step for each key that the offset passes.
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
 
-    /// The rows from the key that the begin selector describes up to, and without, the one that the end selector does.
+    /// The rows from the key that the begin selector describes up to, and without, the one that the end
+    /// selector does.
     ///
-    /// The row with which the bytes reach the target is included. `more` is set when limit or target ended the
-    /// read, be it exactly at the end of the range. `read_to_begin` is set when the begin selector would have
-    /// moved before the first key, `read_through_end` when the end selector would have moved beyond the
-    /// place behind the last key: then a new key at that end would change the rows.
+    /// One reply holds at most about 1 GiB, whatever the target. The row with which the bytes reach the
+    /// target is included. `more` is set when limit or target ended the read, be it exactly at the end
+    /// of the range. `read_to_begin` is set when the begin selector would have moved before the first
+    /// key, `read_through_end` when the end selector would have moved beyond the place behind the last
+    /// key: then a new key at that end would change the rows.
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
 
     /// Applies a batch, in order. Atomic operations see what the mutations before them left; versionstamped
-    /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody sees it
-    /// before it is published.
+    /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody
+    /// sees it before it is published.
     ///
     /// A `ClearRange` may cost a step for each key that it removes; it never blocks readers.
     ///
@@ -86,16 +89,16 @@ pub trait Storage: Send + Sync {
     /// The oldest version that may be read.
     fn oldest(&self) -> Version;
 
-    /// Ends the window at `version` (or at the newest version, if that is older; it never moves back), at once, and
-    /// reclaims what only older versions needed: at most about `budget` rows in this call. True if there is
-    /// more to reclaim: then call again, with the same version, when there is time.
+    /// Ends the window at `version` (or at the newest version, if that is older; it never moves back), at
+    /// once, and reclaims what only older versions needed: at most about `budget` rows in this call.
+    /// True if there is more to reclaim: then call again, with the same version, when there is time.
     fn forget_before(&self, version: Version, budget: usize) -> bool;
 
     /// Key and value bytes of the rows in a range, estimated, at about the newest version.
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
 
-    /// Keys that split a range into pieces of about `chunk` bytes each, `begin` first and `end` last; `begin` alone if
-    /// the range is empty. At most 65,536 pieces.
+    /// Keys that split a range into pieces of about `chunk` bytes each, `begin` first and `end` last;
+    /// `begin` alone if the range is empty. At most 65,536 pieces.
     fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes>;
 
     /// What the memory is used for.

@@ -1,7 +1,7 @@
 //! Flipped bits, cut files, files of others: found and named, never served; what is readable is salvaged.
 //!
-//! A small checkpoint is written once; each trial puts a damaged one in its place, and looks at what loading,
-//! verifying and salvage say.
+//! A small checkpoint is written once; each trial puts a damaged one in its place, and looks at what
+//! loading, verifying and salvage say.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Whatever instant the power fails at, and whatever the disk refuses: the last durable checkpoint is there, whole.
+//! Whatever instant the power fails at, and whatever the disk refuses: the last durable checkpoint is
+//! there, whole.
 
 mod support;
 

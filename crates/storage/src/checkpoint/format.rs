@@ -1,8 +1,8 @@
 //! The bytes of a checkpoint file; `docs/format/checkpoint.md` describes them.
 //!
-//! A header, blocks of rows, a footer. Every checksum behind the header is continued from the seed, which the header's
-//! identity, version and nonce make, so that a block of another file never passes for one of this. The
-//! footer repeats the header: either of them is enough to salvage the rows.
+//! A header, blocks of rows, a footer. Every checksum behind the header is continued from the seed, which
+//! the header's identity, version and nonce make, so that a block of another file never passes for one of
+//! this. The footer repeats the header: either of them is enough to salvage the rows.
 
 use super::problem::Flaw;
 use plinth_types::Version;

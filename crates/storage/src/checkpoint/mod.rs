@@ -5,10 +5,10 @@
 //!   | header | block: rows, ascending | block | ... | footer: totals, header again |
 //! ```
 //!
-//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few hundred kilobytes. The
-//! file gets its name only when all of it is durable, so whatever has the name is whole, or damaged: [`load`] tells
-//! the two apart by checksums, counts and the footer, and never serves a row it is not sure of. [`verify`] tells all that
-//! is wrong, [`Salvage`] gives what is readable in spite of it.
+//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few hundred
+//! kilobytes. The file gets its name only when all of it is durable, so whatever has the name is whole, or
+//! damaged: [`load`] tells the two apart by checksums, counts and the footer, and never serves a row it is
+//! not sure of. [`verify`] tells all that is wrong, [`Salvage`] gives what is readable in spite of it.
 
 mod format;
 mod problem;
@@ -63,8 +63,8 @@ pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
 /// The store of the newest checkpoint in a directory; `None` if there is none.
 ///
 /// # Errors
-/// `file_corrupt`, naming file, offset, expected and found, if it is damaged or another node's; `unsupported_operation`
-/// if it is of a newer format; those of reading files.
+/// `file_corrupt`, naming file, offset, expected and found, if it is damaged or another node's;
+/// `unsupported_operation` if it is of a newer format; those of reading files.
 pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Loaded>> {
     let Some((version, path)) = list(env, dir).await?.pop() else { return Ok(None) };
     let (mut walk, problem) = Walk::open(env, &path).await??;
@@ -86,8 +86,8 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
     Ok(Some(Loaded { store: loader.finish(), version, totals: walk.totals() }))
 }
 
-/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones left behind. Gives how
-/// many bytes that freed.
+/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones left behind.
+/// Gives how many bytes that freed.
 ///
 /// # Errors
 /// Those of listing and removing files.
@@ -109,6 +109,6 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<u64> 
 
 fn newer_format(file: &str, format: u32) -> Error {
     Error::unsupported_operation().with_detail(format!(
-        "{file} has checkpoint format {format}, this program reads formats up to {FORMAT}: open it with a newer Plinth"
+        "{file} has checkpoint format {format}, this program reads up to {FORMAT}: open it with a newer Plinth"
     ))
 }

@@ -1,8 +1,9 @@
 //! Reading a checkpoint from the begin to the end, and on past damage.
 //!
-//! Each [`Walk::step`] gives one block's rows, or tells one problem, or that the end is reached. After a problem the walk goes
-//! on with the next block that has right checksums: behind the damaged one if its length is known, else wherever the next
-//! one begins. Numbers of blocks and the order of keys say what is missing between.
+//! Each [`Walk::step`] gives one block's rows, or tells one problem, or that the end is reached. After a
+//! problem the walk goes on with the next block that has right checksums: behind the damaged one if its
+//! length is known, else wherever the next one begins. Numbers of blocks and the order of keys say what is
+//! missing between.
 
 use super::format::{
     BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header, HeaderFlaw,

@@ -1,8 +1,8 @@
 //! Writing a checkpoint while commits go on.
 //!
-//! The rows come from a snapshot in small helpings, each under its own short pin, so that neither the writer nor the freeing
-//! of memory waits for the disk. What is written is synced every few megabytes: a disk that has to take gigabytes at
-//! once keeps the log's small syncs waiting.
+//! The rows come from a snapshot in small helpings, each under its own short pin, so that neither the
+//! writer nor the freeing of memory waits for the disk. What is written is synced every few megabytes: a
+//! disk that has to take gigabytes at once keeps the log's small syncs waiting.
 
 use super::format::{BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
@@ -46,12 +46,13 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes the rows of `version` to a file in `dir`, which exists. Once this returns, the file is durable under its name;
-/// before, and after an error, the directory has the checkpoints it had. May be dropped at any await.
+/// Writes the rows of `version` to a file in `dir`, which exists. Once this returns, the file is durable
+/// under its name; before, and after an error, the directory has the checkpoints it had. May be dropped at
+/// any await.
 ///
 /// # Errors
-/// `transaction_too_old` or `future_version` if the version is outside the store's window; those of writing files, of
-/// which a full disk is the likely one.
+/// `transaction_too_old` or `future_version` if the version is outside the store's window; those of writing
+/// files, of which a full disk is the likely one.
 pub async fn write(
     env: &Env,
     dir: &Path,

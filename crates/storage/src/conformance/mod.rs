@@ -1,7 +1,8 @@
 //! What every storage engine must do: the suite that each of them runs.
 //!
-//! [`test_all`] runs the named scenarios and then random programs against [`model::Model`], a map with versions that is too
-//! simple to be wrong. A failure panics and names the seed; [`random::run`] with that seed repeats it.
+//! [`test_all`] runs the named scenarios and then random programs against [`model::Model`], a map with
+//! versions that is too simple to be wrong. A failure panics and names the seed; [`random::run`] with that
+//! seed repeats it.
 
 pub mod model;
 pub mod random;

@@ -1,7 +1,7 @@
 //! Random programs: batches, reads at random versions of the window, a window that moves.
 //!
-//! After each step the engine must have answered as the model does. Keys are drawn from a few hundred or thousand, so
-//! that overwrites, removals and ranges hit, in shapes that trees find hard ([`Keys`]).
+//! After each step the engine must have answered as the model does. Keys are drawn from a few hundred or
+//! thousand, so that overwrites, removals and ranges hit, in shapes that trees find hard (`Keys`).
 
 use super::Make;
 use super::model::{Change, Model, Row};

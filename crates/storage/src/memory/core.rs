@@ -1,8 +1,9 @@
 //! What readers and the writer share: the root, the versions, the epochs.
 //!
-//! The order of two stores makes reads right without locks: the writer publishes a version after all of it is in the
-//! tree, and moves the window before it cuts what left it. So a reader that looks at `newest` before it
-//! walks and at `oldest` after it has either seen all of its version or is told that it came too late.
+//! The order of two stores makes reads right without locks: the writer publishes a version after all of it
+//! is in the tree, and moves the window before it cuts what left it. So a reader that looks at `newest`
+//! before it walks and at `oldest` after it has either seen all of its version or is told that it came too
+//! late.
 
 use super::epoch::{Epochs, Pin};
 use super::node::{Header, NodeRef};

@@ -122,9 +122,9 @@ mod tests {
         drop(second);
     }
 
-    /// Readers follow a pointer again and again, while the writer replaces what it points to and frees the old. Miri
-    /// tells if one of them comes too late, with as many schedules and as weak a memory as it is asked for
-    /// (`MIRIFLAGS=-Zmiri-many-seeds`).
+    /// Readers follow a pointer again and again, while the writer replaces what it points to and frees the
+    /// old. Miri tells if one of them comes too late, with as many schedules and as weak a memory as it
+    /// is asked for (`MIRIFLAGS=-Zmiri-many-seeds`).
     #[test]
     fn nothing_is_freed_under_a_reader() {
         let env = Env::real();

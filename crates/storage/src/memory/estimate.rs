@@ -1,8 +1,8 @@
 //! Sizes of ranges and points to split them at.
 //!
-//! FoundationDB keeps a sample of the rows for this. Here each node knows what the rows below it weigh (key and
-//! value bytes of their newest versions), so the weight of all keys below a given one is a sum along one path,
-//! exact but for what the writer does meanwhile, and small ranges are as exact as large ones.
+//! FoundationDB keeps a sample of the rows for this. Here each node knows what the rows below it weigh (key
+//! and value bytes of their newest versions), so the weight of all keys below a given one is a sum along
+//! one path, exact but for what the writer does meanwhile, and small ranges are as exact as large ones.
 
 use super::core::Core;
 use super::node::{Node, NodeRef};

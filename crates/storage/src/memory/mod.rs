@@ -1,4 +1,5 @@
-//! The engine `memory`: the whole data set, and the window's versions of it, in one ordered index in memory.
+//! The engine `memory`: the whole data set, and the window's versions of it, in one ordered index in
+//! memory.
 //!
 //! ```text
 //!                    ┌────────┐
@@ -74,8 +75,8 @@ impl MemoryStorage {
         Self { shared: Arc::new(Shared { core: writer.core().clone(), writer: Mutex::new(writer) }) }
     }
 
-    /// Keeps `version` readable through the snapshot, whatever becomes of the window. A snapshot costs at most one old
-    /// row for each key that is written while it lives.
+    /// Keeps `version` readable through the snapshot, whatever becomes of the window. A snapshot costs at
+    /// most one old row for each key that is written while it lives.
     ///
     /// # Errors
     /// `transaction_too_old` or `future_version` if the version is outside the window.
@@ -198,8 +199,8 @@ impl Snapshot {
         self.held.version()
     }
 
-    /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach `target`. Gives where
-    /// to go on; `None` when that were all.
+    /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach
+    /// `target`. Gives where to go on; `None` when that were all.
     pub(crate) fn visit(
         &self,
         from: &[u8],

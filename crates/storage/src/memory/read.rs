@@ -1,8 +1,8 @@
 //! Reads: point reads side by side, selectors, ranges.
 //!
-//! A read pins the epoch, walks, copies what it found into one buffer, and then asks whether its version was in the
-//! window all the while. Long walks let go of their pin now and then, so that they do not hold up the freeing of
-//! memory, and go on from the last key.
+//! A read pins the epoch, walks, copies what it found into one buffer, and then asks whether its version
+//! was in the window all the while. Long walks let go of their pin now and then, so that they do not hold
+//! up the freeing of memory, and go on from the last key.
 
 use super::core::{Core, Held};
 use super::record::RecordRef;
@@ -117,8 +117,8 @@ impl<'c> View<'c> {
         Ok(RangeResult { rows, more, read_to_begin, read_through_end })
     }
 
-    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the given one
-    /// bounds the same rows.
+    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the given
+    /// one bounds the same rows.
     fn bound(&self, space: KeySpace, selector: &KeySelector, place: Bytes) -> Result<(Bytes, bool)> {
         if selector.offset == 1 { Ok((place, false)) } else { self.resolve(space, selector) }
     }
@@ -197,7 +197,8 @@ impl Core {
     }
 }
 
-/// The key of a selector without `or_equal`, clamped to what the space shows: the base is the last key below it.
+/// The key of a selector without `or_equal`, clamped to what the space shows: the base is the last key
+/// below it.
 fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
     let key = if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
     if key[..] > *space.end() { Bytes::from_static(space.end()) } else { key }

@@ -4,10 +4,10 @@
 //!   | version 8 | prev 8 | key length 4 | value length 4 | key .. | value .. |
 //! ```
 //!
-//! `prev` is the record of the next older version of the same key, until no transaction can read it any more:
-//! then the writer cuts the chain. A removed key has a record too (a tombstone) until its version leaves the window.
-//! A record that has not been published yet may be given another value of the same length: no reader looks at the
-//! value of a version above the published one.
+//! `prev` is the record of the next older version of the same key, until no transaction can read it any
+//! more: then the writer cuts the chain. A removed key has a record too (a tombstone) until its version
+//! leaves the window. A record that has not been published yet may be given another value of the same
+//! length: no reader looks at the value of a version above the published one.
 
 use super::arena::{Arena, Kind};
 use plinth_types::Version;

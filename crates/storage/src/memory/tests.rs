@@ -1,6 +1,7 @@
 //! The engine against the model, and what is particular to it: memory, snapshots, many threads.
 //!
-//! Under Miri the same tests run with small counts; they are the ones that tell whether what is freed is still in use.
+//! Under Miri the same tests run with small counts; they are the ones that tell whether what is freed is
+//! still in use.
 
 use super::*;
 use crate::conformance::model::{Model, Row};
@@ -289,8 +290,8 @@ fn estimates_are_exact_while_nobody_writes() {
     }
 }
 
-/// Readers take snapshots of the rows again and again and compare them with each other, while the writer keeps
-/// the sum of all values at zero in every version. Nodes split and merge all the time.
+/// Readers take snapshots of the rows again and again and compare them with each other, while the writer
+/// keeps the sum of all values at zero in every version. Nodes split and merge all the time.
 #[test]
 fn readers_on_other_threads_see_whole_versions() {
     const KEYS: usize = if cfg!(miri) { 100 } else { 3000 };

@@ -1,8 +1,8 @@
 //! Ways down the tree: one key, several keys at once, and along the leaves.
 //!
-//! Nothing here takes a lock or waits. A reader that is pinned may find itself in a node that the writer has replaced
-//! meanwhile: it was the current one after the reader began, so it still leads to every record that was
-//! published then, and that is all the reader may see.
+//! Nothing here takes a lock or waits. A reader that is pinned may find itself in a node that the writer
+//! has replaced meanwhile: it was the current one after the reader began, so it still leads to every record
+//! that was published then, and that is all the reader may see.
 
 use super::node::{InnerRef, LeafRef, Node, NodeRef};
 use super::prefetch::prefetch_lines;
@@ -11,8 +11,8 @@ use super::record::RecordRef;
 /// Keys looked up together: enough to keep all of a core's outstanding misses busy.
 pub(crate) const GROUP: usize = 16;
 
-/// Levels of inner nodes at most. A node splits only after eight entries were added to it, so that eight times the
-/// rows make one more level at the worst.
+/// Levels of inner nodes at most. A node splits only after eight entries were added to it, so that eight
+/// times the rows make one more level at the worst.
 const MAX_DEPTH: usize = 16;
 
 /// How many records ahead of a scan are asked for.
@@ -149,7 +149,8 @@ fn prefetch_record(record: RecordRef<'_>) {
     prefetch_lines(record.as_ptr().as_ptr().cast(), RECORD_LINES);
 }
 
-/// A place between two entries, from which one can walk in either direction. Gives newest records, tombstones too.
+/// A place between two entries, from which one can walk in either direction. Gives newest records,
+/// tombstones too.
 pub(crate) struct Cursor<'a> {
     path: Path<'a>,
     count: usize,

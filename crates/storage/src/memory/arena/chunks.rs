@@ -1,8 +1,8 @@
 //! Chunks of memory from the system, cut into spans.
 //!
-//! The lowest chunks are filled first, so that the others empty, and empty ones go back. A table leads from an address to
-//! its chunk: what describes the spans lies outside of them, where it does not crowd the same few sets of
-//! the processor's caches.
+//! The lowest chunks are filled first, so that the others empty, and empty ones go back. A table leads from
+//! an address to its chunk: what describes the spans lies outside of them, where it does not crowd the same
+//! few sets of the processor's caches.
 
 use std::ptr::{self, NonNull};
 
@@ -15,8 +15,8 @@ pub(super) const CHUNK: usize = SPAN * SPANS_PER_CHUNK;
 
 const ALL_FREE: u32 = if SPANS_PER_CHUNK == 32 { u32::MAX } else { (1 << SPANS_PER_CHUNK) - 1 };
 
-/// Whether the objects of a chunk can be moved elsewhere. The two never share a chunk: what can't be moved would
-/// keep it from being emptied.
+/// Whether the objects of a chunk can be moved elsewhere. The two never share a chunk: what can't be moved
+/// would keep it from being emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mobility {
     Movable = 0,
@@ -119,8 +119,8 @@ impl Chunks {
         }
     }
 
-    /// Closes the movable chunk that has least in use, if other chunks that are in use have room for its spans. Gives its
-    /// spans.
+    /// Closes the movable chunk that has least in use, if other chunks that are in use have room for its
+    /// spans. Gives its spans.
     pub(super) fn close_emptiest(&mut self) -> Option<std::ops::Range<u32>> {
         let in_use = |chunk: &Chunk| {
             let used = !chunk.base.is_null() && chunk.free != ALL_FREE && !chunk.closed;
@@ -182,8 +182,8 @@ impl Drop for Chunks {
     }
 }
 
-/// From the number of a chunk-sized piece of the address space to the place of the chunk there: open addressing,
-/// at most half full, made anew when a chunk comes or goes.
+/// From the number of a chunk-sized piece of the address space to the place of the chunk there: open
+/// addressing, at most half full, made anew when a chunk comes or goes.
 #[derive(Default)]
 struct Table {
     /// (number, place); number 0, where nothing can lie, marks a free entry.

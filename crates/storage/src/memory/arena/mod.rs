@@ -1,4 +1,5 @@
-//! The memory of one store: objects of one size side by side, handed out and taken back by the writer alone.
+//! The memory of one store: objects of one size side by side, handed out and taken back by the writer
+//! alone.
 //!
 //! ```text
 //!   chunk (2 MiB, one huge page where the system has them)
@@ -9,10 +10,10 @@
 //! ```
 //!
 //! A general allocator would cost a lock-free readers' index three things: 8 to 16 bytes an object, atomic
-//! operations, and memory that stays scattered when the window has passed: after a burst of overwrites each page
-//! still holds a few live rows. Here what is free stands in bitmaps beside the spans (taking an object back
-//! touches no line of it), spans that are fuller are filled first, the sparsest ones can be named to be
-//! emptied ([`Arena::begin_evacuation`]), and empty chunks go back to the system.
+//! operations, and memory that stays scattered when the window has passed: after a burst of overwrites each
+//! page still holds a few live rows. Here what is free stands in bitmaps beside the spans (taking an object
+//! back touches no line of it), spans that are fuller are filled first, the sparsest ones can be named to
+//! be emptied ([`Arena::begin_evacuation`]), and empty chunks go back to the system.
 //!
 //! Objects above [`MAX_CLASS`] come from the global allocator.
 
@@ -146,7 +147,8 @@ impl Arena {
         }
     }
 
-    /// Room for `size` bytes, uninitialised, aligned to 8, or to [`NODE_ALIGN`] if `size` is a multiple of it.
+    /// Room for `size` bytes, uninitialised, aligned to 8, or to [`NODE_ALIGN`] if `size` is a multiple of
+    /// it.
     #[inline]
     pub(crate) fn alloc(&mut self, kind: Kind, size: usize) -> NonNull<u8> {
         if size > MAX_CLASS {
@@ -236,9 +238,9 @@ impl Arena {
     /// The least that one evacuation is about, in bytes.
     pub(crate) const LEAST_EVACUATED: usize = SPAN;
 
-    /// Chooses what the caller is to empty, and pushes its objects to `objects`: the emptiest span of a class whose
-    /// other spans have room for what is in it, or a chunk whose spans find room in others. Nothing new is
-    /// put there until [`Arena::end_evacuations`]. False when nothing would be gained.
+    /// Chooses what the caller is to empty, and pushes its objects to `objects`: the emptiest span of a
+    /// class whose other spans have room for what is in it, or a chunk whose spans find room in others.
+    /// Nothing new is put there until [`Arena::end_evacuations`]. False when nothing would be gained.
     pub(crate) fn begin_evacuation(&mut self, objects: &mut Vec<(Kind, NonNull<u8>)>) -> bool {
         if let Some(id) = self.sparse_span() {
             self.evacuate(id, objects);

@@ -1,8 +1,9 @@
 //! Inner nodes: up to 63 children and the separators between them.
 //!
-//! A child holds the keys from the separator before it up to the one behind it. Separators are as short as they can be, in
-//! allocations of their own, which outlive the node: a node that is made anew takes them over. The last
-//! bytes of the common prefix stand in the node itself, so that checking it costs no cache miss.
+//! A child holds the keys from the separator before it up to the one behind it. Separators are as short as
+//! they can be, in allocations of their own, which outlive the node: a node that is made anew takes them
+//! over. The last bytes of the common prefix stand in the node itself, so that checking it costs no cache
+//! miss.
 
 use super::super::arena::{Arena, Kind, NODE_ALIGN};
 use super::{Header, NodeRef, Separator, common_prefix, head, lower_bound, upper_bound};
@@ -91,8 +92,8 @@ impl<'a> InnerRef<'a> {
         }
     }
 
-    /// The child that `key` belongs to. `verified` leading bytes of `key` are those of every key here; it is
-    /// raised to what holds for every key of that child.
+    /// The child that `key` belongs to. `verified` leading bytes of `key` are those of every key here; it
+    /// is raised to what holds for every key of that child.
     #[inline(always)]
     pub(crate) fn route(self, key: &[u8], verified: &mut usize) -> usize {
         let prefix_len = self.0.prefix_len();
@@ -163,8 +164,8 @@ impl InnerBuilder {
         }
     }
 
-    /// A node of the children in `range`, and the separators between them. `weight` is what the children weigh, where
-    /// that is known.
+    /// A node of the children in `range`, and the separators between them. `weight` is what the children
+    /// weigh, where that is known.
     ///
     /// # Safety
     /// Children and separators are live, and the separators lie in order between the children's keys.

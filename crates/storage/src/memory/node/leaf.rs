@@ -1,7 +1,8 @@
 //! Leaves: the newest record of each of up to 63 keys, in key order.
 //!
-//! Key bytes stand in the records; here are heads to tell the keys apart. Entries below the count never change but for
-//! the record a slot points at; what lies beyond the count is the writer's alone, until it raises the count.
+//! Key bytes stand in the records; here are heads to tell the keys apart. Entries below the count never
+//! change but for the record a slot points at; what lies beyond the count is the writer's alone, until it
+//! raises the count.
 
 use super::super::arena::{Arena, Kind, NODE_ALIGN};
 use super::super::prefetch::prefetch;
@@ -94,8 +95,8 @@ impl<'a> LeafRef<'a> {
         }
     }
 
-    /// The first entry with the head of `key`, if any: the key is there, at this or a following entry with the same
-    /// head, or nowhere.
+    /// The first entry with the head of `key`, if any: the key is there, at this or a following entry with
+    /// the same head, or nowhere.
     #[inline(always)]
     pub(crate) fn candidate(self, key: &[u8]) -> Option<usize> {
         let count = self.count();
@@ -105,7 +106,8 @@ impl<'a> LeafRef<'a> {
         (at < count && heads[at] == head).then_some(at)
     }
 
-    /// The entry of `key`, if it is there, and its newest record; `candidate` is what [`LeafRef::candidate`] gave.
+    /// The entry of `key`, if it is there, and its newest record; `candidate` is what
+    /// [`LeafRef::candidate`] gave.
     #[inline(always)]
     pub(crate) fn confirm(self, candidate: usize, key: &[u8]) -> Option<(usize, RecordRef<'a>)> {
         let record = self.record(candidate);
@@ -137,7 +139,8 @@ impl<'a> LeafRef<'a> {
         low
     }
 
-    /// The first entry whose key is not below `key`. `verified` leading bytes of `key` are those of every key here.
+    /// The first entry whose key is not below `key`. `verified` leading bytes of `key` are those of every
+    /// key here.
     pub(crate) fn seek(self, key: &[u8], verified: usize) -> usize {
         let count = self.count();
         let prefix_len = self.0.prefix_len();

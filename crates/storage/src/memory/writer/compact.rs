@@ -1,9 +1,9 @@
 //! Moving what is left in sparse chunks of memory together, so that memory at rest is as large as the data.
 //!
-//! When a burst of overwrites has left the window, the rows that stay lie scattered over all the memory the burst took. The
-//! arena names what is best emptied, each row there is copied to where there is room and its slot pointed at
-//! the copy, leaves are moved in the same way, and empty chunks go back to the system. Only rows at rest move: newest,
-//! alone in their chain, cleaned up.
+//! When a burst of overwrites has left the window, the rows that stay lie scattered over all the memory the
+//! burst took. The arena names what is best emptied, each row there is copied to where there is room and
+//! its slot pointed at the copy, leaves are moved in the same way, and empty chunks go back to the system.
+//! Only rows at rest move: newest, alone in their chain, cleaned up.
 
 use super::super::arena::{Arena, Kind};
 use super::super::node::{Header, Node, NodeRef};
@@ -38,8 +38,8 @@ pub(super) struct Compaction {
 }
 
 impl Writer {
-    /// Moves about `budget` objects, if it is worth the while. `cleaned`: everything up to this version has been cleaned
-    /// up. Whether there is more to do at once.
+    /// Moves about `budget` objects, if it is worth the while. `cleaned`: everything up to this version has
+    /// been cleaned up. Whether there is more to do at once.
     pub(super) fn compact(&mut self, cleaned: Version, budget: usize) -> bool {
         if !self.compaction.running {
             self.begin_round(cleaned);
@@ -108,8 +108,8 @@ impl Writer {
     }
 
     fn move_leaf_at(&mut self, leaf: NonNull<Header>) {
-        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still a leaf. What
-        // a leaf points at is retired, and so freed, after the leaf.
+        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still a leaf.
+        // What a leaf points at is retired, and so freed, after the leaf.
         let node = unsafe { NodeRef::new(leaf) };
         let Node::Leaf(leaf) = node.kind() else { return };
         if leaf.count() == 0 {

@@ -34,8 +34,8 @@ impl Garbage {
     /// Frees what no reader can look at any more, if it is worth the while.
     ///
     /// # Safety
-    /// Everything retired came from `arena`, was retired once, cannot be reached from the tree, and the writer holds no
-    /// reference to it.
+    /// Everything retired came from `arena`, was retired once, cannot be reached from the tree, and the
+    /// writer holds no reference to it.
     #[inline]
     pub(super) unsafe fn collect_some(&mut self, epochs: &Epochs, arena: &mut Arena) {
         if self.open.len() >= BATCH {

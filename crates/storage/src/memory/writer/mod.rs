@@ -1,8 +1,9 @@
 //! The one thread that changes the index.
 //!
-//! A batch is applied key by key: the new value becomes a record whose `prev` is the old one, and the leaf's slot is
-//! pointed at it. Readers of older versions follow `prev`. What nobody can read any more is cleaned up as the
-//! window moves ([`window`]); a key that comes or goes changes the tree's shape ([`shape`]).
+//! A batch is applied key by key: the new value becomes a record whose `prev` is the old one, and the
+//! leaf's slot is pointed at it. Readers of older versions follow `prev`. What nobody can read any more is
+//! cleaned up as the window moves ([`window`]); a key that comes or goes changes the tree's shape
+//! ([`shape`]).
 
 mod compact;
 mod garbage;
@@ -15,6 +16,7 @@ use super::core::Core;
 use super::node::{InnerBuilder, LeafBuilder, NodeRef};
 use super::record::{self, Record, RecordRef};
 use super::tree::{Cursor, GROUP, Path, find_group};
+use crate::Changed;
 use compact::Compaction;
 use garbage::Garbage;
 pub(crate) use load::Filling;
@@ -42,9 +44,6 @@ pub(crate) struct Writer {
 
 // SAFETY: all pointers in it are to memory that its arena owns.
 unsafe impl Send for Writer {}
-
-/// Who is told of each key whose value was written or removed.
-pub(crate) type Changed<'c> = Option<&'c mut dyn FnMut(&[u8], Option<&[u8]>)>;
 
 impl Writer {
     /// An empty store whose window is `version` alone.

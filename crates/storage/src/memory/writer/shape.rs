@@ -1,8 +1,8 @@
 //! Changes of the tree's shape: entries come and go, nodes split and merge.
 //!
-//! New nodes are made aside and become visible with one store: into the slot of the lowest ancestor that stays, or into
-//! the root. Until then readers see the old nodes, which nobody changes any more; they are retired,
-//! and freed when the readers that may be inside them have left.
+//! New nodes are made aside and become visible with one store: into the slot of the lowest ancestor that
+//! stays, or into the root. Until then readers see the old nodes, which nobody changes any more; they are
+//! retired, and freed when the readers that may be inside them have left.
 //!
 //! ```text
 //!   insert into a full leaf            one store, into A's parent, shows all of it
@@ -118,7 +118,8 @@ impl Writer {
         let leaf = path.leaf;
         let (first, last) = (leaf.record(0).key(), leaf.record(LEAF_SLOTS - 1).key());
         leaf.reset_appended();
-        // The keys to come will differ where these do: a good guess at their prefix, and heads that tell them apart.
+        // The keys to come will differ where these do: a good guess at their prefix, and heads that tell them
+        // apart.
         let prefix_len = common_prefix(first, last);
         let mut builder = LeafBuilder::new(&mut self.arena, prefix_len.min(key.len()));
         builder.push(record, key);
@@ -212,8 +213,8 @@ impl Writer {
         self.core.set_root(root);
     }
 
-    /// Puts new children in the place of those in `range` of the inner node at `depth` of the path. At most two for
-    /// one, or one for two, or none for one. The replaced children are the caller's to retire.
+    /// Puts new children in the place of those in `range` of the inner node at `depth` of the path. At most
+    /// two for one, or one for two, or none for one. The replaced children are the caller's to retire.
     fn splice(&mut self, path: &Path<'_>, depth: usize, range: Range<usize>, new: Replacement<'_>) {
         let (inner, _) = path.step(depth);
         if let ([child], 1) = (new.children, range.len()) {
@@ -362,7 +363,8 @@ impl<'a> Half<'a> {
     }
 }
 
-/// A neighbour of the child at `place` with at most `room` entries: the left one's place of the two, and the neighbour.
+/// A neighbour of the child at `place` with at most `room` entries: the left one's place of the two, and
+/// the neighbour.
 fn neighbour<'a>(parent: InnerRef<'a>, place: usize, room: usize) -> Option<(usize, NodeRef<'a>)> {
     let left = place.checked_sub(1).map(|left| (left, left));
     let right = (place + 1 < parent.count()).then_some((place, place + 1));

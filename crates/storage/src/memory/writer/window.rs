@@ -1,11 +1,12 @@
-//! The window: versions that a running transaction may still read, and what is cleaned up when they leave it.
+//! The window: versions that a running transaction may still read, and what is cleaned up when they leave
+//! it.
 //!
-//! Each record that replaced another, and each tombstone, stands in a queue in the order of versions. When its version
-//! is at or below the oldest readable one, everything older of its key is unreadable: the chain is cut behind it,
-//! and a tombstone that is still the newest record takes its key's entry with it.
+//! Each record that replaced another, and each tombstone, stands in a queue in the order of versions. When
+//! its version is at or below the oldest readable one, everything older of its key is unreadable: the chain
+//! is cut behind it, and a tombstone that is still the newest record takes its key's entry with it.
 //!
-//! A version that is *held* (by a checkpoint) keeps the record it reads, and no other: such records are put aside
-//! and looked at again when a hold ends. So a long hold costs at most one record more for each key
+//! A version that is *held* (by a checkpoint) keeps the record it reads, and no other: such records are put
+//! aside and looked at again when a hold ends. So a long hold costs at most one record more for each key
 //! that is written meanwhile.
 
 use super::super::prefetch::prefetch;
@@ -81,8 +82,8 @@ impl Window {
 }
 
 impl Writer {
-    /// Moves the window to `version` and cleans up, but no more than about `budget` records. Whether there is more
-    /// to do.
+    /// Moves the window to `version` and cleans up, but no more than about `budget` records. Whether there
+    /// is more to do.
     pub(crate) fn forget_before(&mut self, version: Version, budget: usize) -> bool {
         self.window.held = self.core.raise_oldest(version.min(self.core.newest()));
         let horizon = self.core.oldest();
