@@ -74,6 +74,8 @@ fn key(n: u64) -> [u8; 16] {
 }
 
 struct Bench {
+    /// Only cases whose name has this in it.
+    only: String,
     env: Env,
     db: Database,
     operations: u64,
@@ -84,6 +86,9 @@ const ROUNDS: u64 = 200;
 impl Bench {
     /// Runs `f` and prints what one of the `per_run` operations in it takes.
     fn case(&self, name: &str, per_run: u64, f: impl Fn(&Database, u64) -> u64) {
+        if !name.contains(&self.only) {
+            return;
+        }
         let mut hash = 0u64;
         let mut best = f64::INFINITY;
         // The best of many short rounds: what others do on the machine meanwhile doesn't count.
@@ -112,9 +117,14 @@ fn main() {
         value: Bytes::from(vec![b'v'; 54]),
         rows: rows.finish(),
     };
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let is_bench = std::env::args().any(|argument| argument == "--bench");
-    let bench =
-        Bench { env, db: Database::new(Arc::new(endpoint)), operations: if is_bench { 400_000 } else { 1 } };
+    let bench = Bench {
+        only,
+        env,
+        db: Database::new(Arc::new(endpoint)),
+        operations: if is_bench { 400_000 } else { 1 },
+    };
     reads(&bench);
     writes(&bench);
     mixed(&bench);

@@ -106,6 +106,11 @@ impl<'v> Cursor<'v> {
         }
     }
 
+    /// The first key not passed (going forward).
+    pub(super) fn position(&self) -> Bytes {
+        self.at.clone()
+    }
+
     /// The row `at` rows into the current run.
     pub(super) fn row(&self, at: usize) -> (&[u8], &[u8]) {
         self.rows.row(self.used + at).unwrap_or_default()

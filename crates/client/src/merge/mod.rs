@@ -20,7 +20,7 @@ pub(crate) use scan::range;
 use crate::transaction::View;
 use bytes::Bytes;
 use cursor::{Cursor, Step};
-use plinth_types::{KeySelector, Result};
+use plinth_types::{Error, KeySelector, Result};
 
 /// Where a selector leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,17 +44,41 @@ impl Resolved {
     }
 }
 
-/// Where a selector (normalised) leads. A selector of offset 1 stays what it is: the rows from its key on.
+/// Where a selector (normalised) leads as the bound of a range: what matters is where the range begins or ends,
+/// not which key that is.
 pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result<Resolved> {
-    if selector.offset == 1 {
-        let key = if selector.key[..] > *view.max_key {
-            Bytes::from_static(view.max_key)
-        } else {
-            selector.key.clone()
-        };
+    if selector.offset < 1 {
+        return resolve(view, selector).await;
+    }
+    let rows = i64::from(selector.offset) - 1;
+    if rows == 0 {
+        let is_beyond = selector.key[..] > *view.max_key;
+        let key = if is_beyond { Bytes::from_static(view.max_key) } else { selector.key.clone() };
         return Ok(Resolved { key, left: 1 });
     }
-    resolve(view, selector).await
+    let mut cursor = Cursor::new(view, &selector.key, false)
+        .expecting(usize::try_from(rows).unwrap_or(usize::MAX).saturating_add(1));
+    let mut left = rows;
+    while left > 0 {
+        match cursor.advance(view.max_key).await? {
+            Step::End => return Ok(Resolved { key: Bytes::from_static(view.max_key), left: left + 1 }),
+            Step::Own(_) => left -= 1,
+            Step::Run(run) => {
+                let passed = usize::try_from(left).map_or(run, |left| left.min(run));
+                cursor.pass(passed);
+                left -= passed as i64;
+            }
+        }
+    }
+    // The bound stands before the next key, or before what can't be looked into.
+    let key = match cursor.advance(view.max_key).await {
+        Ok(Step::End) => Bytes::from_static(view.max_key),
+        Ok(Step::Own(row)) => row.key,
+        Ok(Step::Run(_)) => Bytes::copy_from_slice(cursor.row(0).0),
+        Err(error) if error == Error::accessed_unreadable() => cursor.position(),
+        Err(error) => return Err(error),
+    };
+    Ok(Resolved { key, left: 1 })
 }
 
 /// The existing key that a selector (normalised) leads to.

@@ -129,11 +129,16 @@ impl RangeTask {
     async fn run(self) -> Result<RangeResult> {
         let Self { view, begin, end, limits, reverse, snapshot } = self;
         let is_plain = view.plain().is_some() || view.is_untouched(&begin, &end);
-        let result = if is_plain {
+        let mut result = if is_plain {
             view.read_through(begin.clone(), end.clone(), limits, reverse).await?
         } else {
             merge::range(&view, &begin, &end, limits, reverse).await?
         };
+        let is_off = result.read_to_begin || result.read_through_end;
+        if is_plain && is_off && result.rows.is_empty() {
+            // What the read depends on takes knowing by how many keys the selectors ran off.
+            result = merge::range(&view, &begin, &end, limits, reverse).await?;
+        }
         if !snapshot {
             let (low, high) = conflicts::of_get_range(&begin, &end, reverse, &result, view.max_key);
             view.add_conflict(&low, &high);

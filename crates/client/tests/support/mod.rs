@@ -238,8 +238,8 @@ impl Store {
     }
 
     fn range(&self, version: Version, space: KeySpace, read: &RangeRead, most: usize) -> RangeResult {
-        let (begin, begin_off, begin_through) = self.bound(version, space, &read.begin);
-        let (end, end_off, end_through) = self.bound(version, space, &read.end);
+        let (begin, begin_off, _) = self.bound(version, space, &read.begin);
+        let (end, _, end_through) = self.bound(version, space, &read.end);
         let mut rows = Rows::builder();
         let mut more = false;
         let mut all = self.visible(version, &begin, &end);
@@ -251,12 +251,7 @@ impl Store {
                 break;
             }
         }
-        RangeResult {
-            rows: rows.finish(),
-            more,
-            read_to_begin: begin_off || end_off,
-            read_through_end: begin_through || end_through,
-        }
+        RangeResult { rows: rows.finish(), more, read_to_begin: begin_off, read_through_end: end_through }
     }
 
     fn bound(&self, version: Version, space: KeySpace, selector: &KeySelector) -> (Vec<u8>, bool, bool) {
