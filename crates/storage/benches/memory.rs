@@ -20,8 +20,6 @@ struct Bench {
     rows: usize,
     time: Duration,
     only: Option<String>,
-    /// Memory of the process before anything was stored.
-    baseline: usize,
 }
 
 fn main() {
@@ -37,7 +35,6 @@ fn main() {
         rows: rows.unwrap_or(if benching { 1_000_000 } else { 1000 }),
         time: if benching { Duration::from_secs(2) } else { Duration::from_millis(2) },
         only: value("--only"),
-        baseline: resident(),
     };
     bench.run();
 }
@@ -65,6 +62,7 @@ impl Bench {
         if self.wants("map") {
             self.map();
         }
+        let baseline = resident();
         let store = self.fill();
         self.checkpoint(&store);
         for threads in [1, 2] {
@@ -74,7 +72,7 @@ impl Bench {
         for threads in [1, 2] {
             self.ranges(&store, threads);
         }
-        self.overwrites(&store);
+        self.overwrites(&store, baseline);
         self.inserts(false);
         self.inserts(true);
     }
@@ -261,7 +259,7 @@ impl Bench {
         });
     }
 
-    fn overwrites(&self, store: &MemoryStorage) {
+    fn overwrites(&self, store: &MemoryStorage, baseline: usize) {
         if !self.wants("overwrites") {
             return;
         }
@@ -289,7 +287,7 @@ impl Bench {
         while store.forget_before(version, 1000) {}
         println!("{:<44} {:?} after {:?}", "at rest", store.memory(), self.env.now() - before);
         // All the process has, but for what it had before the store was filled.
-        self.report_memory("at rest", resident() - self.baseline, store.memory().data as usize);
+        self.report_memory("at rest", resident() - baseline, store.memory().data as usize);
     }
 
     fn inserts(&self, ordered: bool) {
