@@ -106,6 +106,7 @@ impl Database {
             if code >= 500 && self.api_version < 610 {
                 return Err(Error::invalid_option().with_detail("needs API version 610"));
             }
+            self.create_bare_transaction().try_option(option, value)?;
             self.set_default(option, value);
             return Ok(());
         }

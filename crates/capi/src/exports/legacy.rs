@@ -27,8 +27,8 @@ unsafe extern "C" fn fdb_future_get_version(future: *const FutureCore, out: *mut
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_is_error(future: *const FutureCore) -> c_int {
-    // SAFETY: C gives a handle of this library's.
     guard(0, || {
+        // SAFETY: C gives a handle of this library's.
         unsafe { held(future) }.map_or(0, |future| c_int::from(future.is_ready() && future.error().is_err()))
     })
 }

@@ -119,7 +119,7 @@ macro_rules! options {
                 }
             }
 
-            #[allow(clippy::useless_conversion)]
+            #[allow(clippy::useless_conversion, reason = "the macro serves integers of several widths")]
             pub(crate) fn value(&self) -> $crate::options::OptionValue {
                 match self {
                     $( $crate::options::options!(@bind value $variant $($parameter)?)

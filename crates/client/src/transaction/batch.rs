@@ -362,6 +362,8 @@ fn overlay(value: Result<Option<Bytes>>, operations: Option<Box<Operations>>) ->
 
 impl Inner {
     fn take_value(&self, slot: u32, position: u32, waker: Option<&Waker>) -> Option<Result<Option<Bytes>>> {
+        // Dropped last, once the lock is free: dropping a waker may run anything.
+        let _old_waker;
         let mut state = self.lock();
         let batch = &mut state.batches.slots[slot as usize];
         let value = batch.take(position);
@@ -369,7 +371,7 @@ impl Inner {
             batch.free_if_done();
         } else if let Some(waker) = waker {
             match batch.wakers.iter_mut().find(|(at, _)| *at == position) {
-                Some((_, known)) => known.clone_from(waker),
+                Some((_, known)) => _old_waker = std::mem::replace(known, waker.clone()),
                 None => batch.wakers.push((position, waker.clone())),
             }
         }
@@ -402,12 +404,16 @@ impl Future for Get {
 impl Drop for Get {
     fn drop(&mut self) {
         let GetState::Batched { inner, slot, position, .. } = &self.state else { return };
+        // Dropped last, once the lock is free: dropping a waker may run anything.
+        let _old_waker;
         let mut state = inner.lock();
         let batch = &mut state.batches.slots[*slot as usize];
         if let Some(conflict) = batch.conflicts.get_mut(*position as usize) {
             *conflict = false;
         }
-        batch.wakers.retain(|(at, _)| at != position);
+        if let Some(at) = batch.wakers.iter().position(|(at, _)| at == position) {
+            _old_waker = batch.wakers.swap_remove(at);
+        }
         batch.owners -= 1;
         batch.free_if_done();
     }

@@ -216,9 +216,7 @@ impl Inner {
                 Ok(Done { version, stamp: Ok(Versionstamp::new(version, batch_index)) })
             }
             Ok(CommitReply::Conflict { conflicting_reads }) => {
-                if let Some(reads) = &sent.reads {
-                    self.note_conflicts(epoch, reads, &conflicting_reads);
-                }
+                self.note_conflicts(epoch, sent.reads.as_ref(), &conflicting_reads);
                 Err(Failure::tried(Error::not_committed()))
             }
             Err(error) => Err(Failure::tried(error)),
@@ -297,16 +295,20 @@ impl Inner {
         state.reads.failed.clone().filter(|_| state.life.epoch == epoch).map_or(Ok(()), Err)
     }
 
-    fn note_conflicts(&self, epoch: u64, reads: &RangeList, positions: &[usize]) {
-        let mut conflicting = RangeList::new();
-        for (at, range) in reads.iter().enumerate() {
-            if positions.contains(&at) {
-                conflicting.push(range.begin, &range.end_key());
+    /// Notes which of the read conflict ranges conflicted, if that was asked for.
+    fn note_conflicts(&self, epoch: u64, reads: Option<&RangeList>, positions: &[usize]) {
+        let conflicting = reads.map(|reads| {
+            let mut conflicting = RangeList::new();
+            for (at, range) in reads.iter().enumerate() {
+                if positions.contains(&at) {
+                    conflicting.push(range.begin, &range.end_key());
+                }
             }
-        }
+            Box::new(conflicting)
+        });
         let mut state = self.lock();
         if state.life.epoch == epoch {
-            state.outcome.conflicting = Some(Box::new(conflicting));
+            state.outcome.conflicting = conflicting;
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) max_retry_delay: Duration,
     pub(crate) timeout: Option<Duration>,
     pub(crate) log_identifier: Option<Box<[u8]>>,
+    /// Whether addresses come with ports (before API version 630 they don't by themselves).
+    pub(crate) include_port: bool,
 }
 
 /// Which keys may be used.
@@ -99,6 +101,7 @@ impl Options {
             max_retry_delay: Duration::from_secs(1),
             timeout: None,
             log_identifier: None,
+            include_port: false,
         }
     }
 
@@ -154,6 +157,13 @@ impl Transaction {
             self.inner.lock().life.deferred.get_or_insert(error);
         }
         Ok(())
+    }
+}
+
+impl Transaction {
+    /// Checks an option's value by setting it on a transaction that is thrown away.
+    pub(crate) fn try_option(&self, code: i32, value: Option<&[u8]>) -> Result<()> {
+        self.inner.set_option(code, value)
     }
 }
 
@@ -247,6 +257,7 @@ impl Inner {
         match code {
             10 => options.commit.causal_write_risky = true,
             20 => options.version.causal_risky = true,
+            23 => options.include_port = true,
             30 => options.next_write_no_conflict = true,
             51 => {
                 if state.reads.any
@@ -343,13 +354,12 @@ fn add_tag(tags: &mut Vec<Bytes>, tag: &[u8]) -> Result<()> {
             Error::tag_too_long().with_detail(format!("{} bytes, at most {MAX_TAG_LENGTH}", tag.len()))
         );
     }
-    if tags.iter().any(|known| known[..] == *tag) {
-        return Ok(());
-    }
     if tags.len() >= MAX_TAGS {
         return Err(Error::too_many_tags().with_detail(format!("at most {MAX_TAGS}")));
     }
-    tags.push(Bytes::copy_from_slice(tag));
+    if !tags.iter().any(|known| known[..] == *tag) {
+        tags.push(Bytes::copy_from_slice(tag));
+    }
     Ok(())
 }
 

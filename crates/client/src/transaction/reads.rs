@@ -47,10 +47,22 @@ impl Transaction {
         Snapshot { transaction: self }
     }
 
-    /// The addresses, `ip:port` each, of the servers that store `key`.
+    /// The addresses, `ip:port` each, of the servers that store `key`. (Before API version 630 an option is needed to get
+    /// the ports.)
     pub fn addresses_for_key(&self, key: impl AsRef<[u8]>) -> Reply<Vec<String>> {
         let key = [self.inner.prefix(), key.as_ref()].concat();
-        self.inner.estimate(move |inner| inner.endpoint().addresses_for_key(&key), |_| Ok(()))
+        let with_port = self.inner.api(630) || self.inner.lock().options.include_port;
+        self.inner.estimate(
+            move |inner| {
+                let addresses = inner.endpoint().addresses_for_key(&key);
+                if with_port {
+                    addresses
+                } else {
+                    map(addresses, |found| found.iter().map(without_port).collect())
+                }
+            },
+            |_| Ok(()),
+        )
     }
 
     /// About how many bytes the keys from `begin` up to `end` and their values have.
@@ -86,16 +98,10 @@ impl Transaction {
                 if prefix == 0 {
                     return points;
                 }
-                let (promise, reply) = plinth_env::reply::promise();
-                points.on_complete(move |points| {
-                    promise.send(points.map(|points| {
-                        points
-                            .into_iter()
-                            .map(|key| key.get(prefix..).map(Bytes::copy_from_slice).unwrap_or_default())
-                            .collect()
-                    }));
-                });
-                reply
+                map(points, move |points| {
+                    let bare = |key: Bytes| key.get(prefix..).map(Bytes::copy_from_slice).unwrap_or_default();
+                    points.into_iter().map(bare).collect()
+                })
             },
             move |state| {
                 let max = state.options.max_read_key();
@@ -106,6 +112,22 @@ impl Transaction {
             },
         )
     }
+}
+
+/// The reply with its value changed.
+fn map<T: Send + 'static, U: Send + 'static>(
+    reply: Reply<T>,
+    f: impl FnOnce(T) -> U + Send + 'static,
+) -> Reply<U> {
+    let (promise, mapped) = plinth_env::reply::promise();
+    reply.on_complete(move |result| promise.send(result.map(f)));
+    mapped
+}
+
+/// The host of `host:port`.
+fn without_port(address: &String) -> String {
+    let end = address.rfind(']').map(|end| end + 1).or_else(|| address.find(':'));
+    address[..end.unwrap_or(address.len())].to_owned()
 }
 
 /// Reads that add no conflict ranges; see [`Transaction::snapshot`].

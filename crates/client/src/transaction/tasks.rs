@@ -106,6 +106,10 @@ impl<T: Send + 'static> Task<T> {
                 }),
             }
         });
+        let is_cancelled = task.lock().promise.as_ref().is_some_and(Promise::is_cancelled);
+        if is_cancelled {
+            return task.abort(Error::operation_cancelled());
+        }
         task.run();
     }
 

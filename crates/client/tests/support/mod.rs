@@ -2,7 +2,7 @@
 //!
 //! Answers are computed when they are asked for. With [`StandIn::delay`] they are delivered later, from another thread,
 //! in random order, so that whatever a client must not rely on happens.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod model;
 
