@@ -32,6 +32,8 @@ mod argument;
 mod exports;
 mod fork;
 mod future;
+#[cfg(test)]
+mod headers;
 mod layout;
 mod network;
 mod network_options;

@@ -54,6 +54,8 @@ pub(crate) struct Network {
 struct State {
     stage: Stage,
     threads: usize,
+    /// Whether a network thread has run to its end, after which none begins.
+    ended: bool,
     due: VecDeque<Call>,
     hooks: Vec<(Hook, Parameter)>,
 }
@@ -67,7 +69,7 @@ enum Stage {
 
 impl State {
     const fn new() -> Self {
-        Self { stage: Stage::Unset, threads: 0, due: VecDeque::new(), hooks: Vec::new() }
+        Self { stage: Stage::Unset, threads: 0, ended: false, due: VecDeque::new(), hooks: Vec::new() }
     }
 }
 
@@ -113,7 +115,8 @@ impl Network {
     pub(crate) fn run(&self) -> Result<()> {
         self.check_set_up()?;
         let mut state = self.lock();
-        if state.stage == Stage::Stopped && state.due.is_empty() {
+        // A thread that comes late, after the stop, still runs: to its end at once.
+        if state.ended {
             return Err(Error::network_cannot_be_restarted());
         }
         state.threads += 1;
@@ -130,6 +133,7 @@ impl Network {
             }
         }
         state.threads -= 1;
+        state.ended = true;
         let hooks = state.hooks.clone();
         drop(state);
         for (hook, parameter) in hooks {

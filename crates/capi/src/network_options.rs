@@ -17,6 +17,19 @@ pub(crate) enum Kind {
     Bytes,
 }
 
+#[cfg(test)]
+impl Kind {
+    /// What a header says of it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::None => "no value",
+            Self::Int => "integer: 8 bytes, little-endian",
+            Self::Text => "text",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// The codes, names and kinds of all network options; those from 1000 on are hidden.
 pub(crate) const ALL: &[(i32, &str, Kind)] = &[
     (10, "local_address", Kind::Text),
