@@ -58,7 +58,7 @@ impl Transaction {
                 if with_port {
                     addresses
                 } else {
-                    map(addresses, |found| found.iter().map(without_port).collect())
+                    map(addresses, |found| found.iter().map(|address| without_port(address)).collect())
                 }
             },
             |_| Ok(()),
@@ -125,7 +125,7 @@ fn map<T: Send + 'static, U: Send + 'static>(
 }
 
 /// The host of `host:port`.
-fn without_port(address: &String) -> String {
+fn without_port(address: &str) -> String {
     let end = address.rfind(']').map(|end| end + 1).or_else(|| address.find(':'));
     address[..end.unwrap_or(address.len())].to_owned()
 }
