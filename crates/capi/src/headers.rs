@@ -89,7 +89,7 @@ fn the_header_is_as_the_tables_are() {
     let files = env.files();
     let text = options_header();
     if std::env::var_os("PLINTH_WRITE_HEADERS").is_some() {
-        plinth_env::block_on(files.replace(path, text.as_bytes())).unwrap();
+        plinth_env::block_on(files.replace(path, text.as_bytes())).expect("the source folder can be written");
     }
     let kept = plinth_env::block_on(files.read(path)).unwrap_or_default();
     assert!(kept == text.as_bytes(), "{path} is old: run this test with PLINTH_WRITE_HEADERS=1");

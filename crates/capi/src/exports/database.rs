@@ -1,4 +1,7 @@
 //! Functions on databases.
+//!
+//! A handle is a client's database with the API version that the program selected. Opening a store fails at once; what
+//! is wrong with a cluster file is told by the operations that would need it.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, option_value, store, text};
 use crate::future::FutureCore;
