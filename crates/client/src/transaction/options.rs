@@ -259,18 +259,11 @@ impl Inner {
             20 => options.version.causal_risky = true,
             23 => options.include_port = true,
             30 => options.next_write_no_conflict = true,
-            51 => {
-                if state.reads.any
-                    || state.reads.pending > 0
-                    || state.reads.failed.is_some()
-                    || state.writes.any
-                {
-                    return Err(Error::client_invalid_operation().with_detail(
-                        "read-your-writes can be disabled only before the first read or write",
-                    ));
-                }
-                options.ryw_disabled = true;
+            51 if state.reads.are_any() || state.writes.any => {
+                return Err(Error::client_invalid_operation()
+                    .with_detail("read-your-writes can be disabled only before the first read or write"));
             }
+            51 => options.ryw_disabled = true,
             200 => options.version.priority = Priority::Immediate,
             201 => options.version.priority = Priority::Batch,
             300 => {

@@ -477,7 +477,7 @@ fn answer_of(rows: Vec<(Bytes, Bytes)>, more: bool, reverse: bool, sides: &[Reso
         rows,
         more,
         begin_reached: sides.iter().any(|side| side.left < 1) && !(more && reverse),
-        end_reached: sides.iter().any(|side| side.left > 1) && !(more && !reverse),
+        end_reached: sides.iter().any(|side| side.left > 1) && (!more || reverse),
     }
 }
 
