@@ -259,11 +259,16 @@ impl Inner {
             20 => options.version.causal_risky = true,
             23 => options.include_port = true,
             30 => options.next_write_no_conflict = true,
-            51 if state.reads.are_any() || state.writes.any => {
-                return Err(Error::client_invalid_operation()
-                    .with_detail("read-your-writes can be disabled only before the first read or write"));
+            51 => {
+                let reads = &state.reads;
+                let used = !options.ryw_disabled && (reads.any || state.writes.any);
+                if used || reads.pending > 0 || reads.failed.is_some() {
+                    return Err(Error::client_invalid_operation().with_detail(
+                        "read-your-writes can be disabled only before the first read or write",
+                    ));
+                }
+                options.ryw_disabled = true;
             }
-            51 => options.ryw_disabled = true,
             200 => options.version.priority = Priority::Immediate,
             201 => options.version.priority = Priority::Batch,
             300 => {

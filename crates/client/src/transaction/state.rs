@@ -112,13 +112,6 @@ impl Reads {
     }
 }
 
-impl Reads {
-    /// Whether any read was begun.
-    pub(crate) fn are_any(&self) -> bool {
-        self.any || self.pending > 0 || self.failed.is_some()
-    }
-}
-
 /// What became of the commit.
 pub(crate) struct Outcome {
     pub(crate) committed_version: Version,

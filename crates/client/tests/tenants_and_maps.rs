@@ -1,0 +1,144 @@
+//! Tenants see their part of the key space as the whole; mapped range reads follow an index.
+
+mod support;
+
+use plinth_client::{Error, KeySelector, Mapped, RangeOptions, TransactionOption};
+use support::{StandIn, stand_in};
+
+fn tenant_key(name: &str) -> Vec<u8> {
+    [b"\xff\xff/management/tenant/map/", name.as_bytes()].concat()
+}
+
+#[test]
+fn tenants_are_made_used_renamed_and_removed() {
+    for delayed in [false, true] {
+        let (endpoint, db) = StandIn::new(delayed, 8);
+        let manage = |f: &dyn Fn(&plinth_client::Transaction)| {
+            let tr = db.create_transaction();
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+            f(&tr);
+            tr.commit().wait()
+        };
+        manage(&|tr| {
+            tr.set(tenant_key("a"), "");
+            tr.set(tenant_key("b"), "");
+        })
+        .unwrap();
+        let (a, b) = (db.open_tenant("a").wait().unwrap(), db.open_tenant("b").wait().unwrap());
+        assert_ne!(a.id(), b.id());
+        assert_eq!(db.open_tenant("c").wait().unwrap_err(), Error::tenant_not_found());
+        assert_eq!(db.open_tenant(b"\xff").wait().unwrap_err(), Error::invalid_tenant_name());
+        for (tenant, value) in [(&a, "of a"), (&b, "of b")] {
+            tenant
+                .transact_blocking(|tr| {
+                    for key in ["k1", "k2", "k3"] {
+                        tr.set(key, value);
+                    }
+                    tr.set_versionstamped_key([&b"v"[..], &[0; 10], &1u32.to_le_bytes()].concat(), value);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        let tr = a.create_transaction();
+        tr.set("k15", "own");
+        tr.clear("k3");
+        let found = tr.range(..).collect_blocking().unwrap();
+        let keys: Vec<&[u8]> = found.iter().map(|row| &row.key[..row.key.len().min(3)]).collect();
+        assert_eq!(keys[..3], [&b"k1"[..], b"k15", b"k2"]);
+        assert!(keys[3].starts_with(b"v") && keys.len() == 4);
+        assert_eq!(tr.get("k1").wait().unwrap().unwrap(), "of a");
+        // Selectors don't lead out of the tenant.
+        assert_eq!(tr.get_key(KeySelector::last_less_than("k1")).wait().unwrap(), "");
+        assert_eq!(tr.get_key(KeySelector::first_greater_than("w").shifted(3)).wait().unwrap(), &b"\xff"[..]);
+        tr.commit().wait().unwrap();
+        let last = endpoint.lock().commits.last().unwrap().clone();
+        let prefix = a.id().to_be_bytes();
+        assert!(last.mutations.iter().all(|mutation| mutation.param1.starts_with(&prefix)));
+        assert!(last.conflicts.writes.iter().all(|range| range.begin.starts_with(&prefix)));
+        let tr = a.create_transaction();
+        assert_eq!(tr.set_option(TransactionOption::AccessSystemKeys).unwrap_err(), Error::invalid_option());
+        // A tenant that has data is not removed.
+        assert_eq!(manage(&|tr| tr.clear(tenant_key("a"))).unwrap_err(), Error::tenant_not_empty());
+        a.transact_blocking(|tr| {
+            tr.clear_range("", b"\xff");
+            Ok(())
+        })
+        .unwrap();
+        manage(&|tr| tr.clear(tenant_key("a"))).unwrap();
+        manage(&|tr| tr.set([&b"\xff\xff/management/tenant/rename/"[..], b"b"].concat(), "bb")).unwrap();
+        let tr = db.create_transaction();
+        let found = tr.get_range(RangeOptions::prefix(b"\xff\xff/management/tenant/map/")).wait().unwrap();
+        let (key, json) = found.rows.row(0).unwrap();
+        assert_eq!((found.rows.len(), key), (1, &tenant_key("bb")[..]));
+        assert!(json.starts_with(br#"{"id":1,"#), "{json:?}");
+        // A clear of all names is what bindings' tests begin with.
+        let all = (tenant_key(""), b"\xff\xff/management/tenant/map0".to_vec());
+        assert_eq!(manage(&|tr| tr.clear_range(&all.0, &all.1)).unwrap_err(), Error::tenant_not_empty());
+    }
+}
+
+/// An encoded tuple of byte strings and small numbers.
+fn tuple(parts: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in parts {
+        match part.parse::<u8>() {
+            Ok(number) => out.extend([0x15, number]),
+            Err(_) => {
+                out.push(1);
+                out.extend(part.as_bytes());
+                out.push(0);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn mapped_ranges_follow_the_index() {
+    let (_endpoint, db) = stand_in();
+    db.transact_blocking(|tr| {
+        for n in 1..=4u8 {
+            let n = n.to_string();
+            tr.set(tuple(&["index", &n, "id"]), tuple(&["from value", &n]));
+            for field in ["1", "2"] {
+                tr.set(tuple(&["record", &n, field]), field);
+            }
+        }
+        tr.set(tuple(&["bad"]), "\u{fe}");
+        Ok(())
+    })
+    .unwrap();
+    let index = RangeOptions::prefix(tuple(&["index"]));
+    let tr = db.create_transaction();
+    let mapper = tuple(&["record", "{K[1]}", "{...}"]);
+    let result = tr.get_mapped_range(index.clone().limit(3), &mapper).wait().unwrap();
+    assert_eq!((result.rows.len(), result.more), (3, true));
+    assert_eq!(result.rows[0].key, tuple(&["index", "1", "id"]));
+    assert_eq!((result.rows[1].key.len(), result.rows[1].value.len()), (0, 0));
+    for (row, n) in result.rows.iter().zip(1..) {
+        let Mapped::Range { begin, result, .. } = &row.mapped else { panic!("{row:?}") };
+        assert_eq!(begin.key, tuple(&["record", &n.to_string()]));
+        assert_eq!(result.rows.iter().map(|(_, value)| value).collect::<Vec<_>>(), [b"1", b"2"]);
+    }
+    // What was read conflicts: the index up to the third row, and the records, which touch.
+    let conflicts =
+        tr.get_range(RangeOptions::prefix(b"\xff\xff/transaction/read_conflict_range/")).wait().unwrap();
+    assert_eq!(conflicts.rows.len(), 2 * (1 + 1));
+    let single = tuple(&["record", "{V[1]}", "2"]);
+    let result = tr.get_mapped_range(index.clone().reverse(true), &single).wait().unwrap();
+    let Mapped::Key { key, value } = &result.rows[0].mapped else { panic!("{result:?}") };
+    assert_eq!((&key[..], value.as_deref()), (&tuple(&["record", "4", "2"])[..], Some(&b"2"[..])));
+    let escaped = tuple(&["{{K[0]}}", "x"]);
+    let result = tr.get_mapped_range(index.clone().limit(1), &escaped).wait().unwrap();
+    let Mapped::Key { key, value } = &result.rows[0].mapped else { panic!("{result:?}") };
+    assert_eq!((&key[..], value), (&tuple(&["{K[0]}", "x"])[..], &None));
+    let code =
+        |range: RangeOptions, mapper: &[u8]| tr.get_mapped_range(range, mapper).wait().unwrap_err().code();
+    assert_eq!(code(index.clone(), &tuple(&["{K[9]}"])), 2030);
+    assert_eq!(code(index.clone(), &tuple(&["{...}", "a"])), 2032);
+    assert_eq!(code(index.clone(), b"\xfe"), 2043);
+    assert_eq!(code(RangeOptions::prefix(tuple(&["bad"])), &tuple(&["{V[0]}"])), 2042);
+    assert_eq!(tr.snapshot().get_mapped_range(index.clone(), &mapper).wait().unwrap_err().code(), 2108);
+    tr.set(tuple(&["record", "2", "1"]), "own");
+    assert_eq!(code(index, &mapper), 2039);
+}
