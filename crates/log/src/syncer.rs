@@ -3,7 +3,7 @@
 //! A sync covers every record that was written before it began. So a caller whose record is covered
 //! by a sync under way waits for that one; a caller whose record is newer begins the next one at
 //! once, if a lane is free, without waiting for the one before: that is what keeps the disk busy.
-//! A lane is a handle of its own on each file, see [`Segment`](crate::segment::Segment).
+//! A lane is a handle of its own on each file, see [`Segment`].
 
 use std::sync::Arc;
 

@@ -284,7 +284,9 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
         env.files().remove(&log_dir.join(name)).await?;
     }
     env.files().create_dir_all(&dir.join("checkpoint")).await?;
-    Log::create(env, &log_dir, ids, config.log.clone()).await?;
+    let (log, _) = Log::create(env, &log_dir, ids, config.log.clone()).await?;
+    // Its background task must have ended before the log is opened for good: both would make the next segment.
+    log.close().await?;
     env.files().sync_dir(dir).await?;
     let identity = DirectoryIdentity { ids, engine: config.engine };
     identity::write(env, dir, &identity).await?;

@@ -33,6 +33,19 @@ fn a_closed_database_opens_again_with_everything_and_newer_versions() {
     });
 }
 
+/// The log that creating makes once went on making its next segment while the same log was opened a second time.
+#[test]
+fn creating_a_database_leaves_nothing_running_behind_opening() {
+    for seed in 0..300 {
+        let simulation = Simulation::new(seed);
+        let machine = simulation.process("node");
+        let mut config = NodeConfig::default();
+        config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+        let node = simulation.run_until(Node::open(&machine, Path::new(DIR), config));
+        assert!(node.is_ok(), "seed {seed}: {}", node.err().unwrap());
+    }
+}
+
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again() {
     block_on(async {

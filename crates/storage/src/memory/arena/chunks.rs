@@ -85,12 +85,17 @@ impl Chunks {
         *live = live.wrapping_add_signed(bytes);
     }
 
-    /// A span that nobody uses, from the lowest chunk that has one.
+    /// A span that nobody uses: from the lowest chunk in use that has one, else from an empty one. So what
+    /// is evacuated never opens an empty chunk while others have room, and each evacuation of a chunk leaves
+    /// one fewer in use.
     pub(super) fn take_span(&mut self, mobility: Mobility) -> u32 {
         let usable = |chunk: &Chunk| chunk.free != 0 && !chunk.closed && chunk.mobility == mobility;
-        let found = (self.lowest[mobility as usize]..self.chunks.len()).find(|at| usable(&self.chunks[*at]));
-        let at = found.unwrap_or_else(|| self.map_chunk(mobility));
-        self.lowest[mobility as usize] = at;
+        let mut open =
+            (self.lowest[mobility as usize]..self.chunks.len()).filter(|at| usable(&self.chunks[*at]));
+        let first = open.clone().next();
+        let in_use = open.find(|at| self.chunks[*at].free != ALL_FREE);
+        let at = in_use.or(first).unwrap_or_else(|| self.map_chunk(mobility));
+        self.lowest[mobility as usize] = first.unwrap_or(at);
         let chunk = &mut self.chunks[at];
         self.empty[mobility as usize] -= usize::from(chunk.free == ALL_FREE);
         let span = chunk.free.trailing_zeros();
