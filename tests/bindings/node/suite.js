@@ -1,0 +1,33 @@
+// Runs the Node suite: every test on the database that PLINTH_TARGET names, which each finds empty.
+// What is printed has the form of cargo's tests, so that the same program adds both up.
+'use strict'
+const fdb = require('foundationdb')
+const harness = require('./harness')
+const modules = ['./transactions', './data', './layers', './model'].map((name) => require(name))
+
+async function main() {
+  fdb.setAPIVersion(720)
+  const db = fdb.open(process.env.PLINTH_TARGET || ':memory:')
+  const seed = Number(process.env.PLINTH_SEED || Math.floor(Math.random() * 2 ** 32))
+  const wanted = process.argv.slice(2)
+  let passed = 0
+  let failed = 0
+  for (const [name, test] of modules.flatMap(Object.entries)) {
+    if (wanted.length && !wanted.some((part) => name.includes(part))) continue
+    harness.seed(seed)
+    await db.clearRange('', Buffer.from([0xff]))
+    try {
+      await test(db)
+      passed++
+      console.log(`test ${name} ... ok`)
+    } catch (error) {
+      failed++
+      console.log(error)
+      console.log(`test ${name} ... FAILED, PLINTH_SEED=${seed}`)
+    }
+  }
+  console.log(`test result: ${failed ? 'FAILED' : 'ok'}. ${passed} passed; ${failed} failed; 0 ignored`)
+  process.exit(failed ? 1 : 0)
+}
+
+main()
