@@ -23,9 +23,10 @@ const LAYERS: &[Layer] = &[
     Layer { level: 0, name: "plinth-types", uses: &[], tests_use: &[] },
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
+    Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 2, name: "plinth-log", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
-    Layer { level: 2, name: "plinth-client", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
+    Layer { level: 2, name: "plinth-client", uses: &["plinth-types", "plinth-env", "plinth-proto"], tests_use: &[] },
     Layer {
         level: 3,
         name: "plinth-pipeline",
@@ -46,6 +47,12 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
+        level: 4,
+        name: "plinth-server",
+        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-client"],
+        tests_use: &["plinth-pipeline"],
+    },
+    Layer {
         level: 5,
         name: "plinth-capi",
         uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
@@ -60,7 +67,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-cli",
-        uses: &["plinth-types", "plinth-env", "plinth", "plinth-bench"],
+        uses: &["plinth-types", "plinth-env", "plinth", "plinth-server", "plinth-bench"],
         tests_use: &[],
     },
     Layer {

@@ -33,6 +33,8 @@ mod mapped;
 mod merge;
 mod options;
 mod range;
+#[cfg(feature = "net")]
+pub mod remote;
 mod retry;
 mod special_keys;
 mod stream;

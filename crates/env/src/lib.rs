@@ -12,7 +12,8 @@
 //!             │
 //!      ┌──────┴───────────────┐
 //!    real                 simulated
-//!    a thread per task    one executor, tasks chosen by seed
+//!    a thread per task,   one executor, tasks chosen by seed
+//!    a core per reactor
 //!    system clock         a clock that jumps when nothing is ready
 //!    system files         a disk per process, with faults
 //!    sockets (`net`)      a network with latency and partitions
@@ -162,6 +163,34 @@ impl Env {
             World::Simulated(host) => host.spawn(completion, name, f),
         }
         task
+    }
+
+    /// Starts a task that waits for sockets and other tasks, and never blocks its thread or computes for long: in the
+    /// real world it shares one of a few threads (one a core) with others like it, and stays there. Any number of
+    /// such tasks are cheap. The task goes on when the handle is dropped.
+    pub fn spawn_network(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
+        let (completion, task) = Task::new(name);
+        match &self.inner.world {
+            World::Real(_) => real::reactors::spawn(completion, f),
+            World::Simulated(host) => host.spawn(completion, name, f),
+        }
+        task
+    }
+
+    /// How many threads the tasks of [`Env::spawn_network`] share.
+    pub fn network_threads(&self) -> usize {
+        match &self.inner.world {
+            World::Real(_) => real::reactors::count(),
+            World::Simulated(_) => 1,
+        }
+    }
+
+    /// How much time the processors have spent on this process so far; nothing in simulation.
+    pub fn cpu_time(&self) -> Duration {
+        match &self.inner.world {
+            World::Real(_) => RealWorld::cpu_time(),
+            World::Simulated(_) => Duration::ZERO,
+        }
     }
 
     /// The files.

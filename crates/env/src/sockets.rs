@@ -2,7 +2,8 @@
 //!
 //! Streams implement tokio's `AsyncRead` and `AsyncWrite` (the traits alone: no runtime comes with
 //! them), because that is what rustls and hyper have maintained adapters for. They can be polled by
-//! any task; real ones are served by one thread of their own, which comes with the feature `net`.
+//! any task; real ones come with the feature `net`, and are cheapest in tasks of
+//! [`Env::spawn_network`](crate::Env::spawn_network).
 
 use std::fmt;
 use std::io;
@@ -114,6 +115,35 @@ impl Stream {
             StreamKind::Real(stream) => stream.peer_address(),
             StreamKind::Simulated(stream) => stream.peer_address(),
         }
+    }
+}
+
+impl Stream {
+    /// Receives bytes that have arrived into `buffer`: how many; 0 when the other end has said all.
+    ///
+    /// # Errors
+    /// The system's; the connection is of no more use.
+    #[inline]
+    pub fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        Pin::new(self).poll_read(context, &mut buffer).map_ok(|()| buffer.filled().len())
+    }
+
+    /// Sends as much of `bytes` as there is room for: how many of them.
+    ///
+    /// # Errors
+    /// The system's; the connection is of no more use.
+    #[inline]
+    pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(self).poll_write(context, bytes)
+    }
+
+    /// Says that no more bytes will be sent; the other direction stays open.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_shutdown(context)
     }
 }
 

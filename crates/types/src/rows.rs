@@ -3,7 +3,7 @@
 //! A thousand rows cost two allocations, not two thousand; a row that is kept shares the buffer. The
 //! order is that of the read, so descending for a reverse one.
 
-use crate::{Bytes, limits};
+use crate::{Bytes, Error, Result, limits};
 
 /// One row with its bytes shared, not copied.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,6 +61,37 @@ impl Rows {
     /// The bytes of all keys and values together.
     pub fn data_len(&self) -> usize {
         self.data.len()
+    }
+
+    /// The keys and values of all rows, one after the other.
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Where, in [`Rows::data`], each row's key and its value end.
+    pub fn ends(&self) -> impl ExactSizeIterator<Item = (u32, u32)> {
+        self.spans.iter().map(|span| (span.key_end, span.value_end))
+    }
+
+    /// The rows whose keys and values stand in `data`, and end where `ends` says.
+    ///
+    /// # Errors
+    /// `file_corrupt` if these ends go backwards, or don't lead to the end of `data`.
+    pub fn from_parts(data: Bytes, ends: impl ExactSizeIterator<Item = (u32, u32)>) -> Result<Self> {
+        let mut spans = Vec::with_capacity(ends.len());
+        let mut last = 0;
+        for (key_end, value_end) in ends {
+            if key_end < last || value_end < key_end {
+                return Err(Error::file_corrupt().with_detail("the ends of rows go backwards"));
+            }
+            last = value_end;
+            spans.push(Span { key_end, value_end });
+        }
+        if last as usize != data.len() {
+            let detail = format!("the rows end at {last}, their bytes at {}", data.len());
+            return Err(Error::file_corrupt().with_detail(detail));
+        }
+        Ok(Self { data, spans })
     }
 
     /// The row at `index`, sharing this buffer.
@@ -158,3 +189,22 @@ pub const fn row_overhead() -> usize {
 }
 
 const _: () = assert!(limits::TRANSACTION_SIZE < u32::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_what_their_parts_say_or_an_error() {
+        let mut rows = Rows::builder();
+        rows.push(b"a", b"1");
+        rows.push(b"", b"");
+        rows.push(b"b", b"22");
+        let rows = rows.finish();
+        let ends: Vec<_> = rows.ends().collect();
+        assert_eq!(Rows::from_parts(rows.data().clone(), ends.iter().copied()).unwrap(), rows);
+        for wrong in [vec![(1, 2)], vec![(2, 1), (3, 5)], vec![(1, 2), (1, 5)], vec![(1, 9)]] {
+            assert!(Rows::from_parts(rows.data().clone(), wrong.into_iter()).is_err());
+        }
+    }
+}

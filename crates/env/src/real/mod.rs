@@ -2,6 +2,8 @@
 
 pub(crate) mod files;
 pub(crate) mod locks;
+#[cfg_attr(not(feature = "net"), path = "no_reactors.rs")]
+pub(crate) mod reactors;
 #[cfg_attr(not(feature = "net"), path = "no_sockets.rs")]
 pub(crate) mod sockets;
 pub(crate) mod timers;

@@ -1,31 +1,23 @@
-//! Sockets of the real world, with the feature `net`: tokio's, driven by one thread of their own.
+//! Sockets of the real world, with the feature `net`: tokio's, driven by the reactors.
 //!
-//! That thread runs tokio's readiness loop and nothing else; streams are polled by whatever task owns
-//! them, on that task's thread. It is started with the first socket.
+//! A socket registers with a reactor when it is first polled: with the one on whose thread that happens, so that a
+//! connection accepted on one reactor and handed to a task on another is served there. A stream that is polled by an
+//! ordinary task, with a thread of its own, is watched by a reactor for it.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::pin::Pin;
+use std::sync::Once;
 use std::task::{Context, Poll};
 
 use plinth_types::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
 
-/// The readiness loop, or why there is none.
-fn driver() -> Result<&'static Handle> {
-    static DRIVER: OnceLock<io::Result<Handle>> = OnceLock::new();
-    let start = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let handle = runtime.handle().clone();
-        let forever = move || runtime.block_on(std::future::pending::<()>());
-        std::thread::Builder::new().name("plinth-sockets".to_string()).spawn(forever)?;
-        Ok(handle)
-    };
-    let driver = DRIVER.get_or_init(start).as_ref();
-    driver.map_err(|error| Error::platform_error().with_detail(format!("no thread for sockets: {error}")))
-}
+use super::reactors;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
 
 /// The network.
 pub(crate) struct RealSockets;
@@ -34,16 +26,19 @@ impl RealSockets {
     pub(crate) async fn connect(address: SocketAddr) -> Result<RealStream> {
         let failed = |error: io::Error| Error::connection_failed().with_detail(format!("{address}: {error}"));
         let mut connecting = Box::pin(TcpStream::connect(address));
-        let driver = driver()?;
-        // The socket registers itself with the loop whose context it is polled in.
         let connected = std::future::poll_fn(|context| {
-            let _context = driver.enter();
+            let _context = match reactors::enter() {
+                Ok(context) => context,
+                Err(error) => return Poll::Ready(Err(io::Error::other(error))),
+            };
             connecting.as_mut().poll(context)
         });
         RealStream::new(connected.await.map_err(failed)?).map_err(failed)
     }
 
     pub(crate) async fn listen(address: SocketAddr) -> Result<RealListener> {
+        static FILES: Once = Once::new();
+        FILES.call_once(allow_many_files);
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::address_in_use().with_detail(address.to_string()),
             _ => Error::bind_failed().with_detail(format!("{address}: {error}")),
@@ -56,13 +51,22 @@ impl RealSockets {
             // A server that starts again need not wait for its old connections to be forgotten.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
-            let inner = socket.listen(1024)?;
+            let inner = socket.listen(BACKLOG)?;
             let address = inner.local_addr()?;
             Ok(RealListener { inner, address })
         };
-        let _context = driver()?.enter();
+        let _context = reactors::enter()?;
         bind().map_err(failed)
     }
+}
+
+/// Each connection is an open file, and systems allow programs fewer at first than they may ask for.
+fn allow_many_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If it may not be raised there are fewer connections, and the one too many says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// A listening socket.
@@ -77,10 +81,10 @@ impl RealListener {
     }
 
     pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<RealStream>> {
-        let _context = driver()?.enter();
+        let _context = reactors::enter()?;
         let accepted = self.inner.poll_accept(context);
         accepted.map(|accepted| {
-            let stream = accepted.and_then(|(stream, _)| RealStream::new(stream));
+            let stream = accepted.and_then(|(stream, _)| RealStream::new(stream)?.detached());
             stream.map_err(|error| Error::connection_failed().with_detail(error.to_string()))
         })
     }
@@ -88,9 +92,18 @@ impl RealListener {
 
 /// A connection.
 pub(crate) struct RealStream {
-    inner: TcpStream,
+    inner: Inner,
     local: SocketAddr,
     peer: SocketAddr,
+}
+
+enum Inner {
+    /// With a reactor.
+    Attached(TcpStream),
+    /// Not polled yet.
+    Detached(std::net::TcpStream),
+    /// It could not be registered.
+    Lost,
 }
 
 impl RealStream {
@@ -98,7 +111,33 @@ impl RealStream {
         // Whoever writes has gathered what belongs together; waiting for more only adds latency.
         inner.set_nodelay(true)?;
         let (local, peer) = (inner.local_addr()?, inner.peer_addr()?);
-        Ok(Self { inner, local, peer })
+        Ok(Self { inner: Inner::Attached(inner), local, peer })
+    }
+
+    /// The stream without its reactor: the task that polls it first decides on one.
+    fn detached(self) -> io::Result<Self> {
+        let Inner::Attached(inner) = self.inner else { return Ok(self) };
+        Ok(Self { inner: Inner::Detached(inner.into_std()?), ..self })
+    }
+
+    #[inline]
+    fn attached(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        if !matches!(self.inner, Inner::Attached(_)) {
+            self.attach()?;
+        }
+        match &mut self.inner {
+            Inner::Attached(stream) => Ok(Pin::new(stream)),
+            Inner::Detached(_) | Inner::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    #[cold]
+    fn attach(&mut self) -> io::Result<()> {
+        if let Inner::Detached(stream) = std::mem::replace(&mut self.inner, Inner::Lost) {
+            let _context = reactors::enter().map_err(io::Error::other)?;
+            self.inner = Inner::Attached(TcpStream::from_std(stream)?);
+        }
+        Ok(())
     }
 
     pub(crate) fn local_address(&self) -> SocketAddr {
@@ -114,14 +153,14 @@ impl RealStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.inner).poll_read(context, buffer)
+        self.attached()?.poll_read(context, buffer)
     }
 
     pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        std::pin::Pin::new(&mut self.inner).poll_write(context, bytes)
+        self.attached()?.poll_write(context, bytes)
     }
 
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.inner).poll_shutdown(context)
+        self.attached()?.poll_shutdown(context)
     }
 }

@@ -26,6 +26,11 @@ impl RealWorld {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
+    pub(crate) fn cpu_time() -> Duration {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Duration::try_from(spent).unwrap_or_default()
+    }
+
     /// The instant that is `at` after the environment began; a far one if the clock can't tell it.
     pub(crate) fn instant(self, at: Duration) -> Instant {
         const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);

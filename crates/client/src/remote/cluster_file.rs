@@ -1,0 +1,252 @@
+//! Cluster files: how a client finds a database, in FoundationDB's format.
+//!
+//! One line, `description:id@ip:port,...`; lines that begin with `#` and empty ones don't count. The part before the `@`
+//! is a name that client and server hold against each other, so that a client doesn't end up at another database that
+//! happens to listen at the same address.
+
+use plinth_env::Env;
+use plinth_types::{Error, Result};
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Where cluster files are looked for last.
+const SYSTEM_PATH: &str = if cfg!(target_os = "macos") {
+    "/usr/local/etc/foundationdb/fdb.cluster"
+} else {
+    "/etc/foundationdb/fdb.cluster"
+};
+/// The variable that names one.
+const VARIABLE: &str = "FDB_CLUSTER_FILE";
+
+/// The content of a cluster file, and where it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterFile {
+    description: String,
+    id: String,
+    addresses: Vec<Address>,
+    path: Option<PathBuf>,
+}
+
+/// One server's address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// An IP address (without brackets), or a name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Whether the server speaks TLS there.
+    pub tls: bool,
+}
+
+impl ClusterFile {
+    /// One that names a single server.
+    ///
+    /// # Panics
+    /// If `description` or `id` has other characters than a cluster file allows.
+    pub fn new(description: &str, id: &str, server: SocketAddr) -> Self {
+        assert!(is_word(description, "_") && is_word(id, ""), "{description}:{id} is no name of a cluster");
+        let address = Address { host: server.ip().to_string(), port: server.port(), tls: false };
+        Self { description: description.into(), id: id.into(), addresses: vec![address], path: None }
+    }
+
+    /// What `text` says: the content of a cluster file, or a connection string.
+    ///
+    /// # Errors
+    /// `connection_string_invalid`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let invalid = |why: &str| Err(Error::connection_string_invalid().with_detail(why));
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return invalid("a cluster file has one line that is no comment");
+        };
+        let Some((key, addresses)) = line.split_once('@') else { return invalid("there is no @") };
+        let Some((description, id)) = key.split_once(':') else {
+            return invalid("there is no : before the @");
+        };
+        if !is_word(description, "_") || !is_word(id, "") {
+            return invalid("description and id are made of letters and digits");
+        }
+        let addresses: Option<Vec<_>> = addresses.split(',').map(Address::parse).collect();
+        let Some(addresses) = addresses else { return invalid("an address is ip:port or ip:port:tls") };
+        if addresses.iter().any(|address| address.tls != addresses[0].tls) {
+            return invalid("either all addresses are for TLS or none");
+        }
+        Ok(Self { description: description.into(), id: id.into(), addresses, path: None })
+    }
+
+    /// Reads a cluster file.
+    ///
+    /// # Errors
+    /// `no_cluster_file_found`, `connection_string_invalid`, both with its path; `file_not_readable`.
+    pub async fn read(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let place = path.display();
+        let bytes = env.files().read(path).await.map_err(|error| {
+            if error == Error::file_not_found() {
+                return Error::no_cluster_file_found().with_detail(place.to_string());
+            }
+            error
+        })?;
+        let file = Self::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
+            let why = error.detail().unwrap_or_default().to_owned();
+            error.with_detail(format!("{place}: {why}"))
+        })?;
+        Ok(Self { path: Some(path.to_path_buf()), ..file })
+    }
+
+    /// Reads the cluster file at `path`, or, if there is none given, the one that `FDB_CLUSTER_FILE` names, or
+    /// `fdb.cluster` in the current directory, or the system's.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::read`].
+    pub async fn find(env: &Env, path: Option<&Path>) -> Result<Self> {
+        if let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) {
+            return Self::read(env, path).await;
+        }
+        if let Some(path) = std::env::var_os(VARIABLE) {
+            return Self::read(env, path).await;
+        }
+        for path in ["fdb.cluster", SYSTEM_PATH] {
+            if env.files().exists(path).await.unwrap_or(false) {
+                return Self::read(env, path).await;
+            }
+        }
+        let detail = format!("neither {VARIABLE}, nor ./fdb.cluster, nor {SYSTEM_PATH}");
+        Err(Error::no_cluster_file_found().with_detail(detail))
+    }
+
+    /// `description:id`.
+    pub fn key(&self) -> String {
+        format!("{}:{}", self.description, self.id)
+    }
+
+    /// The addresses as the file has them.
+    pub fn address_list(&self) -> String {
+        let mut list = String::new();
+        for address in &self.addresses {
+            let separator = if list.is_empty() { "" } else { "," };
+            // Writing to a string can't fail.
+            let _ = write!(list, "{separator}{address}");
+        }
+        list
+    }
+
+    /// The line that a cluster file has.
+    pub fn connection_string(&self) -> String {
+        format!("{}@{}", self.key(), self.address_list())
+    }
+
+    /// The servers.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Whether a server at this address is among them.
+    pub fn names(&self, server: SocketAddr) -> bool {
+        self.addresses.iter().any(|address| address.resolve().is_ok_and(|named| named == server))
+    }
+
+    /// Where it was read.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+impl Address {
+    fn parse(text: &str) -> Option<Self> {
+        let (text, tls) = text.strip_suffix(":tls").map_or((text, false), |text| (text, true));
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok().filter(|port| *port > 0)?;
+        let host = match host.strip_prefix('[') {
+            Some(host) => host.strip_suffix(']').filter(|host| host.parse::<IpAddr>().is_ok())?,
+            None => host,
+        };
+        let named = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+        if host.is_empty() || !(named(host) || host.parse::<IpAddr>().is_ok()) {
+            return None;
+        }
+        Some(Self { host: host.to_owned(), port, tls })
+    }
+
+    /// The address to connect to.
+    ///
+    /// # Errors
+    /// `lookup_failed` for a name other than `localhost`: names are not looked up.
+    pub fn resolve(&self) -> Result<SocketAddr> {
+        let host = if self.host == "localhost" { "127.0.0.1" } else { &self.host };
+        let unknown = |_| {
+            let detail = format!("{:?} is no IP address, and names are not looked up", self.host);
+            Error::lookup_failed().with_detail(detail)
+        };
+        host.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, self.port)).map_err(unknown)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tls = if self.tls { ":tls" } else { "" };
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}{tls}", self.host, self.port),
+            false => write!(f, "{}:{}{tls}", self.host, self.port),
+        }
+    }
+}
+
+fn is_word(text: &str, more: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_foundationdb_accepts_is_accepted_and_written_back() {
+        for text in [
+            "desc:id@127.0.0.1:4500",
+            "d_1:Ab9@[::1]:4500:tls,host.example:1:tls",
+            "test:test@localhost:4500,10.0.0.2:4501",
+        ] {
+            let file = ClusterFile::parse(&format!("# comment\n\n  {text}  \n")).unwrap();
+            assert_eq!(file.connection_string(), text);
+        }
+        let file = ClusterFile::parse("a:b@localhost:4500").unwrap();
+        assert!(file.names("127.0.0.1:4500".parse().unwrap()));
+        assert!(!file.names("127.0.0.1:4501".parse().unwrap()));
+    }
+
+    #[test]
+    fn everything_else_is_an_invalid_connection_string() {
+        for text in [
+            "",
+            "# only\n",
+            "desc@1.2.3.4:1",
+            "d:i@",
+            "d:i@host",
+            "d:i@1.2.3.4:0",
+            "d:i@1.2.3.4:65536",
+            "d-x:i@1.2.3.4:1",
+            "d:i_@1.2.3.4:1",
+            "d:i@1.2.3.4:1,",
+            "d:i@[host]:1",
+            "d:i@a b:1",
+            "d:i@1.2.3.4:1,1.2.3.5:1:tls",
+            "a:b@1.2.3.4:1\nc:d@1.2.3.4:1",
+        ] {
+            assert_eq!(ClusterFile::parse(text).unwrap_err().code(), 2104, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_told_by_its_own_number() {
+        let env = Env::real();
+        let missing = plinth_env::block_on(ClusterFile::find(&env, Some(Path::new("/nowhere/fdb.cluster"))));
+        assert_eq!(missing.unwrap_err().code(), 1515);
+        let dir = plinth_env::block_on(env.files().temporary_dir("cluster-file")).unwrap();
+        let path = dir.path().join("fdb.cluster");
+        plinth_env::block_on(env.files().replace(&path, b"nonsense")).unwrap();
+        let error = plinth_env::block_on(ClusterFile::read(&env, &path)).unwrap_err();
+        assert!(error.code() == 2104 && error.detail().unwrap().contains("fdb.cluster"), "{error}");
+    }
+}

@@ -1,0 +1,227 @@
+//! A connection while it lasts: its task sends what was left with the link and hands out the answers.
+//!
+//! A turn receives everything that has arrived, tells those who waited, who may ask for more at once, and then sends all
+//! of it in one write. If the server is silent although somebody waits, it is pinged; silent for longer, it is gone.
+
+use super::link::{Link, Opened};
+use super::slots::Answer;
+use plinth_env::{Sleep, Stream};
+use plinth_proto::frame::{self, Kind, MAX_REPLY};
+use plinth_proto::{Hello, Welcome, reply};
+use plinth_types::Error;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// How often the conversation looks whether the server is alive.
+const TICK: Duration = Duration::from_secs(1);
+/// After so many silent ticks the server is pinged if somebody waits, and if nobody does.
+const PING_AFTER: [u32; 2] = [2, 15];
+/// So many silent ticks after a ping it is gone.
+const GONE_AFTER: u32 = 6;
+/// Bytes received at a time.
+const RECEIVE: usize = 256 << 10;
+/// Turns before other tasks of the thread have theirs.
+const TURNS: usize = 16;
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Connects and greets. Gives the stream, what arrived behind the welcome, and the database's identity.
+pub(super) async fn open(link: &Link, attempt: usize) -> Opened {
+    let addresses = link.file.addresses();
+    let address = &addresses[attempt % addresses.len()];
+    if address.tls {
+        return Err(Error::tls_error().with_detail("this build has no TLS"));
+    }
+    let place = address.resolve()?;
+    let mut stream = link.env.sockets().connect(place).await?;
+    let mut hello = Vec::new();
+    Hello::new(link.file.key(), link.name.clone()).encode(&mut hello);
+    let lost = |error: std::io::Error| Error::connection_failed().with_detail(format!("{place}: {error}"));
+    let mut sent = 0;
+    poll_fn(|context| {
+        while sent < hello.len() {
+            sent += ready!(stream.poll_send(context, &hello[sent..]))?;
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+    .map_err(lost)?;
+    let mut received = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        if let Some((welcome, len)) = Welcome::decode(&received)? {
+            if let Some(error) = welcome.refused {
+                return Err(error);
+            }
+            received.drain(..len);
+            return Ok((stream, received, welcome.cluster_id));
+        }
+        let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
+        if len == 0 {
+            return Err(Error::connection_failed().with_detail(format!("{place} closed the connection")));
+        }
+        received.extend_from_slice(&buffer[..len]);
+    }
+}
+
+/// Runs until the connection is over, and says why.
+pub(super) struct Conversation {
+    link: Arc<Link>,
+    stream: Stream,
+    /// Half a frame.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    tick: Sleep,
+    /// Ticks since something was received.
+    silent: u32,
+    pinged_at: Option<u32>,
+    is_over: Option<Error>,
+}
+
+impl Conversation {
+    pub(super) fn new(link: Arc<Link>, stream: Stream, rest: Vec<u8>) -> Self {
+        let tick = link.env.sleep(TICK);
+        let (output, sent, silent) = (Vec::new(), 0, 0);
+        Self { link, stream, input: rest, output, sent, tick, silent, pinged_at: None, is_over: None }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Error> {
+        self.link.at_work();
+        for _ in 0..TURNS {
+            if let Err(error) = self.look_at_clock(context) {
+                return Poll::Ready(error);
+            }
+            let received = match self.receive(context, buffer) {
+                Ok(received) => received,
+                Err(error) => return Poll::Ready(error),
+            };
+            if self.link.collect(&mut self.output, context.waker()) {
+                return Poll::Ready(Error::operation_cancelled());
+            }
+            match self.send(context) {
+                Ok(sent) if !sent && !received => return Poll::Pending,
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(error),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
+        let mut moved = false;
+        while self.sent < self.output.len() {
+            match self.stream.poll_send(context, &self.output[self.sent..]) {
+                Poll::Ready(Ok(0)) => return Err(lost("nothing can be sent")),
+                Poll::Ready(Ok(sent)) => {
+                    self.sent += sent;
+                    moved = true;
+                }
+                Poll::Ready(Err(error)) => return Err(lost(error)),
+                Poll::Pending => break,
+            }
+        }
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            if self.output.capacity() > RECEIVE {
+                self.output = Vec::new();
+            }
+        }
+        Ok(moved)
+    }
+
+    fn receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<bool, Error> {
+        let len = match self.stream.poll_receive(context, buffer) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(0)) => {
+                return Err(self.is_over.take().unwrap_or_else(|| lost("the server closed it")));
+            }
+            Poll::Ready(Ok(len)) => len,
+            Poll::Ready(Err(error)) => return Err(self.is_over.take().unwrap_or_else(|| lost(error))),
+        };
+        (self.silent, self.pinged_at) = (0, None);
+        if self.input.is_empty() {
+            let used = self.hand_out(&buffer[..len])?;
+            self.input.extend_from_slice(&buffer[used..len]);
+            return Ok(true);
+        }
+        self.input.extend_from_slice(&buffer[..len]);
+        if self.input.len() >= frame::wanted(&self.input).min(frame::HEADER + MAX_REPLY + 1) {
+            let mut input = std::mem::take(&mut self.input);
+            let used = self.hand_out(&input)?;
+            if used < input.len() {
+                input.drain(..used);
+                self.input = input;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells those who wait for the replies that `bytes` begin with; says how many bytes those are.
+    fn hand_out(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let mut used = 0;
+        let mut frames = Vec::new();
+        while let Some(frame) = frame::split(&bytes[used..], MAX_REPLY)? {
+            used += frame.len();
+            if frame.id == frame::NO_ID && frame.kind == Kind::Failure as u8 {
+                self.is_over = Some(reply::failure(frame.body));
+                continue;
+            }
+            frames.push(frame);
+        }
+        let mut answers: Vec<Option<Answer>> = Vec::with_capacity(frames.len());
+        self.link.take(frames.iter().map(|frame| frame.id), &mut answers);
+        for (frame, answer) in frames.iter().zip(answers) {
+            if let Some(answer) = answer {
+                answer.complete(frame.kind, frame.body);
+            }
+        }
+        Ok(used)
+    }
+
+    /// Pings a server that is silent, and gives up one that stays so.
+    fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        while Pin::new(&mut self.tick).poll(context).is_ready() {
+            self.tick = self.link.env.sleep(TICK);
+            self.silent += 1;
+            match self.pinged_at {
+                Some(at) if self.silent >= at + GONE_AFTER => return Err(lost("the server is silent")),
+                Some(_) => {}
+                None => {
+                    let [waiting, idle] = PING_AFTER;
+                    if self.silent >= if self.link.is_waiting() { waiting } else { idle } {
+                        self.pinged_at = Some(self.silent);
+                        self.link.ping();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Future for Conversation {
+    type Output = Error;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        let this = self.get_mut();
+        super::keep_to(this.link.number);
+        let mut buffer = BUFFER.take();
+        buffer.resize(RECEIVE, 0);
+        let polled = this.run(context, &mut buffer);
+        BUFFER.set(buffer);
+        polled
+    }
+}
+
+fn lost(why: impl std::fmt::Display) -> Error {
+    Error::connection_failed().with_detail(why.to_string())
+}

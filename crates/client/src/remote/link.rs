@@ -1,0 +1,369 @@
+//! One connection's memory: what waits to be sent, who waits for answers, and the task that keeps it connected.
+//!
+//! Whoever asks for something leaves it here under the lock and wakes the task, unless the task is at work and will look
+//! anyway. Nothing foreign (promises, wakers) is called under the lock.
+//!
+//! The life of a request: left while there is no connection, its frame waits in its slot; once there is one, all frames
+//! are in `output`; when the task takes the output, commits among it may reach the server and are never sent again.
+
+use super::cluster_file::ClusterFile;
+use super::conversation::{self, Conversation};
+use super::slots::{Answer, Slots, unknown};
+use crate::endpoint::ReadVersionReply;
+use plinth_env::reply::Promise;
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal};
+use plinth_proto::frame::Kind;
+use plinth_proto::{ReadVersion, request};
+use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// The first pause between two attempts to connect, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// How long connecting and greeting may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Link {
+    pub(super) env: Env,
+    pub(super) file: Arc<ClusterFile>,
+    pub(super) name: String,
+    /// Its place among the links of its endpoint.
+    pub(super) number: usize,
+    state: Mutex<State>,
+    /// Rung when there is something to connect for, or the link is closed.
+    wanted: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    slots: Slots,
+    /// Transactions that want a read version with the next output.
+    gathered: Vec<(ReadVersion, Vec<Promise<ReadVersionReply>>)>,
+    /// Frames for the task to send.
+    output: Vec<u8>,
+    /// Commits whose frames are in `output`.
+    unsent_commits: Vec<u32>,
+    connected: bool,
+    closed: bool,
+    /// The task's, while it sleeps in a conversation.
+    waker: Option<Waker>,
+    cluster_id: Option<String>,
+    /// Why the last attempt to connect failed.
+    failure: Option<Error>,
+}
+
+impl State {
+    /// Puts a request that was just left into the output, if there is a connection that it can leave by.
+    fn queue(&mut self, id: u32) {
+        if self.connected
+            && let Some(pending) = self.slots.get_mut(id)
+        {
+            self.output.extend_from_slice(&pending.frame);
+            if matches!(pending.answer, Answer::Commit(_)) {
+                self.unsent_commits.push(id);
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.slots.is_empty() && self.gathered.is_empty()
+    }
+}
+
+impl Link {
+    pub(super) fn new(env: Env, file: Arc<ClusterFile>, name: String, number: usize) -> Self {
+        Self { env, file, name, number, state: Mutex::default(), wanted: Signal::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the task look at what was left.
+    fn ring(&self, mut state: MutexGuard<'_, State>) {
+        let waker = state.waker.take();
+        let connected = state.connected;
+        drop(state);
+        match waker {
+            Some(waker) => waker.wake(),
+            None if !connected => self.wanted.notify(),
+            None => {}
+        }
+    }
+
+    /// Leaves a request.
+    #[inline]
+    pub(super) fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
+        let mut state = self.lock();
+        let (id, _) = state.slots.insert(answer, encode);
+        state.queue(id);
+        self.ring(state);
+    }
+
+    /// Leaves a commit. It may be large, so it is not encoded under the lock.
+    pub(super) fn submit_commit(&self, promise: Promise<CommitReply>, commit: &CommitRequest) {
+        let mut frame = Vec::new();
+        request::put_commit(&mut frame, 0, commit);
+        let mut state = self.lock();
+        let (id, _) = state.slots.insert(Answer::Commit(promise), |out, id| {
+            plinth_proto::frame::set_id(&mut frame, id);
+            *out = frame;
+        });
+        state.queue(id);
+        self.ring(state);
+    }
+
+    /// Leaves a watch, which is taken back when nobody waits for it any more.
+    pub(super) fn submit_watch(
+        this: &Arc<Self>,
+        mut promise: Promise<Version>,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) {
+        // Nobody can give up before this returns, so the place is known when it is asked for.
+        let place = Arc::new(OnceLock::new());
+        let (weak, known) = (Arc::downgrade(this), place.clone());
+        promise.on_cancel(move || {
+            if let (Some(link), Some((id, serial))) = (weak.upgrade(), known.get()) {
+                link.cancel(*id, *serial);
+            }
+        });
+        let mut state = this.lock();
+        let (id, serial) = state.slots.insert(Answer::Watch(promise), encode);
+        let _ = place.set((id, serial));
+        state.queue(id);
+        this.ring(state);
+    }
+
+    /// Takes a watch back.
+    fn cancel(&self, id: u32, serial: u64) {
+        let mut state = self.lock();
+        if state.slots.get_mut(id).is_none_or(|pending| pending.serial != serial) {
+            return;
+        }
+        if !state.connected {
+            let pending = state.slots.take(id);
+            drop(state);
+            drop(pending);
+            return;
+        }
+        request::empty(&mut state.output, id, Kind::Cancel);
+        self.ring(state);
+    }
+
+    /// Leaves a request for a read version, to be shared with others of the same kind.
+    pub(super) fn gather(&self, request: ReadVersion, promise: Promise<ReadVersionReply>) {
+        let mut state = self.lock();
+        let alike = |gathered: &&mut (ReadVersion, Vec<_>)| {
+            let ReadVersion { priority, lock_aware, causal_risky, tags, .. } = &gathered.0;
+            (*priority, *lock_aware, *causal_risky)
+                == (request.priority, request.lock_aware, request.causal_risky)
+                && *tags == request.tags
+        };
+        match state.gathered.iter_mut().find(alike) {
+            Some((shared, promises)) => {
+                shared.count = shared.count.saturating_add(1);
+                promises.push(promise);
+            }
+            None => state.gathered.push((request, vec![promise])),
+        }
+        self.ring(state);
+    }
+
+    /// Ends the link; who waits is told that nobody will answer.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        self.wanted.notify();
+        self.ring(state);
+    }
+
+    /// The identity of the database, once a server has said it.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        self.lock().cluster_id.clone()
+    }
+
+    /// Why the database can't be reached, if it can't.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
+    }
+}
+
+/// What the conversation's side does.
+impl Link {
+    /// Moves what is to be sent to the end of `output`. If that is nothing, `waker` will be woken by what comes; says
+    /// whether the link was closed.
+    pub(super) fn collect(&self, output: &mut Vec<u8>, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        let state = &mut *state;
+        for (request, promises) in std::mem::take(&mut state.gathered) {
+            let answer = Answer::ReadVersions(promises);
+            let (id, _) = state.slots.insert(answer, |out, id| request::put_read_version(out, id, &request));
+            state.queue(id);
+        }
+        for id in state.unsent_commits.drain(..) {
+            if let Some(pending) = state.slots.get_mut(id) {
+                pending.frame = Vec::new();
+            }
+        }
+        if output.is_empty() {
+            std::mem::swap(output, &mut state.output);
+        } else {
+            output.append(&mut state.output);
+        }
+        if output.is_empty() && state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        state.closed
+    }
+
+    /// The task is at work and will collect again: nobody needs to wake it.
+    pub(super) fn at_work(&self) {
+        let waker = self.lock().waker.take();
+        drop(waker);
+    }
+
+    /// Those who wait for the replies with these ids.
+    pub(super) fn take(&self, ids: impl Iterator<Item = u32>, answers: &mut Vec<Option<Answer>>) {
+        let mut frames = Vec::new();
+        let mut state = self.lock();
+        for id in ids {
+            let pending = state.slots.take(id);
+            answers.push(pending.map(|pending| {
+                frames.push(pending.frame);
+                pending.answer
+            }));
+        }
+        drop(state);
+        drop(frames);
+    }
+
+    /// Asks the server for a sign of life.
+    pub(super) fn ping(&self) {
+        let mut state = self.lock();
+        let (id, _) = state.slots.insert(Answer::Ping, |out, id| request::empty(out, id, Kind::Ping));
+        state.queue(id);
+    }
+
+    /// Whether answers are awaited.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.lock().is_idle()
+    }
+
+    /// There is a connection: everything that waits goes into the output.
+    fn connected(&self, cluster_id: String) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.cluster_id = Some(cluster_id);
+        state.failure = None;
+        state.connected = true;
+        let ids: Vec<_> = state.slots.iter().map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| state.queue(id));
+    }
+
+    /// The connection is lost: commits that may have reached the server have an unknown fate, everything else waits.
+    fn disconnected(&self, why: &Error) {
+        let mut state = self.lock();
+        let state_ref = &mut *state;
+        state_ref.connected = false;
+        state_ref.output.clear();
+        let unsent = std::mem::take(&mut state_ref.unsent_commits);
+        let waker = state_ref.waker.take();
+        let ended = state_ref.slots.extract(|id, pending| match pending.answer {
+            Answer::Commit(_) => !unsent.contains(&id),
+            Answer::Ping => true,
+            _ => pending.answer.is_cancelled(),
+        });
+        if !state_ref.is_idle() {
+            self.wanted.notify();
+        }
+        drop(state);
+        drop(waker);
+        let error = unknown(why);
+        for pending in ended {
+            match pending.answer {
+                Answer::Commit(_) => pending.answer.fail(&error),
+                answer => drop(answer),
+            }
+        }
+    }
+
+    /// No connection could be made: who has given up is forgotten, and if another attempt can't help either, all are told.
+    fn refused(&self, why: &Error) {
+        let is_final = matches!(why.code(), 1041 | 2100 | 2104 | 2107);
+        let mut state = self.lock();
+        let state_ref = &mut *state;
+        state_ref.failure = Some(why.clone());
+        let ended = state_ref.slots.extract(|_, pending| is_final || pending.answer.is_cancelled());
+        let mut gathered = Vec::new();
+        if is_final {
+            gathered = std::mem::take(&mut state_ref.gathered);
+        } else {
+            for (_, promises) in &mut state_ref.gathered {
+                gathered
+                    .push((ReadVersion::default(), promises.extract_if(.., |p| p.is_cancelled()).collect()));
+            }
+            state_ref.gathered.retain(|(_, promises)| !promises.is_empty());
+        }
+        if !state_ref.is_idle() {
+            self.wanted.notify();
+        }
+        drop(state);
+        ended.into_iter().for_each(|pending| pending.answer.fail(why));
+        for (_, promises) in gathered {
+            Answer::ReadVersions(promises).fail(why);
+        }
+    }
+
+    /// Ends all that waits.
+    fn end(&self) {
+        let mut state = self.lock();
+        let ended = state.slots.extract(|_, _| true);
+        let gathered = std::mem::take(&mut state.gathered);
+        drop(state);
+        drop((ended, gathered));
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+}
+
+/// Keeps a link connected while there is something to be asked, until it is closed.
+pub(super) async fn run(link: Arc<Link>) {
+    let (mut attempt, mut pause) = (0, PAUSES[0]);
+    loop {
+        link.wanted.wait().await;
+        while !link.is_closed() && link.is_waiting() {
+            let opening = race(conversation::open(&link, attempt), link.env.sleep(PATIENCE)).await;
+            attempt += 1;
+            match opening {
+                First::Left(Ok((stream, rest, cluster_id))) => {
+                    link.connected(cluster_id);
+                    let why = Conversation::new(link.clone(), stream, rest).await;
+                    link.disconnected(&why);
+                    pause = PAUSES[0];
+                }
+                First::Left(Err(why)) => link.refused(&why),
+                First::Right(()) => {
+                    link.refused(&Error::connection_failed().with_detail("the server doesn't answer"));
+                }
+            }
+            // Many clients lose their server at the same moment, and shall not come back at the same moment.
+            let jitter = 0.5 + (link.env.random_u64() >> 11) as f64 / (1_u64 << 54) as f64;
+            let closed = std::future::poll_fn(|_| match link.is_closed() {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            });
+            race(closed, link.env.sleep(pause.mul_f64(jitter))).await;
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+        if link.is_closed() {
+            return link.end();
+        }
+    }
+}
+
+/// The result of opening a connection: see [`conversation::open`].
+pub(super) type Opened = Result<(plinth_env::Stream, Vec<u8>, String)>;

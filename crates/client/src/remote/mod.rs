@@ -1,0 +1,268 @@
+//! The database behind a socket: [`RemoteEndpoint`].
+//!
+//! A few connections (one for each core that serves sockets) carry the requests of all transactions. What is asked for
+//! while a connection's task is busy is gathered and leaves in one write; requests for read versions that are gathered
+//! together are one request. Answers come in any order.
+//!
+//! ```text
+//!   transactions ──▶ RemoteEndpoint ──▶ link (slots, gathered output) ◀──▶ its task ◀──▶ socket
+//!                        by thread        slot = id: who waits, and the frame to send again
+//! ```
+//!
+//! A connection that is lost is made again, with pauses that grow. Until then requests wait, as FoundationDB's do: it is
+//! the transaction's timeout that ends them. Reads and watches are sent again; a commit that may have reached the server
+//! fails with `commit_unknown_result`, which says just that.
+
+mod cluster_file;
+mod conversation;
+mod link;
+mod many;
+mod slots;
+
+pub use cluster_file::{Address, ClusterFile};
+
+use crate::endpoint::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use link::Link;
+use plinth_env::Env;
+use plinth_env::reply::{Reply, promise};
+use plinth_proto::ReadVersion;
+use plinth_proto::frame::Kind;
+use plinth_proto::request::{self, MAX_KEYS};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
+    Version,
+};
+use slots::Answer;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Connections at most, unless more are asked for.
+const CONNECTIONS: usize = 4;
+
+/// How a remote database is reached.
+#[derive(Clone, Debug)]
+pub struct RemoteOptions {
+    /// How many connections to make.
+    pub connections: usize,
+    /// What the server is told about this program, for people.
+    pub name: String,
+}
+
+impl RemoteOptions {
+    /// As many connections as there are threads that serve sockets, but not more than a few.
+    pub fn new(env: &Env) -> Self {
+        let connections = env.network_threads().clamp(1, CONNECTIONS);
+        Self { connections, name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned() }
+    }
+}
+
+/// A database served by another process. Dropping it closes its connections.
+pub struct RemoteEndpoint {
+    env: Env,
+    file: Arc<ClusterFile>,
+    links: Vec<Arc<Link>>,
+}
+
+impl RemoteEndpoint {
+    /// The database that a cluster file names. Connections are made when they are first needed: a server that isn't
+    /// there makes operations wait, not this fail.
+    pub fn connect(env: &Env, file: ClusterFile) -> Self {
+        Self::with_options(env, file, &RemoteOptions::new(env))
+    }
+
+    /// The same, with a say in how.
+    pub fn with_options(env: &Env, file: ClusterFile, options: &RemoteOptions) -> Self {
+        let file = Arc::new(file);
+        let links: Vec<_> = (0..options.connections.max(1))
+            .map(|number| Arc::new(Link::new(env.clone(), file.clone(), options.name.clone(), number)))
+            .collect();
+        for link in &links {
+            drop(env.spawn_network("connection", link::run(link.clone())));
+        }
+        Self { env: env.clone(), file, links }
+    }
+
+    /// The cluster file that names the database.
+    pub fn cluster_file(&self) -> &ClusterFile {
+        &self.file
+    }
+
+    /// The connection of the calling thread.
+    #[inline]
+    fn link(&self) -> &Link {
+        &self.links[thread_number() % self.links.len()]
+    }
+}
+
+thread_local! {
+    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Has what is asked for on this thread from now on go to the link of this number: a connection's task calls this, so
+/// that what its answers lead to leaves by the same connection, in the same write.
+fn keep_to(number: usize) {
+    NUMBER.set(Some(number));
+}
+
+/// Numbers threads in the order of their first call, so that each keeps to one connection.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NUMBER.get().unwrap_or_else(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
+}
+
+impl Drop for RemoteEndpoint {
+    fn drop(&mut self) {
+        self.links.iter().for_each(|link| link.close());
+    }
+}
+
+impl std::fmt::Debug for RemoteEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RemoteEndpoint").field(&self.file.connection_string()).finish()
+    }
+}
+
+impl Endpoint for RemoteEndpoint {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        let (promise, reply) = promise();
+        let priority = match request.priority {
+            Priority::Batch => 0,
+            Priority::Default => 1,
+            Priority::Immediate => 2,
+        };
+        let request = ReadVersion {
+            priority,
+            lock_aware: request.lock_aware,
+            causal_risky: request.causal_risky,
+            count: 1,
+            tags: request.tags,
+        };
+        self.link().gather(request, promise);
+        reply
+    }
+
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        if keys.len() > MAX_KEYS {
+            return many::in_pieces(keys, |keys| self.get_many(version, space, keys));
+        }
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Values(promise, keys.len()), |out, id| {
+            request::put_get_many(out, id, version, space, keys.iter());
+        });
+        reply
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Key(promise), |out, id| {
+            request::put_get_key(out, id, version, space, selector);
+        });
+        reply
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Range(promise), |out, id| {
+            request::put_get_range(out, id, version, space, read);
+        });
+        reply
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        let (promise, reply) = promise();
+        self.link().submit_commit(promise, &request);
+        reply
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        let (promise, reply) = promise();
+        let link = &self.links[thread_number() % self.links.len()];
+        Link::submit_watch(link, promise, |out, id| {
+            request::put_watch(out, id, &key, value.as_deref(), version);
+        });
+        reply
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Number(promise), |out, id| request::put_range_size(out, id, &range));
+        reply
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Keys(promise), |out, id| {
+            request::put_split_points(out, id, &range, chunk);
+        });
+        reply
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Texts(promise), |out, id| request::put_addresses(out, id, key));
+        reply
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            cluster_file_path: self.file.path().map(|path| path.display().to_string()).unwrap_or_default(),
+            connection_string: self.file.connection_string(),
+            cluster_id: self.links.iter().find_map(|link| link.cluster_id()).unwrap_or_default(),
+        }
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        let link = self.link();
+        if let Some(failure) = link.failure() {
+            return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
+        }
+        let (promise, reply) = promise();
+        link.submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
+        reply
+    }
+}
+
+/// The status of a database that can't be reached, which is for the client to say.
+fn absent(description: &Description, why: &str) -> String {
+    format!(
+        "{{\"client\":{{\"cluster_file\":{{\"path\":{},\"up_to_date\":true}},\
+         \"coordinators\":{{\"coordinators\":[],\"quorum_reachable\":false}},\
+         \"database_status\":{{\"available\":false,\"healthy\":false}},\
+         \"messages\":[{{\"name\":\"unreachable\",\"description\":{}}}]}},\"cluster\":{{}}}}",
+        quoted(&description.cluster_file_path),
+        quoted(why)
+    )
+}
+
+/// A text as JSON writes it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_the_status_is_json() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    }
+}

@@ -1,0 +1,190 @@
+//! Who waits for an answer: a table of slots, whose numbers are the requests' ids.
+//!
+//! A slot is taken until its answer has come or its connection is over, so that an id never stands for two requests of
+//! one connection. It keeps the request's frame as long as the request may be sent again.
+
+use crate::endpoint::ReadVersionReply;
+use plinth_env::reply::Promise;
+use plinth_proto::frame::Kind;
+use plinth_proto::reply;
+use plinth_types::{Bytes, CommitReply, Error, RangeResult, Version};
+
+/// Who waits, and for what.
+pub(super) enum Answer {
+    /// All transactions that share one request.
+    ReadVersions(Vec<Promise<ReadVersionReply>>),
+    /// As many values as there were keys.
+    Values(Promise<Vec<Option<Bytes>>>, usize),
+    Key(Promise<Bytes>),
+    Range(Promise<RangeResult>),
+    Commit(Promise<CommitReply>),
+    Watch(Promise<Version>),
+    Number(Promise<i64>),
+    Keys(Promise<Vec<Bytes>>),
+    Texts(Promise<Vec<String>>),
+    Text(Promise<String>),
+    /// Nobody: the connection itself wants to know whether the server is there.
+    Ping,
+}
+
+impl Answer {
+    /// Keeps the promise with what a reply of `kind` says.
+    pub(super) fn complete(self, kind: u8, body: &[u8]) {
+        if kind == Kind::Failure as u8 {
+            return self.fail(&reply::failure(body));
+        }
+        let is = |expected: Kind| match kind == expected as u8 {
+            true => Ok(()),
+            false => Err(strange(format!("a reply of kind {kind} answers another request"))),
+        };
+        let shared = || Bytes::copy_from_slice(body);
+        match self {
+            Self::ReadVersions(promises) => {
+                let result = is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
+                let result =
+                    result.map(|(version, metadata_version)| ReadVersionReply { version, metadata_version });
+                promises.into_iter().for_each(|promise| promise.send(result.clone()));
+            }
+            Self::Values(promise, count) => {
+                let values = is(Kind::GetManyReply).and_then(|()| reply::get_many(&shared()));
+                promise.send(values.and_then(|values| match values.len() == count {
+                    true => Ok(values),
+                    false => Err(strange(format!("{} values for {count} keys", values.len()))),
+                }));
+            }
+            Self::Key(promise) => promise.send(is(Kind::GetKeyReply).map(|()| shared())),
+            Self::Range(promise) => {
+                promise.send(is(Kind::GetRangeReply).and_then(|()| reply::get_range(&shared())));
+            }
+            Self::Commit(promise) => {
+                let outcome = is(Kind::CommitReply).and_then(|()| reply::commit(body));
+                // What can't be read says nothing about the commit.
+                promise.send(outcome.map_err(|error| unknown(&error)));
+            }
+            Self::Watch(promise) => promise.send(is(Kind::WatchReply).and_then(|()| reply::number(body))),
+            Self::Number(promise) => {
+                promise.send(is(Kind::RangeSizeReply).and_then(|()| reply::number(body)));
+            }
+            Self::Keys(promise) => {
+                promise.send(is(Kind::SplitPointsReply).and_then(|()| reply::list(&shared())));
+            }
+            Self::Texts(promise) => {
+                let list = is(Kind::AddressesReply).and_then(|()| reply::list(&shared()));
+                let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
+                promise.send(list.map(|list| list.into_iter().map(text).collect()));
+            }
+            Self::Text(promise) => {
+                let text = || String::from_utf8_lossy(body).into_owned();
+                promise.send(is(Kind::StatusReply).map(|()| text()));
+            }
+            Self::Ping => {}
+        }
+    }
+
+    /// Keeps the promise with an error.
+    pub(super) fn fail(self, error: &Error) {
+        let error = error.clone();
+        match self {
+            Self::ReadVersions(promises) => {
+                promises.into_iter().for_each(|promise| promise.send(Err(error.clone())));
+            }
+            Self::Values(promise, _) => promise.send(Err(error)),
+            Self::Key(promise) => promise.send(Err(error)),
+            Self::Range(promise) => promise.send(Err(error)),
+            Self::Commit(promise) => promise.send(Err(error)),
+            Self::Watch(promise) => promise.send(Err(error)),
+            Self::Number(promise) => promise.send(Err(error)),
+            Self::Keys(promise) => promise.send(Err(error)),
+            Self::Texts(promise) => promise.send(Err(error)),
+            Self::Text(promise) => promise.send(Err(error)),
+            Self::Ping => {}
+        }
+    }
+
+    /// Whether nobody waits any more.
+    pub(super) fn is_cancelled(&self) -> bool {
+        match self {
+            Self::ReadVersions(promises) => promises.iter().all(Promise::is_cancelled),
+            Self::Values(promise, _) => promise.is_cancelled(),
+            Self::Key(promise) => promise.is_cancelled(),
+            Self::Range(promise) => promise.is_cancelled(),
+            Self::Commit(promise) => promise.is_cancelled(),
+            Self::Watch(promise) => promise.is_cancelled(),
+            Self::Number(promise) => promise.is_cancelled(),
+            Self::Keys(promise) => promise.is_cancelled(),
+            Self::Texts(promise) => promise.is_cancelled(),
+            Self::Text(promise) => promise.is_cancelled(),
+            Self::Ping => true,
+        }
+    }
+}
+
+/// What a lost connection makes of a commit that may have reached the server.
+pub(super) fn unknown(why: &Error) -> Error {
+    Error::commit_unknown_result().with_detail(why.to_string())
+}
+
+fn strange(what: String) -> Error {
+    Error::client_invalid_operation().with_detail(format!("the server's answer makes no sense: {what}"))
+}
+
+/// A request without an answer.
+pub(super) struct Pending {
+    pub(super) answer: Answer,
+    /// The request, to be sent again over another connection; empty if it must not be.
+    pub(super) frame: Vec<u8>,
+    /// Tells it from an earlier request in the same slot.
+    pub(super) serial: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    serial: u64,
+}
+
+impl Slots {
+    /// Takes a slot for a request that `encode` writes once it knows the id. Gives id and serial.
+    pub(super) fn insert(&mut self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) -> (u32, u64) {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.serial += 1;
+        let mut frame = Vec::new();
+        encode(&mut frame, id);
+        self.slots[id as usize] = Some(Pending { answer, frame, serial: self.serial });
+        (id, self.serial)
+    }
+
+    /// Frees a slot; `None` if nobody waits under this id.
+    pub(super) fn take(&mut self, id: u32) -> Option<Pending> {
+        let pending = self.slots.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        Some(pending)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Pending> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Frees the slots for which `f` says so, and gives what they held.
+    pub(super) fn extract(&mut self, mut f: impl FnMut(u32, &Pending) -> bool) -> Vec<Pending> {
+        let chosen = |(id, slot): (usize, &Option<Pending>)| {
+            let id = id as u32;
+            slot.as_ref().is_some_and(|pending| f(id, pending)).then_some(id)
+        };
+        let ids: Vec<_> = self.slots.iter().enumerate().filter_map(chosen).collect();
+        ids.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// The requests without an answer, in the order of their ids.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Pending)> {
+        self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u32, slot.as_ref()?)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.len() == self.free.len()
+    }
+}

@@ -1,0 +1,16 @@
+//! Network tasks in a build without the feature `net`: there is nothing to wait for but threads.
+
+use std::future::Future;
+
+use super::world::RealWorld;
+use crate::task::Completion;
+
+/// How many threads network tasks share: each has its own.
+pub(crate) fn count() -> usize {
+    1
+}
+
+/// Runs a task on a thread of its own.
+pub(crate) fn spawn(completion: Completion, future: impl Future<Output = ()> + Send + 'static) {
+    RealWorld::spawn(completion, "plinth-net", future);
+}

@@ -1,0 +1,208 @@
+//! Frames: how messages are told apart in a stream of bytes.
+//!
+//! A frame's header says how long it is, which request it belongs to and what it is. The checksum covers everything
+//! behind it, the length too, so that neither a flipped bit nor a stream read from the wrong place is taken for a
+//! message. A frame is written at the end of a buffer in which others may stand, and read where it lies.
+
+use crate::wire::Put;
+use plinth_types::{Error, Result};
+
+/// Bytes of a header.
+pub const HEADER: usize = 16;
+/// Most bytes of a request's body: a transaction of the largest size, and room.
+pub const MAX_REQUEST: usize = 16 << 20;
+/// Most bytes of a reply's body: the values of [`crate::request::MAX_KEYS`] keys, and room.
+pub const MAX_REPLY: usize = 32 << 20;
+/// The id of a message that belongs to no request: the server's last words on a connection.
+pub const NO_ID: u32 = u32::MAX;
+
+/// What marks a kind as a reply.
+const REPLY: u8 = 0x80;
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Asks whether anybody is there.
+    Ping = 1,
+    /// Asks for a version to read at.
+    ReadVersion = 2,
+    /// Asks for the values of keys.
+    GetMany = 3,
+    /// Asks for the key that a selector describes.
+    GetKey = 4,
+    /// Asks for the rows of a range.
+    GetRange = 5,
+    /// Commits a transaction.
+    Commit = 6,
+    /// Waits for a value to change.
+    Watch = 7,
+    /// Takes the request of the same id back; that one is still answered.
+    Cancel = 8,
+    /// Asks how large a range is.
+    RangeSize = 9,
+    /// Asks for keys that cut a range into pieces.
+    SplitPoints = 10,
+    /// Asks where a key is stored.
+    Addresses = 11,
+    /// Asks for the status document.
+    Status = 12,
+    /// The answer to a ping.
+    Pong = REPLY | 1,
+    /// The answer to [`Kind::ReadVersion`].
+    ReadVersionReply = REPLY | 2,
+    /// The answer to [`Kind::GetMany`].
+    GetManyReply = REPLY | 3,
+    /// The answer to [`Kind::GetKey`].
+    GetKeyReply = REPLY | 4,
+    /// The answer to [`Kind::GetRange`].
+    GetRangeReply = REPLY | 5,
+    /// The answer to [`Kind::Commit`].
+    CommitReply = REPLY | 6,
+    /// The answer to [`Kind::Watch`].
+    WatchReply = REPLY | 7,
+    /// The answer to [`Kind::RangeSize`].
+    RangeSizeReply = REPLY | 9,
+    /// The answer to [`Kind::SplitPoints`].
+    SplitPointsReply = REPLY | 10,
+    /// The answer to [`Kind::Addresses`].
+    AddressesReply = REPLY | 11,
+    /// The answer to [`Kind::Status`].
+    StatusReply = REPLY | 12,
+    /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
+    Failure = 0xff,
+}
+
+impl Kind {
+    /// The kind with this code, if there is one.
+    pub fn from_code(code: u8) -> Option<Self> {
+        use Kind::*;
+        Some(match code {
+            1 => Ping,
+            2 => ReadVersion,
+            3 => GetMany,
+            4 => GetKey,
+            5 => GetRange,
+            6 => Commit,
+            7 => Watch,
+            8 => Cancel,
+            9 => RangeSize,
+            10 => SplitPoints,
+            11 => Addresses,
+            12 => Status,
+            0x81 => Pong,
+            0x82 => ReadVersionReply,
+            0x83 => GetManyReply,
+            0x84 => GetKeyReply,
+            0x85 => GetRangeReply,
+            0x86 => CommitReply,
+            0x87 => WatchReply,
+            0x89 => RangeSizeReply,
+            0x8a => SplitPointsReply,
+            0x8b => AddressesReply,
+            0x8c => StatusReply,
+            0xff => Failure,
+            _ => return None,
+        })
+    }
+
+    /// Whether a server sends this, not a client.
+    pub fn is_reply(self) -> bool {
+        self as u8 & REPLY != 0
+    }
+}
+
+/// A frame where it lies in a buffer, checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Which request it is or answers.
+    pub id: u32,
+    /// The code of its kind; one that [`Kind::from_code`] doesn't know is no reason to end a connection.
+    pub kind: u8,
+    /// What it says.
+    pub body: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// How many bytes it takes in the stream.
+    pub fn len(&self) -> usize {
+        HEADER + self.body.len()
+    }
+
+    /// Never: a frame has a header.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// The frame that `bytes` begin with; `None` while it is not whole.
+///
+/// # Errors
+/// `client_invalid_operation` if its body is longer than `max_body`, told by the header alone; `checksum_failed`. Neither
+/// leaves a way to find the next frame: the connection is of no more use.
+#[inline]
+pub fn split(bytes: &[u8], max_body: usize) -> Result<Option<Frame<'_>>> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let len = word(4) as usize;
+    if len > max_body {
+        return Err(too_long(len, max_body));
+    }
+    let Some(body) = rest.get(..len) else { return Ok(None) };
+    let expected = word(0);
+    let found = crc32c::crc32c(&bytes[4..HEADER + len]);
+    if found != expected {
+        return Err(damaged(expected, found));
+    }
+    Ok(Some(Frame { id: word(8), kind: header[12], body }))
+}
+
+/// How many bytes the frame at the begin of `bytes` will have, as far as can be told: at least a header.
+pub fn wanted(bytes: &[u8]) -> usize {
+    let len = bytes.get(4..8).and_then(|len| len.try_into().ok()).map_or(0, u32::from_le_bytes);
+    HEADER.saturating_add(len as usize)
+}
+
+/// Begins a frame at the end of `out`; its body is what is appended until [`finish`], which takes what this gives.
+#[inline]
+pub fn begin(out: &mut Vec<u8>, id: u32, kind: Kind) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.put_u32(id);
+    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    start
+}
+
+/// Ends the frame that began at `start`: writes its length and checksum.
+///
+/// # Panics
+/// If no frame was begun there.
+#[inline]
+pub fn finish(out: &mut [u8], start: usize) {
+    let len = (out.len() - start - HEADER) as u32;
+    out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
+    let checksum = crc32c::crc32c(&out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Gives the frame at the begin of `frame` another id.
+///
+/// # Panics
+/// If it is no whole frame.
+pub fn set_id(frame: &mut [u8], id: u32) {
+    frame[8..12].copy_from_slice(&id.to_le_bytes());
+    let checksum = crc32c::crc32c(&frame[4..]);
+    frame[..4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[cold]
+fn too_long(len: usize, max_body: usize) -> Error {
+    let detail = format!("malformed message: a frame of {len} bytes, at most {max_body} are taken");
+    Error::client_invalid_operation().with_detail(detail)
+}
+
+#[cold]
+fn damaged(expected: u32, found: u32) -> Error {
+    let detail = format!("a frame's checksum is {expected:08x}, its bytes have {found:08x}");
+    Error::checksum_failed().with_detail(detail)
+}

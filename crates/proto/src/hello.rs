@@ -1,0 +1,197 @@
+//! How a connection begins: the client says hello, the server says welcome, or why not.
+//!
+//! Both carry the range of protocol versions that their side speaks, so that an older client and a newer server find
+//! the newest version that both know, or can say precisely what is missing. The form of these two messages never
+//! changes; later versions may append to them, and readers ignore what they don't know.
+//!
+//! ```text
+//!   | magic 8 | length 4 | checksum 4 | content: length bytes |       the checksum covers the content
+//! ```
+
+use crate::wire::{Put, Reader, malformed};
+use plinth_types::{Error, Result};
+
+/// What a connection begins with, in both directions: no text, and damaged by whatever changes line ends.
+pub const MAGIC: [u8; 8] = *b"\x89PLNTH\r\n";
+/// The oldest version of the protocol that this crate speaks.
+pub const OLDEST: u16 = 1;
+/// The newest version of the protocol that this crate speaks.
+pub const NEWEST: u16 = 1;
+/// Most bytes of the content.
+pub const MAX_CONTENT: usize = 4096;
+/// Longest text in either message; longer ones are cut.
+const MAX_TEXT: usize = 1024;
+const HEAD: usize = 16;
+
+/// What a client begins with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The oldest version of the protocol that the client speaks.
+    pub oldest: u16,
+    /// The newest one.
+    pub newest: u16,
+    /// Optional abilities, a bit each; none is defined yet.
+    pub features: u64,
+    /// `description:id` of its cluster file, so that it doesn't end up at another database; empty for any.
+    pub cluster: String,
+    /// What program it is, for people.
+    pub name: String,
+}
+
+impl Hello {
+    /// The hello of this crate's client.
+    pub fn new(cluster: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { oldest: OLDEST, newest: NEWEST, features: 0, cluster: cluster.into(), name: name.into() }
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, |content| {
+            content.put_u16(self.oldest);
+            content.put_u16(self.newest);
+            content.put_u64(self.features);
+            content.put_bytes(cut(&self.cluster));
+            content.put_bytes(cut(&self.name));
+        });
+    }
+
+    /// The hello that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` or `checksum_failed` if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
+        let Some((content, len)) = content(bytes)? else { return Ok(None) };
+        let mut reader = Reader::new(content);
+        let hello = Self {
+            oldest: reader.u16()?,
+            newest: reader.u16()?,
+            features: reader.u64()?,
+            cluster: text(reader.bytes()?),
+            name: text(reader.bytes()?),
+        };
+        Ok(Some((hello, len)))
+    }
+
+    /// The version of the protocol for a connection with this client.
+    ///
+    /// # Errors
+    /// `incompatible_protocol_version`, with what both speak, if there is none.
+    pub fn choose(&self) -> Result<u16> {
+        let newest = self.newest.min(NEWEST);
+        if newest >= self.oldest.max(OLDEST) {
+            return Ok(newest);
+        }
+        Err(Error::incompatible_protocol_version().with_detail(format!(
+            "the client speaks versions {} to {} of the protocol, the server {OLDEST} to {NEWEST}",
+            self.oldest, self.newest
+        )))
+    }
+}
+
+/// What a server answers to a hello.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// The version that the connection speaks from here on; 0 if it was refused.
+    pub version: u16,
+    /// The oldest version of the protocol that the server speaks.
+    pub oldest: u16,
+    /// The newest one.
+    pub newest: u16,
+    /// The abilities that both have.
+    pub features: u64,
+    /// The identity of the database; empty if the connection was refused.
+    pub cluster_id: String,
+    /// Why the connection was refused; it is closed after this.
+    pub refused: Option<Error>,
+}
+
+impl Welcome {
+    /// The answer of this crate's server to a hello that it accepts.
+    pub fn accept(hello: &Hello, version: u16, cluster_id: impl Into<String>) -> Self {
+        let cluster_id = cluster_id.into();
+        let features = hello.features & FEATURES;
+        Self { version, oldest: OLDEST, newest: NEWEST, features, cluster_id, refused: None }
+    }
+
+    /// The answer to one that it refuses.
+    pub fn refuse(error: Error) -> Self {
+        let refused = Some(error);
+        Self { version: 0, oldest: OLDEST, newest: NEWEST, features: 0, cluster_id: String::new(), refused }
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, |content| {
+            content.put_u16(self.version);
+            content.put_u16(self.oldest);
+            content.put_u16(self.newest);
+            content.put_u64(self.features);
+            content.put_bytes(cut(&self.cluster_id));
+            content.put_u16(self.refused.as_ref().map_or(0, |error| error.code() as u16));
+            let detail = self.refused.as_ref().and_then(Error::detail);
+            content.put_bytes(cut(detail.unwrap_or_default()));
+        });
+    }
+
+    /// The welcome that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` or `checksum_failed` if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
+        let Some((content, len)) = content(bytes)? else { return Ok(None) };
+        let mut reader = Reader::new(content);
+        let (version, oldest, newest) = (reader.u16()?, reader.u16()?, reader.u16()?);
+        let features = reader.u64()?;
+        let cluster_id = text(reader.bytes()?);
+        let code = reader.u16()?;
+        let detail = text(reader.bytes()?);
+        let refused = (code != 0).then(|| Error::from_code(code.into()).with_detail(detail));
+        if refused.is_none() && !(OLDEST..=NEWEST).contains(&version) {
+            return Err(malformed(format!("the server chose version {version} of the protocol")));
+        }
+        Ok(Some((Self { version, oldest, newest, features, cluster_id, refused }, len)))
+    }
+}
+
+/// The abilities that this crate knows.
+const FEATURES: u64 = 0;
+
+fn encode(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[0; 8]);
+    content(out);
+    let len = (out.len() - start - HEAD) as u32;
+    let checksum = crc32c::crc32c(&out[start + HEAD..]);
+    out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
+    out[start + 12..start + 16].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The content of the message that `bytes` begin with, and the length of all of it.
+fn content(bytes: &[u8]) -> Result<Option<(&[u8], usize)>> {
+    let known = bytes.len().min(MAGIC.len());
+    if bytes[..known] != MAGIC[..known] {
+        return Err(malformed("the other side doesn't speak Plinth's protocol"));
+    }
+    let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (len, expected) = (word(8) as usize, word(12));
+    if len > MAX_CONTENT {
+        return Err(malformed(format!("a hello of {len} bytes, at most {MAX_CONTENT} are taken")));
+    }
+    let Some(content) = rest.get(..len) else { return Ok(None) };
+    let found = crc32c::crc32c(content);
+    if found != expected {
+        let detail = format!("a hello's checksum is {expected:08x}, its bytes have {found:08x}");
+        return Err(Error::checksum_failed().with_detail(detail));
+    }
+    Ok(Some((content, HEAD + len)))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn cut(text: &str) -> &[u8] {
+    &text.as_bytes()[..text.len().min(MAX_TEXT)]
+}

@@ -1,0 +1,215 @@
+//! What a server answers: each reply's bytes, both ways.
+//!
+//! Values and rows are not copied when a reply is read: they are slices of its body, which is why a body that is
+//! decoded is [`Bytes`].
+
+use crate::frame::{self, Kind};
+use crate::wire::{Put, Reader, malformed};
+use plinth_types::{Bytes, CommitReply, Error, RangeResult, Result, Rows, Version};
+
+/// Longest detail of an error that is sent; longer ones are cut.
+const MAX_DETAIL: usize = 4096;
+
+/// Appends a [`Kind::Failure`].
+pub fn put_failure(out: &mut Vec<u8>, id: u32, error: &Error) {
+    let start = frame::begin(out, id, Kind::Failure);
+    out.put_u16(error.code() as u16);
+    let detail = error.detail().unwrap_or_default().as_bytes();
+    out.extend_from_slice(&detail[..detail.len().min(MAX_DETAIL)]);
+    frame::finish(out, start);
+}
+
+/// The error in a [`Kind::Failure`].
+pub fn failure(body: &[u8]) -> Error {
+    let mut reader = Reader::new(body);
+    let Ok(code) = reader.u16() else { return malformed("a failure without a number") };
+    let error = Error::from_code(code.into());
+    match reader.rest() {
+        [] => error,
+        detail => error.with_detail(String::from_utf8_lossy(detail)),
+    }
+}
+
+/// Appends a [`Kind::Pong`].
+pub fn put_pong(out: &mut Vec<u8>, id: u32) {
+    let start = frame::begin(out, id, Kind::Pong);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::ReadVersionReply`].
+pub fn put_read_version(out: &mut Vec<u8>, id: u32, version: Version, metadata: Option<&[u8]>) {
+    let start = frame::begin(out, id, Kind::ReadVersionReply);
+    out.put_i64(version);
+    out.put_optional(metadata);
+    frame::finish(out, start);
+}
+
+/// The version, and the value of the metadata version key at it.
+///
+/// # Errors
+/// `client_invalid_operation` if the body is not of that kind; so below.
+pub fn read_version(body: &Bytes) -> Result<(Version, Option<Bytes>)> {
+    let mut reader = Reader::new(body);
+    let version = reader.i64()?;
+    let metadata = reader.optional()?.map(|metadata| body.slice_ref(metadata));
+    reader.end()?;
+    Ok((version, metadata))
+}
+
+/// Appends a [`Kind::GetManyReply`].
+#[inline]
+pub fn put_get_many(out: &mut Vec<u8>, id: u32, values: &[Option<Bytes>]) {
+    let start = frame::begin(out, id, Kind::GetManyReply);
+    out.put_u32(values.len() as u32);
+    values.iter().for_each(|value| out.put_optional(value.as_deref()));
+    frame::finish(out, start);
+}
+
+/// The values, in the order of the keys.
+///
+/// # Errors
+/// As [`read_version`].
+#[inline]
+pub fn get_many(body: &Bytes) -> Result<Vec<Option<Bytes>>> {
+    let mut reader = Reader::new(body);
+    let count = reader.count(4)?;
+    let mut values = Vec::with_capacity(count);
+    for _ in 0..count {
+        values.push(reader.optional()?.map(|value| body.slice_ref(value)));
+    }
+    reader.end()?;
+    Ok(values)
+}
+
+/// Appends a [`Kind::GetKeyReply`].
+pub fn put_get_key(out: &mut Vec<u8>, id: u32, key: &[u8]) {
+    let start = frame::begin(out, id, Kind::GetKeyReply);
+    out.extend_from_slice(key);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::GetRangeReply`].
+pub fn put_get_range(out: &mut Vec<u8>, id: u32, result: &RangeResult) {
+    let rows = &result.rows;
+    out.reserve(frame::HEADER + 5 + 8 * rows.len() + rows.data_len());
+    let start = frame::begin(out, id, Kind::GetRangeReply);
+    let flags =
+        u8::from(result.more) | u8::from(result.read_to_begin) << 1 | u8::from(result.read_through_end) << 2;
+    out.push(flags);
+    out.put_u32(rows.len() as u32);
+    for (key_end, value_end) in rows.ends() {
+        out.put_u64(u64::from(key_end) | u64::from(value_end) << 32);
+    }
+    out.extend_from_slice(rows.data());
+    frame::finish(out, start);
+}
+
+/// The rows of a range.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn get_range(body: &Bytes) -> Result<RangeResult> {
+    let mut reader = Reader::new(body);
+    let flags = reader.u8()?;
+    let count = reader.count(8)?;
+    if flags > 7 {
+        return Err(malformed(format!("flags {flags}")));
+    }
+    let ends = reader.take(8 * count)?;
+    let data = body.slice_ref(reader.rest());
+    let (ends, _) = ends.as_chunks::<8>();
+    let ends = ends.iter().map(|end| {
+        let both = u64::from_le_bytes(*end);
+        (both as u32, (both >> 32) as u32)
+    });
+    let rows = Rows::from_parts(data, ends).map_err(malformed)?;
+    Ok(RangeResult {
+        more: flags & 1 != 0,
+        read_to_begin: flags & 2 != 0,
+        read_through_end: flags & 4 != 0,
+        rows,
+    })
+}
+
+/// Appends a [`Kind::CommitReply`].
+pub fn put_commit(out: &mut Vec<u8>, id: u32, reply: &CommitReply) {
+    let start = frame::begin(out, id, Kind::CommitReply);
+    match reply {
+        CommitReply::Committed { version, batch_index } => {
+            out.push(0);
+            out.put_i64(*version);
+            out.put_u16(*batch_index);
+        }
+        CommitReply::Conflict { conflicting_reads } => {
+            out.push(1);
+            out.put_u32(conflicting_reads.len() as u32);
+            conflicting_reads.iter().for_each(|at| out.put_u32(*at as u32));
+        }
+    }
+    frame::finish(out, start);
+}
+
+/// What became of a transaction.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn commit(body: &[u8]) -> Result<CommitReply> {
+    let mut reader = Reader::new(body);
+    let reply = match reader.u8()? {
+        0 => CommitReply::Committed { version: reader.i64()?, batch_index: reader.u16()? },
+        1 => {
+            let count = reader.count(4)?;
+            let positions = (0..count).map(|_| reader.u32().map(|at| at as usize));
+            CommitReply::Conflict { conflicting_reads: positions.collect::<Result<_>>()? }
+        }
+        other => return Err(malformed(format!("a commit's outcome is {other}"))),
+    };
+    reader.end()?;
+    Ok(reply)
+}
+
+/// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`] (bytes).
+pub fn put_number(out: &mut Vec<u8>, id: u32, kind: Kind, number: i64) {
+    let start = frame::begin(out, id, kind);
+    out.put_i64(number);
+    frame::finish(out, start);
+}
+
+/// The number.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn number(body: &[u8]) -> Result<i64> {
+    let mut reader = Reader::new(body);
+    let number = reader.i64()?;
+    reader.end()?;
+    Ok(number)
+}
+
+/// Appends a reply that is a list: [`Kind::SplitPointsReply`] (keys), [`Kind::AddressesReply`] (texts).
+pub fn put_list(out: &mut Vec<u8>, id: u32, kind: Kind, list: &[impl AsRef<[u8]>]) {
+    let start = frame::begin(out, id, kind);
+    out.put_u32(list.len() as u32);
+    list.iter().for_each(|bytes| out.put_bytes(bytes.as_ref()));
+    frame::finish(out, start);
+}
+
+/// The list.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn list(body: &Bytes) -> Result<Vec<Bytes>> {
+    let mut reader = Reader::new(body);
+    let count = reader.count(4)?;
+    let list = (0..count).map(|_| reader.bytes().map(|bytes| body.slice_ref(bytes)));
+    let list = list.collect::<Result<_>>()?;
+    reader.end()?;
+    Ok(list)
+}
+
+/// Appends a [`Kind::StatusReply`].
+pub fn put_status(out: &mut Vec<u8>, id: u32, document: &str) {
+    let start = frame::begin(out, id, Kind::StatusReply);
+    out.extend_from_slice(document.as_bytes());
+    frame::finish(out, start);
+}

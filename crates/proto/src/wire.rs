@@ -1,0 +1,172 @@
+//! Numbers and byte strings in a body: little-endian, lengths before bytes.
+//!
+//! A [`Reader`] walks foreign bytes and never gives more than there are. Counts are held against the bytes that are
+//! left before anything is allocated for them, so that a lie about a count costs nothing.
+
+use plinth_types::{Error, Result};
+
+/// Stands for "there is none" in the place of a length.
+const NONE: u32 = u32::MAX;
+
+/// Writes to the end of a buffer.
+pub(crate) trait Put {
+    fn put_u16(&mut self, value: u16);
+    fn put_u32(&mut self, value: u32);
+    fn put_u64(&mut self, value: u64);
+    fn put_i64(&mut self, value: i64);
+    /// A length and the bytes.
+    fn put_bytes(&mut self, bytes: &[u8]);
+    /// The same, or the mark that there are none.
+    fn put_optional(&mut self, bytes: Option<&[u8]>);
+}
+
+impl Put for Vec<u8> {
+    #[inline]
+    fn put_u16(&mut self, value: u16) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn put_i64(&mut self, value: i64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() < NONE as usize, "a byte string as long as the mark for none");
+        self.put_u32(bytes.len() as u32);
+        self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn put_optional(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.put_bytes(bytes),
+            None => self.put_u32(NONE),
+        }
+    }
+}
+
+/// Walks the body of a message.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(body: &'a [u8]) -> Self {
+        Self { rest: body }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) = self.rest.split_first_chunk::<N>().ok_or_else(too_short)?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self) -> Result<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn i32(&mut self) -> Result<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn i64(&mut self) -> Result<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    /// A byte that is 0 or 1.
+    pub(crate) fn flag(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(malformed(format!("a flag is {other}"))),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(too_short)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// A length and as many bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = self.u32()?;
+        self.take(len as usize)
+    }
+
+    /// The same, unless there is the mark for none.
+    #[inline]
+    pub(crate) fn optional(&mut self) -> Result<Option<&'a [u8]>> {
+        match self.u32()? {
+            NONE => Ok(None),
+            len => self.take(len as usize).map(Some),
+        }
+    }
+
+    /// How many elements follow, each of at least `least` bytes.
+    #[inline]
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count > self.rest.len() / least {
+            return Err(malformed(format!("{count} elements are claimed in {} bytes", self.rest.len())));
+        }
+        Ok(count)
+    }
+
+    /// Everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// Nothing may be left.
+    #[inline]
+    pub(crate) fn end(self) -> Result<()> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(malformed(format!("{} bytes are left over", self.rest.len())))
+    }
+}
+
+/// What is said of bytes that are no message.
+pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
+    Error::client_invalid_operation().with_detail(format!("malformed message: {what}"))
+}
+
+#[cold]
+fn too_short() -> Error {
+    malformed("it ends too early")
+}

@@ -1,0 +1,72 @@
+//! How a server is to be run.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The port that FoundationDB's documentation uses, and so ours.
+const PORT: u16 = 4500;
+
+/// How a server is to be run.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where to listen. Port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// The address that clients are told, if it isn't the first one listened on.
+    pub public: Option<SocketAddr>,
+    /// The file that clients find the server by. Written if it doesn't exist; if it does, it must name this server.
+    pub cluster_file: Option<PathBuf>,
+    /// Whether to listen where other machines can reach it although nothing is encrypted and nobody is asked who he is.
+    pub without_tls: bool,
+    /// How much at most.
+    pub limits: Limits,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))],
+            public: None,
+            cluster_file: None,
+            without_tls: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How much a server takes on.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Bytes of requests of one connection that are under way; more are not read from its socket.
+    pub in_flight_bytes: usize,
+    /// Bytes of replies of one connection that wait for the client to take them; meanwhile no request is handled.
+    pub output_bytes: usize,
+    /// Bytes of incomplete requests and waiting replies of all connections together. Beyond it connections with more
+    /// than a few are cut off.
+    pub buffered_bytes: usize,
+    /// Watches of one connection.
+    pub watches: usize,
+    /// How long a client may take to say hello.
+    pub greeting: Duration,
+    /// How long a client may be silent, or take nothing that is sent to it. Clients ping more often than that.
+    pub silence: Duration,
+    /// How long a stop waits for what is under way.
+    pub farewell: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            in_flight_bytes: 32 << 20,
+            output_bytes: 256 << 10,
+            buffered_bytes: 256 << 20,
+            watches: 20_000,
+            greeting: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
+            farewell: Duration::from_secs(10),
+        }
+    }
+}

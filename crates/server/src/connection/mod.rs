@@ -1,0 +1,342 @@
+//! One connection: a task that receives, has requests carried out, and sends, all on one thread.
+//!
+//! A turn handles everything that has arrived, collects what others have answered meanwhile, and writes it all at once.
+//! The buffers of a turn belong to the thread, so that a connection at rest holds nothing but its socket; what could not
+//! be finished (half a frame, replies that the client doesn't take) stays with the connection and is accounted for.
+
+mod requests;
+
+use crate::counters::Figures;
+use crate::outbox::{Order, Outbox, Watch};
+use crate::server::Shared;
+use plinth_env::Stream;
+use plinth_proto::frame::{self, MAX_REQUEST};
+use plinth_proto::{Hello, Welcome, reply};
+use plinth_types::{Error, Result};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Bytes received at a time.
+const RECEIVE: usize = 64 << 10;
+/// Output buffers up to this size are kept by the thread.
+const KEEP: usize = 1 << 20;
+/// Turns of one connection before others on its thread have theirs.
+const TURNS: usize = 16;
+/// How long a client has to close after the server's last words.
+const LINGER: Duration = Duration::from_secs(2);
+/// Bytes that a connection may hold however short memory is.
+const FREE_BYTES: usize = 128 << 10;
+
+/// The buffers of a thread that serves connections.
+#[derive(Default)]
+struct Buffers {
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+thread_local! {
+    static BUFFERS: Cell<Buffers> = const { Cell::new(Buffers { input: Vec::new(), output: Vec::new() }) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The client has not said who it is.
+    Greeting,
+    Open,
+    /// Everything is answered, nothing is handled any more: what is in the output is sent.
+    Closing,
+    /// All is sent. What still arrives is thrown away until the client closes too: were it left unread, the system would
+    /// take the last words back.
+    Lingering,
+}
+
+/// Why a connection ends at once.
+struct Gone;
+
+/// The task of one connection.
+pub(crate) struct Connection {
+    stream: Stream,
+    shared: Arc<Shared>,
+    outbox: Arc<Outbox>,
+    number: u64,
+    phase: Phase,
+    /// Received and not handled: half a frame, or more while the output is full.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// How much of the output has been sent.
+    sent: usize,
+    watches: BTreeMap<u32, Watch>,
+    watched_bytes: usize,
+    /// What of the server's buffered bytes is this connection's.
+    accounted: usize,
+    counted: Figures,
+}
+
+impl Connection {
+    /// A connection that `number` stands for in the registry.
+    pub(crate) fn new(stream: Stream, shared: Arc<Shared>, outbox: Arc<Outbox>, number: u64) -> Self {
+        outbox.expect_within(&shared.env, shared.config.limits.greeting);
+        Self {
+            stream,
+            shared,
+            outbox,
+            number,
+            phase: Phase::Greeting,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            watches: BTreeMap::new(),
+            watched_bytes: 0,
+            accounted: 0,
+            counted: Figures { accepted: 1, ..Figures::default() },
+        }
+    }
+
+    /// Turn after turn, until nothing more can be done now or the connection has ended.
+    fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<Poll<()>, Gone> {
+        for _ in 0..TURNS {
+            self.collect(context)?;
+            let mut moved = self.send(context)?;
+            if self.phase == Phase::Closing && self.output.is_empty() {
+                self.outbox.expect_within(&self.shared.env, LINGER);
+                self.phase = Phase::Lingering;
+            }
+            if self.phase == Phase::Lingering {
+                moved |= self.linger(context, buffer)?;
+            }
+            if self.may_handle() {
+                moved |= self.handle_held();
+            }
+            if self.may_handle() {
+                moved |= self.receive(context, buffer)?;
+            }
+            if !moved {
+                return Ok(Poll::Pending);
+            }
+        }
+        context.waker().wake_by_ref();
+        Ok(Poll::Pending)
+    }
+
+    /// Takes what others have answered, and what they tell this connection to do.
+    fn collect(&mut self, context: &Context<'_>) -> Result<(), Gone> {
+        let mut fired = Vec::new();
+        let order = self.outbox.collect(&mut self.output, &mut fired, context.waker());
+        fired.into_iter().for_each(|id| self.look_at_watch(id));
+        let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
+        match order {
+            Order::Close(_) if is_ending => return Err(Gone),
+            Order::GoOn => {}
+            Order::Finish if is_ending => {}
+            Order::Finish if self.outbox.in_flight() == 0 => {
+                // What was answered between collecting and looking.
+                self.outbox.collect(&mut self.output, &mut Vec::new(), context.waker());
+                self.phase = Phase::Closing;
+            }
+            Order::Finish => {}
+            Order::Close(why) => self.end_because(&why),
+        }
+        Ok(())
+    }
+
+    /// Throws away what arrives after the end.
+    fn linger(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<bool, Gone> {
+        if let Poll::Ready(Err(_)) = self.stream.poll_finish(context) {
+            return Err(Gone);
+        }
+        match self.stream.poll_receive(context, buffer) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(0) | Err(_)) => Err(Gone),
+            Poll::Ready(Ok(_)) => Ok(true),
+        }
+    }
+
+    /// Whether more requests may be handled: replies and requests under way are within their bounds.
+    fn may_handle(&self) -> bool {
+        let limits = &self.shared.config.limits;
+        matches!(self.phase, Phase::Greeting | Phase::Open)
+            && self.output.len() - self.sent < limits.output_bytes
+            && self.outbox.in_flight() < limits.in_flight_bytes
+            && !self.shared.is_stopping()
+    }
+
+    /// Sends what is ready; says whether anything left.
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, Gone> {
+        let mut moved = false;
+        while self.sent < self.output.len() {
+            match self.stream.poll_send(context, &self.output[self.sent..]) {
+                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Err(Gone),
+                Poll::Ready(Ok(sent)) => {
+                    self.sent += sent;
+                    self.counted.bytes_out += sent as u64;
+                    moved = true;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+        Ok(moved)
+    }
+
+    /// Receives what has arrived and handles it; says whether there was anything.
+    fn receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<bool, Gone> {
+        match self.stream.poll_receive(context, buffer) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(0) | Err(_)) => Err(Gone),
+            Poll::Ready(Ok(len)) => {
+                self.counted.bytes_in += len as u64;
+                let received = &buffer[..len];
+                if self.input.is_empty() {
+                    let used = self.handle_all(received);
+                    self.input.extend_from_slice(&received[used..]);
+                } else {
+                    self.input.extend_from_slice(received);
+                    self.handle_held();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Handles what was received before; says whether that was anything.
+    fn handle_held(&mut self) -> bool {
+        if self.input.len() < frame::wanted(&self.input).min(frame::HEADER + MAX_REQUEST + 1)
+            && self.phase == Phase::Open
+        {
+            return false;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.handle_all(&input);
+        if used < input.len() {
+            input.drain(..used);
+            self.input = input;
+        }
+        used > 0
+    }
+
+    /// Handles the frames that `bytes` begin with, as far as may be; says how many bytes that were.
+    fn handle_all(&mut self, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while used < bytes.len() && self.may_handle() {
+            if self.phase == Phase::Greeting {
+                match self.greet(&bytes[used..]) {
+                    Ok(Some(len)) => used += len,
+                    Ok(None) => break,
+                    Err(error) => self.refuse(error),
+                }
+                continue;
+            }
+            match frame::split(&bytes[used..], MAX_REQUEST) {
+                Ok(Some(frame)) => {
+                    self.handle(&frame);
+                    used += frame.len();
+                }
+                Ok(None) => break,
+                Err(error) => self.end_because(&error),
+            }
+        }
+        // Of a connection that ends nothing is read any more.
+        if matches!(self.phase, Phase::Greeting | Phase::Open) { used } else { bytes.len() }
+    }
+
+    /// Answers the hello that `bytes` begin with.
+    fn greet(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
+        let Some((hello, len)) = Hello::decode(bytes)? else { return Ok(None) };
+        let version = hello.choose()?;
+        let ours = &self.shared.place.cluster;
+        if !hello.cluster.is_empty() && hello.cluster != *ours {
+            return Err(Error::connection_string_invalid().with_detail(format!(
+                "the cluster file says {:?}, the server there is {ours:?}",
+                hello.cluster
+            )));
+        }
+        Welcome::accept(&hello, version, &*self.shared.place.cluster_id).encode(&mut self.output);
+        self.phase = Phase::Open;
+        Ok(Some(len))
+    }
+
+    /// Ends the connection before it began.
+    fn refuse(&mut self, error: Error) {
+        self.counted.refused += 1;
+        Welcome::refuse(error).encode(&mut self.output);
+        self.phase = Phase::Closing;
+    }
+
+    /// Ends the connection, with last words once what is in the output has been sent.
+    fn end_because(&mut self, why: &Error) {
+        if self.phase == Phase::Open {
+            reply::put_failure(&mut self.output, frame::NO_ID, why);
+        }
+        self.phase = Phase::Closing;
+    }
+
+    /// Brings the accounts up to date at the end of a turn.
+    ///
+    /// # Errors
+    /// If this connection holds too much while memory is short.
+    fn settle(&mut self) -> Result<(), Gone> {
+        let counted = std::mem::take(&mut self.counted);
+        if (counted.bytes_in > 0 || counted.bytes_out > 0) && self.phase != Phase::Lingering {
+            self.outbox.expect_within(&self.shared.env, self.patience());
+        }
+        if counted != Figures::default() {
+            self.shared.counters.add(&counted);
+        }
+        let holds = self.input.len() + (self.output.len() - self.sent) + self.watched_bytes;
+        let before = std::mem::replace(&mut self.accounted, holds);
+        let total = &self.shared.buffered;
+        if holds != before {
+            total.fetch_add(holds.wrapping_sub(before), Ordering::Relaxed);
+        }
+        let is_short = total.load(Ordering::Relaxed) > self.shared.config.limits.buffered_bytes;
+        if is_short && holds > FREE_BYTES { Err(Gone) } else { Ok(()) }
+    }
+
+    fn patience(&self) -> Duration {
+        let limits = &self.shared.config.limits;
+        if self.phase == Phase::Greeting { limits.greeting } else { limits.silence }
+    }
+}
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut buffers = BUFFERS.take();
+        buffers.input.resize(RECEIVE, 0);
+        if this.output.is_empty() {
+            std::mem::swap(&mut this.output, &mut buffers.output);
+        }
+        let polled = this.run(context, &mut buffers.input);
+        let settled = this.settle();
+        if this.output.is_empty() {
+            std::mem::swap(&mut this.output, &mut buffers.output);
+            this.output = Vec::new();
+            if buffers.output.capacity() > KEEP {
+                buffers.output = Vec::new();
+            }
+        }
+        BUFFERS.set(buffers);
+        match (polled, settled) {
+            (Ok(polled), Ok(())) => polled,
+            (Err(Gone), _) | (_, Err(Gone)) => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.buffered.fetch_sub(self.accounted, Ordering::Relaxed);
+        self.shared.connections.leave(self.number);
+    }
+}

@@ -1,0 +1,222 @@
+//! What each request does: a call of the endpoint, and its answer into the output, now or by way of the outbox.
+//!
+//! Nothing here waits. An answer that is there is written at once; one that isn't leaves the connection's number of bytes
+//! under way raised until it comes. What a request may say is checked by `guard` before the endpoint sees it.
+
+use super::Connection;
+use crate::guard;
+use crate::outbox::{Watch, WatchBell};
+use plinth_client::{Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_env::Reply;
+use plinth_proto::frame::{Frame, Kind};
+use plinth_proto::{ReadVersion, Request, reply};
+use plinth_types::{Bytes, CommitReply, Error, KeyList, KeySpace, RangeRead, RangeResult, Result, Version};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// What a request under way counts beyond its bytes.
+const REQUEST_OVERHEAD: usize = 256;
+
+/// How an answer is written.
+type Put<T> = fn(&mut Vec<u8>, u32, &T);
+
+impl Connection {
+    /// Carries out the request in a frame.
+    pub(super) fn handle(&mut self, frame: &Frame<'_>) {
+        self.counted.requests += 1;
+        let id = frame.id;
+        let done = Request::decode(frame).and_then(|request| self.carry_out(id, request, frame.len()));
+        if let Err(error) = done {
+            self.fail(id, &error);
+        }
+    }
+
+    fn fail(&mut self, id: u32, error: &Error) {
+        self.counted.failures += 1;
+        reply::put_failure(&mut self.output, id, error);
+    }
+
+    fn carry_out(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
+        let endpoint = self.shared.endpoint.clone();
+        match request {
+            Request::GetMany { version, space, keys } => {
+                return self.get_many(id, version, space, &keys, len);
+            }
+            Request::ReadVersion(request) => self.read_version(id, request, len),
+            Request::GetRange { version, space, read } => {
+                return self.get_range(id, version, space, read, len);
+            }
+            Request::GetKey { version, space, selector } => {
+                guard::selector(&selector)?;
+                self.counted.reads += 1;
+                let answer = endpoint.get_key(version, space, &selector);
+                self.answer(id, answer, len, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
+            }
+            Request::Commit(request) => {
+                guard::commit(&request)?;
+                self.counted.commits += 1;
+                let answer = endpoint.commit(*request);
+                self.answer(id, answer, len, |out, id, reply: &CommitReply| {
+                    reply::put_commit(out, id, reply);
+                });
+            }
+            Request::Watch { key, value, version } => self.watch(id, key, value, version)?,
+            Request::Cancel => {
+                if let Some(watch) = self.watches.remove(&id) {
+                    self.watched_bytes -= watch.bytes;
+                    drop(watch);
+                    self.fail(id, &Error::operation_cancelled());
+                }
+            }
+            Request::RangeSize(range) => {
+                let answer = endpoint.range_size(range);
+                self.answer(id, answer, len, |out, id, size| {
+                    reply::put_number(out, id, Kind::RangeSizeReply, *size);
+                });
+            }
+            Request::SplitPoints { range, chunk } => {
+                // The estimate comes from memory; if it doesn't, the pieces are as small as asked for.
+                let size = endpoint.range_size(range.clone()).try_take().and_then(Result::ok).unwrap_or(0);
+                let answer = endpoint.split_points(range, guard::chunk(chunk, size));
+                self.answer(id, answer, len, |out, id, points: &Vec<Bytes>| {
+                    reply::put_list(out, id, Kind::SplitPointsReply, points);
+                });
+            }
+            Request::Addresses(_) => {
+                let addresses = &self.shared.place.addresses;
+                reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
+            }
+            Request::Status => {
+                let shared = self.shared.clone();
+                let (done, answer) = plinth_env::reply::promise();
+                endpoint.status_json().on_complete(move |document| {
+                    done.send(document.map(|document| crate::status::complete(&shared, &document)));
+                });
+                self.answer(id, answer, len, |out, id, document: &String| {
+                    reply::put_status(out, id, document);
+                });
+            }
+            Request::Ping => reply::put_pong(&mut self.output, id),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get_many(
+        &mut self,
+        id: u32,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+        len: usize,
+    ) -> Result<()> {
+        self.counted.reads += keys.len() as u64;
+        let mut answer = self.shared.endpoint.get_many(version, space, keys);
+        match answer.try_take() {
+            Some(Ok(values)) => reply::put_get_many(&mut self.output, id, &values),
+            Some(Err(error)) => return Err(error),
+            None => self.answer(id, answer, len, |out, id, values: &Vec<_>| {
+                reply::put_get_many(out, id, values);
+            }),
+        }
+        Ok(())
+    }
+
+    fn get_range(
+        &mut self,
+        id: u32,
+        version: Version,
+        space: KeySpace,
+        mut read: RangeRead,
+        len: usize,
+    ) -> Result<()> {
+        guard::range(&mut read)?;
+        self.counted.ranges += 1;
+        let mut answer = self.shared.endpoint.get_range(version, space, &read);
+        match answer.try_take() {
+            Some(Ok(result)) => {
+                self.counted.rows += result.rows.len() as u64;
+                put_range(&mut self.output, id, &result);
+            }
+            Some(Err(error)) => return Err(error),
+            None => self.answer(id, answer, len, put_range),
+        }
+        Ok(())
+    }
+
+    fn read_version(&mut self, id: u32, request: ReadVersion, len: usize) {
+        self.counted.read_versions += 1;
+        self.counted.transactions += u64::from(request.count);
+        let request = ReadVersionRequest {
+            priority: match request.priority {
+                0 => Priority::Batch,
+                1 => Priority::Default,
+                _ => Priority::Immediate,
+            },
+            lock_aware: request.lock_aware,
+            causal_risky: request.causal_risky,
+            tags: request.tags,
+        };
+        let answer = self.shared.endpoint.read_version(request);
+        self.answer(id, answer, len, |out, id, version: &ReadVersionReply| {
+            reply::put_read_version(out, id, version.version, version.metadata_version.as_deref());
+        });
+    }
+
+    /// Writes an answer that is there; has one that isn't come by way of the outbox.
+    fn answer<T: Send + 'static>(&mut self, id: u32, mut answer: Reply<T>, len: usize, put: Put<T>) {
+        match answer.try_take() {
+            Some(Ok(value)) => put(&mut self.output, id, &value),
+            Some(Err(error)) => self.fail(id, &error),
+            None => {
+                let bytes = len + REQUEST_OVERHEAD;
+                let outbox = self.outbox.clone();
+                outbox.begin(bytes);
+                answer.on_complete(move |result| {
+                    outbox.answer(bytes, |out| match result {
+                        Ok(value) => put(out, id, &value),
+                        Err(error) => reply::put_failure(out, id, &error),
+                    });
+                });
+            }
+        }
+    }
+
+    fn watch(&mut self, id: u32, key: Bytes, value: Option<Bytes>, version: Version) -> Result<()> {
+        guard::key(&key)?;
+        if self.watches.len() >= self.shared.config.limits.watches {
+            let detail = format!("a connection has at most {} at the server", self.watches.len());
+            return Err(Error::too_many_watches().with_detail(detail));
+        }
+        if self.watches.contains_key(&id) {
+            let detail = format!("the id {id} belongs to a watch that waits");
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + REQUEST_OVERHEAD;
+        let reply = self.shared.endpoint.watch(key, value, version);
+        self.watches.insert(id, Watch { reply, bytes });
+        self.watched_bytes += bytes;
+        self.look_at_watch(id);
+        Ok(())
+    }
+
+    /// Answers a watch that has fired; has this connection woken by one that hasn't.
+    pub(super) fn look_at_watch(&mut self, id: u32) {
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        let bell = Waker::from(Arc::new(WatchBell { outbox: self.outbox.clone(), id }));
+        let Poll::Ready(result) = Pin::new(&mut watch.reply).poll(&mut Context::from_waker(&bell)) else {
+            return;
+        };
+        self.watched_bytes -= watch.bytes;
+        self.watches.remove(&id);
+        match result {
+            Ok(version) => reply::put_number(&mut self.output, id, Kind::WatchReply, version),
+            Err(error) => self.fail(id, &error),
+        }
+    }
+}
+
+fn put_range(out: &mut Vec<u8>, id: u32, result: &RangeResult) {
+    reply::put_get_range(out, id, result);
+}

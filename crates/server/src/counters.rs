@@ -1,0 +1,122 @@
+//! What a server counts: requests by kind, bytes, connections.
+//!
+//! A connection counts in numbers of its own while it handles what arrived, and adds them here once, so that cores don't
+//! fight over a counter for each request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The numbers, as of one moment. Totals since the start, but for `connections`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Figures {
+    /// Open connections.
+    pub connections: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused: too many, or no common version.
+    pub refused: u64,
+    /// Requests of all kinds.
+    pub requests: u64,
+    /// Requests for read versions.
+    pub read_versions: u64,
+    /// Transactions that they were for.
+    pub transactions: u64,
+    /// Keys of point reads, and selectors.
+    pub reads: u64,
+    /// Range reads.
+    pub ranges: u64,
+    /// Rows that they gave.
+    pub rows: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Requests answered with an error.
+    pub failures: u64,
+    /// Bytes received and sent.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+impl Figures {
+    fn fields(&self) -> [u64; FIELDS] {
+        let Self { connections: _, accepted, refused, requests, read_versions, transactions, .. } = *self;
+        let Self { reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } = *self;
+        [
+            accepted,
+            refused,
+            requests,
+            read_versions,
+            transactions,
+            reads,
+            ranges,
+            rows,
+            commits,
+            failures,
+            bytes_in,
+            bytes_out,
+        ]
+    }
+
+    fn of_fields(fields: [u64; FIELDS], connections: u64) -> Self {
+        let [accepted, refused, requests, read_versions, transactions, reads, rest @ ..] = fields;
+        let [ranges, rows, commits, failures, bytes_in, bytes_out] = rest;
+        Self {
+            connections,
+            accepted,
+            refused,
+            requests,
+            read_versions,
+            transactions,
+            reads,
+            ranges,
+            rows,
+            commits,
+            failures,
+            bytes_in,
+            bytes_out,
+        }
+    }
+}
+
+const FIELDS: usize = 12;
+
+/// The totals. Relaxed: they order nothing.
+#[derive(Default)]
+pub(crate) struct Counters([AtomicU64; FIELDS]);
+
+impl Counters {
+    /// Adds what was counted elsewhere.
+    pub(crate) fn add(&self, figures: &Figures) {
+        for (total, more) in self.0.iter().zip(figures.fields()) {
+            if more > 0 {
+                total.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn figures(&self, connections: usize) -> Figures {
+        let fields = std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed));
+        Figures::of_fields(fields, connections as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_what_is_read() {
+        let counters = Counters::default();
+        let some = Figures { accepted: 1, transactions: 5, rows: 7, bytes_out: 9, ..Figures::default() };
+        counters.add(&some);
+        counters.add(&some);
+        let expected = Figures {
+            connections: 3,
+            accepted: 2,
+            transactions: 10,
+            rows: 14,
+            bytes_out: 18,
+            ..Figures::default()
+        };
+        assert_eq!(counters.figures(3), expected);
+    }
+}

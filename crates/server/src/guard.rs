@@ -1,0 +1,118 @@
+//! What requests may say: a client's library checks this before it sends, somebody else's may not.
+
+use plinth_types::limits::{REPLY_BYTES, SYSTEM_KEY_SIZE, TRANSACTION_SIZE, VALUE_SIZE};
+use plinth_types::{
+    CommitRequest, Error, KeySelector, MutationRef, MutationType, RangeList, RangeRead, Result, system,
+};
+
+/// What a stored key may be longer than a user's: a tenant's prefix, the place of a versionstamp, a zero byte.
+const KEY_ROOM: usize = 32;
+/// What conflict ranges that the client adds by itself may take beyond the size limit.
+const SIZE_ROOM: usize = 1 << 20;
+/// Most pieces that a range is cut into.
+const MOST_PIECES: i64 = 10_000;
+
+/// Whether a transaction may go to the pipeline.
+///
+/// # Errors
+/// `transaction_too_large`, `key_too_large`, `value_too_large`, `key_outside_legal_range`, `inverted_range`.
+pub(crate) fn commit(request: &CommitRequest) -> Result<()> {
+    let size = request.size();
+    if size > TRANSACTION_SIZE + SIZE_ROOM {
+        let detail = format!("{size} bytes, at most {TRANSACTION_SIZE}");
+        return Err(Error::transaction_too_large().with_detail(detail));
+    }
+    ranges(&request.conflicts.reads)?;
+    ranges(&request.conflicts.writes)?;
+    request.mutations.iter().try_for_each(|change| mutation(&change))
+}
+
+fn ranges(list: &RangeList) -> Result<()> {
+    list.iter().try_for_each(|range| {
+        key(range.begin)?;
+        range.end.map_or(Ok(()), key)
+    })
+}
+
+fn mutation(mutation: &MutationRef<'_>) -> Result<()> {
+    let MutationRef { kind, param1, param2 } = *mutation;
+    key(param1)?;
+    if kind == MutationType::ClearRange {
+        key(param2)?;
+        if param1 > param2 {
+            return Err(Error::inverted_range());
+        }
+        return if param2 > system::SYSTEM_END { Err(Error::key_outside_legal_range()) } else { Ok(()) };
+    }
+    if param1 >= system::SYSTEM_END {
+        return Err(Error::key_outside_legal_range());
+    }
+    // A stamped value has the place of its stamp behind it.
+    if param2.len() > VALUE_SIZE + 4 {
+        let detail = format!("{} bytes, at most {VALUE_SIZE}", param2.len());
+        return Err(Error::value_too_large().with_detail(detail));
+    }
+    Ok(())
+}
+
+/// Whether a key is short enough.
+///
+/// # Errors
+/// `key_too_large`.
+pub(crate) fn key(key: &[u8]) -> Result<()> {
+    if key.len() > SYSTEM_KEY_SIZE + KEY_ROOM {
+        let detail = format!("{} bytes, at most {SYSTEM_KEY_SIZE}", key.len());
+        return Err(Error::key_too_large().with_detail(detail));
+    }
+    Ok(())
+}
+
+/// The selector, if its key is short enough.
+///
+/// # Errors
+/// `key_too_large`.
+pub(crate) fn selector(selector: &KeySelector) -> Result<()> {
+    key(&selector.key)
+}
+
+/// Bounds what one reply to a range read carries; the client asks for the rest.
+///
+/// # Errors
+/// `key_too_large`.
+pub(crate) fn range(read: &mut RangeRead) -> Result<()> {
+    selector(&read.begin)?;
+    selector(&read.end)?;
+    read.target_bytes = read.target_bytes.min(REPLY_BYTES);
+    Ok(())
+}
+
+/// The least size of a piece for a range of `size` bytes, so that there are not too many.
+pub(crate) fn chunk(chunk: i64, size: i64) -> i64 {
+    chunk.max(size / MOST_PIECES).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(kind: MutationType, param1: &[u8], param2: &[u8]) -> Result<()> {
+        let mut request = CommitRequest::default();
+        request.mutations.push(kind, param1, param2);
+        commit(&request)
+    }
+
+    #[test]
+    fn what_a_client_would_not_send_is_refused() {
+        let long = vec![b'k'; SYSTEM_KEY_SIZE + KEY_ROOM + 1];
+        let value = vec![0; VALUE_SIZE + 5];
+        assert_eq!(with(MutationType::Set, b"k", &value[5..]), Ok(()));
+        assert_eq!(with(MutationType::Set, b"k", &value), Err(Error::value_too_large()));
+        assert_eq!(with(MutationType::Set, &long, b""), Err(Error::key_too_large()));
+        assert_eq!(with(MutationType::ClearRange, b"b", b"a"), Err(Error::inverted_range()));
+        assert_eq!(with(MutationType::ClearRange, b"", b"\xff\xff"), Ok(()));
+        assert_eq!(with(MutationType::Set, b"\xff\xff/x", b""), Err(Error::key_outside_legal_range()));
+        let mut request = CommitRequest::default();
+        request.conflicts.reads.push_single(&long);
+        assert_eq!(commit(&request), Err(Error::key_too_large()));
+    }
+}

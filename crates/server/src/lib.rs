@@ -1,0 +1,45 @@
+//! The server: any database, offered to many clients over sockets.
+//!
+//! ## Role
+//! Takes an `Endpoint` (the same that a client in the process would use) and serves it on listeners: frames in, calls
+//! of the endpoint, frames out. It decides who may connect, how much may be under way, and what a request may say; what
+//! the request means is the endpoint's business.
+//!
+//! ## Data structure
+//! ```text
+//!   listener ──accept──▶ a task per connection, on one reactor for good
+//!                          │ receive: all that has arrived      ┌─ ready at once: a read from memory ─┐
+//!                          │ handle each frame ──▶ endpoint ────┤                                     ▼
+//!                          │                                    └─ later: commit, watch ──▶ outbox ──▶ output
+//!                          │ send: all that is ready, in one write                  (wakes the task)
+//!                          ▼
+//!   registry: every connection's outbox, for stopping, deadlines, counting
+//! ```
+//!
+//! ## Invariants
+//! 1. A read that memory can answer is answered on the thread that received it, and leaves with all others that became
+//!    ready in the same turn.
+//! 2. A connection buffers at most a stated number of bytes, all of them together too; who takes no answers is asked no
+//!    more questions, and who exceeds its part while memory is short is cut off.
+//! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is answered with an error;
+//!    bytes that are no frame end the connection, with an error that says why.
+//! 4. Without TLS it listens on loopback only, unless told otherwise in so many words.
+//! 5. Stopping answers what is under way before it closes.
+//!
+//! ## Not here
+//! The bytes of messages (`proto`), transactions (`client`), the commit pipeline (`pipeline`), command lines (`cli`).
+//! Read next: `server.rs`, then `connection/mod.rs`, `connection/requests.rs`, `outbox.rs`.
+#![forbid(unsafe_code)]
+
+mod config;
+mod connection;
+mod counters;
+mod guard;
+mod outbox;
+mod registry;
+mod server;
+mod status;
+
+pub use config::{Limits, ServerConfig};
+pub use counters::Figures;
+pub use server::Server;

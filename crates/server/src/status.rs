@@ -1,0 +1,72 @@
+//! The status document as a server gives it: the endpoint's, with what only the server knows.
+//!
+//! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process has none of them.
+
+use crate::server::Shared;
+use serde_json::{Map, Value, json};
+
+/// The endpoint's document with the server's part in it; as it is if it is none.
+pub(crate) fn complete(shared: &Shared, document: &str) -> String {
+    let Ok(Value::Object(mut document)) = serde_json::from_str(document) else { return document.to_owned() };
+    let figures = shared.figures();
+    let place = &shared.place;
+    let counter = |total: u64| json!({ "counter": total });
+    let client = section(&mut document, "client");
+    client.insert(
+        "coordinators".to_owned(),
+        json!({
+            "coordinators": place.addresses.iter().map(|address| {
+                json!({ "address": address, "protocol": "0fdb00b073000000", "reachable": true })
+            }).collect::<Vec<_>>(),
+            "quorum_reachable": true,
+        }),
+    );
+    let cluster = section(&mut document, "cluster");
+    cluster.insert("connection_string".to_owned(), json!(place.connection_string));
+    cluster.insert("clients".to_owned(), json!({ "count": figures.connections }));
+    let workload = section(cluster, "workload");
+    let operations = section(workload, "operations");
+    operations.insert("reads".to_owned(), counter(figures.reads + figures.ranges));
+    operations.insert("read_requests".to_owned(), counter(figures.reads + figures.ranges));
+    section(workload, "keys").insert("read".to_owned(), counter(figures.reads + figures.rows));
+    section(workload, "transactions").insert("started".to_owned(), counter(figures.transactions));
+    section(cluster, "plinth").insert("server".to_owned(), server(shared));
+    Value::Object(document).to_string()
+}
+
+/// What a server has counted, and what it took.
+fn server(shared: &Shared) -> Value {
+    let figures = shared.figures();
+    json!({
+        "addresses": shared.place.addresses,
+        "connections": figures.connections,
+        "connections_accepted": figures.accepted,
+        "connections_refused": figures.refused,
+        "connections_max": shared.config.limits.connections,
+        "requests": figures.requests,
+        "read_versions": figures.read_versions,
+        "transactions_started": figures.transactions,
+        "reads": figures.reads,
+        "ranges": figures.ranges,
+        "rows": figures.rows,
+        "commits": figures.commits,
+        "failures": figures.failures,
+        "bytes_received": figures.bytes_in,
+        "bytes_sent": figures.bytes_out,
+        "bytes_buffered": shared.buffered.load(std::sync::atomic::Ordering::Relaxed),
+        "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
+        "uptime_seconds": shared.env.now().as_secs_f64(),
+    })
+}
+
+/// The object of this name, made if there is none.
+fn section<'a>(of: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    let value = of.entry(name).or_insert_with(|| Value::Object(Map::new()));
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(object) => object,
+        _ => unreachable!("it was made an object"),
+    }
+}

@@ -1,0 +1,252 @@
+//! Whatever arrives on its sockets, the server answers with an error that names the cause, or closes, and serves on.
+//!
+//! The client here is made of bare bytes, so that it can say what no library would: nothing, half of something, lies in
+//! every field, more than it reads. After each attempt an ordinary client must find the server as it was.
+
+mod common;
+
+use common::*;
+use plinth_env::{Env, block_on};
+use plinth_proto::frame::{self, HEADER, Kind, MAX_REQUEST, NO_ID};
+use plinth_proto::{Hello, ReadVersion, Request};
+use plinth_server::{Limits, Server};
+use plinth_types::{Bytes, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeRead};
+use std::time::Duration;
+
+/// The server does what it is for.
+fn assert_serves(server: &Server) {
+    let db = database(server);
+    db.transact_blocking(|tr| {
+        tr.set("still", "here");
+        Ok(())
+    })
+    .unwrap();
+    let value = db.transact_blocking(|tr| tr.get("still").wait()).unwrap();
+    assert_eq!(value.as_deref(), Some(&b"here"[..]));
+}
+
+#[test]
+fn other_protocols_and_other_versions_are_told_so() {
+    let server = serve(Limits::default());
+    let mut http = Raw::connect(&server);
+    http.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let refused = http.welcome().unwrap().refused.unwrap();
+    assert!(refused.detail().unwrap().contains("doesn't speak"), "{refused}");
+    assert_eq!(http.receive(), 0);
+
+    let mut newer = Raw::connect(&server);
+    let mut hello = Vec::new();
+    Hello { oldest: 7, newest: 9, ..Hello::new("", "newer") }.encode(&mut hello);
+    newer.send(&hello).unwrap();
+    let welcome = newer.welcome().unwrap();
+    assert_eq!((welcome.version, welcome.newest), (0, 1));
+    assert_eq!(welcome.refused.unwrap().code(), 2100);
+    assert_serves(&server);
+}
+
+#[test]
+fn what_is_no_frame_ends_the_connection_with_the_cause() {
+    let server = serve(Limits::default());
+    let mut huge = Raw::greeted(&server);
+    let mut header = vec![0; HEADER];
+    header[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    huge.send(&header).unwrap();
+    let (id, error) = huge.failure();
+    assert!(id == NO_ID && error.detail().unwrap().contains("4294967295"), "{error}");
+    assert_eq!(huge.next(), None);
+
+    let mut damaged = Raw::greeted(&server);
+    let mut frame = Vec::new();
+    Request::Status.encode(&mut frame, 3);
+    frame[0] ^= 1;
+    damaged.send(&frame).unwrap();
+    assert_eq!(damaged.failure().1.code(), 1520);
+    assert_eq!(damaged.next(), None);
+    assert_serves(&server);
+}
+
+#[test]
+fn a_whole_frame_that_says_nonsense_is_answered_and_the_connection_goes_on() {
+    let server = serve(Limits::default());
+    let mut raw = Raw::greeted(&server);
+    let mut frame = Vec::new();
+    Request::Ping.encode(&mut frame, 5);
+    frame[12] = 99;
+    frame::finish(&mut frame, 0);
+    raw.send(&frame).unwrap();
+    let (id, error) = raw.failure();
+    assert!(id == 5 && error.detail().unwrap().contains("kind 99"), "{error}");
+    raw.ask(6, &Request::Ping).unwrap();
+    assert_eq!(raw.next(), Some((6, Kind::Pong as u8, Vec::new())));
+}
+
+/// One of each request, sensible.
+fn requests() -> Vec<Request> {
+    let mut keys = KeyList::new();
+    keys.push(b"k");
+    let selector = || KeySelector::first_greater_or_equal(&b"k"[..]);
+    let mut commit = CommitRequest::default();
+    commit.mutations.push(MutationType::Set, b"k", b"v");
+    commit.mutations.push(MutationType::ClearRange, b"x", b"y");
+    commit.mutations.push(MutationType::SetVersionstampedKey, b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0", b"v");
+    commit.conflicts.writes.push(b"k", b"y");
+    commit.conflicts.reads.push_single(b"k");
+    let range = KeyRange::new(&b"a"[..], &b"z"[..]);
+    vec![
+        Request::Ping,
+        Request::ReadVersion(ReadVersion { tags: vec![Bytes::from_static(b"tag")], ..Default::default() }),
+        Request::GetMany { version: 1, space: KeySpace::Normal, keys },
+        Request::GetKey { version: 1, space: KeySpace::System, selector: selector() },
+        Request::GetRange {
+            version: 1,
+            space: KeySpace::System,
+            read: RangeRead {
+                begin: selector(),
+                end: KeySelector::first_greater_than(&b"z"[..]),
+                limit: 9,
+                target_bytes: 999,
+                reverse: false,
+            },
+        },
+        Request::Commit(Box::new(commit)),
+        Request::Watch { key: Bytes::from_static(b"k"), value: None, version: 1 },
+        Request::Cancel,
+        Request::RangeSize(range.clone()),
+        Request::SplitPoints { range, chunk: 1 },
+        Request::Addresses(Bytes::from_static(b"k")),
+        Request::Status,
+    ]
+}
+
+#[test]
+fn a_lie_in_any_byte_of_any_request_harms_nobody_else() {
+    let server = serve(Limits::default());
+    for (seed, request) in (1..).zip(requests().into_iter().cycle().take(12 * 40)) {
+        let mut random = Random(seed);
+        let mut raw = Raw::greeted(&server);
+        let mut frame = Vec::new();
+        request.encode(&mut frame, 1);
+        for _ in 0..1 + random.below(3) {
+            let len = frame.len() - HEADER;
+            if len == 0 {
+                break;
+            }
+            let at = HEADER + random.below(len);
+            match random.below(3) {
+                0 => frame[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+                1 => frame[at] = random.next() as u8,
+                _ => frame.truncate(at.max(HEADER + 1)),
+            }
+        }
+        frame::finish(&mut frame, 0);
+        raw.send(&frame).unwrap();
+        raw.ask(2, &Request::Ping).unwrap();
+        // Whatever became of the first, the second is answered.
+        while let Some((id, _, _)) = raw.next() {
+            if id == 2 {
+                break;
+            }
+        }
+        raw.ask(3, &Request::Ping).unwrap();
+        loop {
+            let (id, _, _) = raw.next().unwrap_or_else(|| panic!("seed {seed}: the connection was closed"));
+            if id == 3 {
+                break;
+            }
+        }
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn clients_that_vanish_in_the_middle_of_anything_leave_nothing_behind() {
+    let server = serve(Limits::default());
+    for seed in 1..200 {
+        let mut random = Random(seed);
+        let mut raw = if seed % 3 == 0 { Raw::connect(&server) } else { Raw::greeted(&server) };
+        let mut stream = Vec::new();
+        for (id, request) in (0..).zip(requests()) {
+            request.encode(&mut stream, id);
+        }
+        stream.truncate(random.below(stream.len()));
+        let _ = raw.send(&stream);
+    }
+    assert_serves(&server);
+    // The commits among them that were whole are done, or not; the connections end.
+    while server.figures().connections > 4 {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+}
+
+#[test]
+fn one_connection_too_many_is_told_the_limit() {
+    let server = serve(Limits { connections: 8, ..Limits::default() });
+    let mut held: Vec<_> = (0..8).map(|_| Raw::greeted(&server)).collect();
+    let mut extra = Raw::connect(&server);
+    let refused = extra.welcome().unwrap().refused.unwrap();
+    assert!(refused.detail().unwrap().contains("8 connections"), "{refused}");
+    assert_eq!(extra.receive(), 0);
+    held[3].ask(1, &Request::Ping).unwrap();
+    assert_eq!(held[3].next().unwrap().0, 1);
+    held.truncate(4);
+    while server.figures().connections > 4 {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_asked_no_more_and_others_go_on() {
+    let limits = Limits { silence: Duration::from_secs(3), ..Limits::default() };
+    let server = serve(limits);
+    let db = database(&server);
+    db.transact_blocking(|tr| {
+        (0..1000_u32).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; 1000]));
+        Ok(())
+    })
+    .unwrap();
+    let version = db.create_transaction().get_read_version().wait().unwrap();
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let request = Request::GetRange { version, space: KeySpace::Normal, read };
+    let mut slow = Raw::greeted(&server);
+    let mut frames = Vec::new();
+    // Answers of a few gigabytes.
+    (0..20_000).for_each(|id| request.encode(&mut frames, id));
+    slow.send(&frames[..frames.len().min(1 << 20)]).unwrap();
+    assert_serves(&server);
+    let asked = server.figures().ranges;
+    assert!(asked < 2000, "{asked} of the answers were made although nobody takes them");
+    // What waited for it is let go in the end, and so is the connection.
+    drop(db);
+    while server.figures().connections > 0 {
+        block_on(Env::real().sleep(Duration::from_millis(20)));
+    }
+    drop(slow);
+}
+
+#[test]
+fn half_a_frame_is_waited_for_and_a_silent_client_is_not() {
+    let limits = Limits { greeting: Duration::from_millis(500), ..Limits::default() };
+    let server = serve(limits);
+    let mut silent = Raw::connect(&server);
+    assert_eq!(silent.receive(), 0);
+    let mut raw = Raw::greeted(&server);
+    let mut frame = Vec::new();
+    let mut commit = CommitRequest::default();
+    for number in 0..50_u32 {
+        commit.mutations.push(MutationType::Set, &number.to_be_bytes(), &[7; 90_000]);
+    }
+    Request::Commit(Box::new(commit)).encode(&mut frame, 1);
+    assert!(frame.len() < MAX_REQUEST);
+    let (first, second) = frame.split_at(frame.len() / 2 + 7);
+    raw.send(first).unwrap();
+    assert_serves(&server);
+    raw.send(second).unwrap();
+    assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((1, Kind::CommitReply as u8)));
+}

@@ -1,0 +1,168 @@
+//! Clients and a server in simulation, while connections break, clog and are cut, and the server is killed.
+//!
+//! Every
+//! increment takes effect once, none is lost, and nobody ever sees half of one: the counter always equals the number of
+//! rows that increments left, and at the end the number of increments. A seed is a run.
+
+use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::{Database, RangeOptions, Transaction};
+use plinth_env::simulated::{NetworkPlan, Random, Simulation};
+use plinth_env::{Env, Task};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_server::{Server, ServerConfig};
+use plinth_types::Result;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const CLIENTS: usize = 3;
+const TASKS: usize = 2;
+const OPERATIONS: usize = 12;
+const COUNTER: &str = "counter";
+
+/// Opens the database of a server process and serves it until the process ends.
+fn start(env: &Env, address: SocketAddr) {
+    let theirs = env.clone();
+    drop(env.spawn("server", async move {
+        let config =
+            NodeConfig { log: Default::default(), checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+        let node = Node::open(&theirs, Path::new("/data"), config).await.expect("the disk has no faults");
+        // The server keeps its name, whatever the random identity of its database.
+        let file = ClusterFile::new("plinth", "any", address);
+        let path = Path::new("/fdb.cluster");
+        theirs
+            .files()
+            .replace(path, file.connection_string().as_bytes())
+            .await
+            .expect("the disk has no faults");
+        let config = ServerConfig {
+            listen: vec![address],
+            cluster_file: Some(path.to_path_buf()),
+            ..ServerConfig::default()
+        };
+        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the address is free");
+        std::future::pending::<()>().await;
+        drop(server);
+    }));
+}
+
+fn connect(env: &Env, address: SocketAddr) -> Database {
+    let file = ClusterFile::new("plinth", "any", address);
+    Database::new(Arc::new(RemoteEndpoint::connect(env, file)))
+}
+
+/// Adds one to the counter and leaves a row that says so, once, whatever happens to answers.
+async fn increment(db: &Database, row: &str) -> Result<()> {
+    let tr = db.create_transaction();
+    loop {
+        let attempt = async {
+            let (count, done) = (tr.get(COUNTER), tr.get(row));
+            if done.await?.is_some() {
+                return Ok(());
+            }
+            let count = count.await?.map_or(0, number) + 1;
+            tr.set(COUNTER, count.to_be_bytes());
+            tr.set(row, count.to_be_bytes());
+            tr.commit().await
+        };
+        match attempt.await {
+            Ok(()) => return Ok(()),
+            Err(error) => tr.on_error(error).await?,
+        }
+    }
+}
+
+fn number(bytes: plinth_types::Bytes) -> u64 {
+    u64::from_be_bytes(bytes[..].try_into().expect("numbers have eight bytes"))
+}
+
+/// The counter and all rows, as of one version, hold the same.
+async fn check(tr: &Transaction) -> Result<u64> {
+    let count = tr.get(COUNTER).await?.map_or(0, number);
+    let rows = tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect().await?;
+    let mut seen: Vec<_> = rows.into_iter().map(|row| number(row.value)).collect();
+    seen.sort_unstable();
+    assert!(seen.iter().copied().eq(1..=count), "the counter is {count}, the rows say {seen:?}");
+    Ok(count)
+}
+
+fn spawn_clients(sim: &Simulation, address: SocketAddr, done: &Arc<AtomicUsize>) -> (Vec<Env>, Vec<Task>) {
+    let envs: Vec<_> = (0..CLIENTS).map(|client| sim.process(&format!("client-{client}"))).collect();
+    let mut tasks = Vec::new();
+    for (client, env) in envs.iter().enumerate() {
+        let db = connect(env, address);
+        for task in 0..TASKS {
+            let (db, done, env) = (db.clone(), done.clone(), env.clone());
+            tasks.push(env.clone().spawn("client", async move {
+                for operation in 0..OPERATIONS {
+                    increment(&db, &format!("row/{client}/{task}/{operation}")).await.expect("it is retried");
+                    done.fetch_add(1, Ordering::Relaxed);
+                    if operation % 3 == task {
+                        db.transact(|tr| async move { check(&tr).await }).await.expect("it is retried");
+                    }
+                    env.sleep(Duration::from_millis(20)).await;
+                }
+            }));
+        }
+    }
+    (envs, tasks)
+}
+
+/// One of the things that go wrong.
+fn disturb(sim: &Simulation, random: &mut Random, server: &mut Env, clients: &[Env], address: SocketAddr) {
+    let client = &clients[random.index(clients.len())];
+    match random.below(6) {
+        0 => sim.close_connections(client, server),
+        1 => sim.clog(client, server, Duration::from_millis(1 + random.below(3000))),
+        2 => {
+            sim.partition(client, server);
+            sim.run_for(Duration::from_millis(1 + random.below(20_000)));
+            sim.heal(client, server);
+        }
+        3 => {
+            sim.kill(server);
+            *server = sim.restart(server);
+            start(server, address);
+        }
+        _ => {}
+    }
+}
+
+fn run(seed: u64) -> (u64, u64) {
+    let sim = Simulation::new(seed);
+    let mut random = sim.random();
+    let mut server = sim.process("server");
+    let address = SocketAddr::new(sim.ip(&server), 4500);
+    start(&server, address);
+    let done = Arc::new(AtomicUsize::new(0));
+    let (clients, tasks) = spawn_clients(&sim, address, &done);
+    let close = if seed.is_multiple_of(2) { 0.002 } else { 0.0 };
+    sim.set_network(NetworkPlan { clog: 0.001, close, window: 4096, ..NetworkPlan::default() });
+    while !tasks.iter().all(Task::is_finished) {
+        sim.run_for(Duration::from_millis(1 + random.below(400)));
+        if done.load(Ordering::Relaxed) < CLIENTS * TASKS * OPERATIONS * 3 / 4 {
+            disturb(&sim, &mut random, &mut server, &clients, address);
+        }
+        assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
+    }
+    sim.set_network(NetworkPlan::default());
+    let db = connect(&sim.process("checker"), address);
+    let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
+    assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
+    drop(db);
+    (count, sim.trace_hash())
+}
+
+#[test]
+fn increments_take_effect_once_whatever_the_network_does() {
+    for seed in 1..=12 {
+        run(seed);
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    assert_eq!(run(77), run(77));
+}
