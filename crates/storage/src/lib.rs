@@ -30,6 +30,7 @@ pub mod checkpoint;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod memory;
+mod removal;
 
 pub use memory::{Loader, MemoryStorage, Snapshot};
 

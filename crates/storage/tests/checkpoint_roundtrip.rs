@@ -91,10 +91,12 @@ fn the_newest_one_is_loaded_and_the_others_go() {
         }
         let unfinished = dir.path().join("new-checkpoint-0000000000000999");
         env.files().replace(&unfinished, b"half").await.unwrap();
+        let half_removed = dir.path().join("old-checkpoint-0000000000000005.data");
+        env.files().replace(&half_removed, &vec![1; 9 << 20]).await.unwrap();
         let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert_eq!(loaded.version, 300);
         assert!(rows_of(&loaded.store) == rows);
-        assert!(checkpoint::remove_others(&env, dir.path(), 300).await.unwrap() > 4);
+        assert!(checkpoint::remove_others(&env, dir.path(), 300).await.unwrap() > 9 << 20);
         assert_eq!(env.files().list(dir.path()).await.unwrap(), ["checkpoint-000000000000012c.data"]);
         let report = checkpoint::verify(&env, dir.path()).await.unwrap();
         assert_eq!((report.checkpoints, report.rows), (1, rows.len() as u64));

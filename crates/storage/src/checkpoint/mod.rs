@@ -21,6 +21,7 @@ pub use problem::Problem;
 pub use salvage::{Report, Salvage, Salvaged, verify};
 pub use write::{Pace, Written, write};
 
+use crate::removal::remove_large_file;
 use crate::{Loader, MemoryStorage};
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
@@ -29,6 +30,8 @@ use walk::{Step, Walk};
 
 const PREFIX: &str = "checkpoint-";
 const UNFINISHED: &str = "new-checkpoint-";
+/// Stands before the name of one that is being removed.
+const REMOVED: &str = "old-";
 const SUFFIX: &str = ".data";
 
 /// A store made from a checkpoint.
@@ -86,23 +89,26 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
     Ok(Some(Loaded { store: loader.finish(), version, totals: walk.totals() }))
 }
 
-/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones left behind.
-/// Gives how many bytes that freed.
+/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and unfinished removals left
+/// behind. Gives how many bytes that freed. Takes its time, so that nobody's syncs wait for it.
 ///
 /// # Errors
-/// Those of listing and removing files.
+/// Those of listing, renaming and removing files.
 pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<u64> {
-    let mut gone: Vec<PathBuf> = list(env, dir).await?.into_iter().map(|(_, path)| path).collect();
-    gone.retain(|path| *path != dir.join(file_name(keep)));
-    let names = env.files().list(dir).await?;
-    gone.extend(names.iter().filter(|name| name.starts_with(UNFINISHED)).map(|name| dir.join(name)));
-    let mut bytes = 0;
-    for path in &gone {
-        bytes += env.files().open(path, plinth_env::Open::Read).await?.len().await?;
-        env.files().remove(path).await?;
+    let old: Vec<_> = list(env, dir).await?.into_iter().filter(|(version, _)| *version != keep).collect();
+    for (version, path) in &old {
+        let name = file_name(*version);
+        env.files().rename(path, &dir.join(format!("{REMOVED}{name}"))).await?;
     }
-    if !gone.is_empty() {
+    if !old.is_empty() {
+        // Nothing that is partly gone may have a checkpoint's name after a crash.
         env.files().sync_dir(dir).await?;
+    }
+    let names = env.files().list(dir).await?;
+    let gone = names.iter().filter(|name| name.starts_with(UNFINISHED) || name.starts_with(REMOVED));
+    let mut bytes = 0;
+    for name in gone {
+        bytes += remove_large_file(env, &dir.join(name)).await?;
     }
     Ok(bytes)
 }
