@@ -24,14 +24,16 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// Writes checkpoints until the node closes.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut last_bytes = shared.counters.bytes_written.get();
+    // What earlier runs left to replay counts too, or a process that often starts again would never write a checkpoint.
+    let mut left_before = shared.log.as_ref().map_or(0, |log| log.view.bytes());
     while !shared.health.is_closing() {
         shared.pause(&shared.bells.checkpoint, PERIOD).await;
         let written = shared.counters.bytes_written.get();
-        if written - last_bytes < threshold(&shared) || shared.health.is_closing() {
+        if left_before + written - last_bytes < threshold(&shared) || shared.health.is_closing() {
             continue;
         }
         match write(&shared).await {
-            Ok(_) => last_bytes = written,
+            Ok(_) => (last_bytes, left_before) = (written, 0),
             Err(_) => shared.pause(&shared.bells.checkpoint, PAUSE_AFTER_FAILURE).await,
         }
     }

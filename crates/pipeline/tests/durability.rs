@@ -13,6 +13,7 @@ use plinth_pipeline::{Creation, Node, NodeConfig};
 use plinth_types::error::ErrorPredicate;
 use plinth_types::{Error, MutationType as M};
 use std::path::Path;
+use std::time::Duration;
 
 const DIR: &str = "/db";
 
@@ -206,6 +207,33 @@ fn checkpoints_let_the_log_go_and_restarts_begin_from_them() {
         assert_eq!(get(&node, &99u32.to_be_bytes()).await, None);
         assert_eq!(get(&node, &100u32.to_be_bytes()).await.as_deref(), Some(&[1; 100][..]));
     });
+}
+
+/// What runs before this one had left in the log once did not count: each wrote a little less than a checkpoint takes, and
+/// the log grew without bound.
+#[test]
+fn a_process_that_often_starts_again_writes_checkpoints_too() {
+    let simulation = Simulation::new(1);
+    let mut machine = simulation.process("node");
+    for round in 0u8..12 {
+        let config = NodeConfig { checkpoint_bytes: 64 << 10, ..NodeConfig::default() };
+        let node = simulation.run_until(Node::open(&machine, Path::new(DIR), config)).unwrap();
+        let written = async {
+            for n in 0u32..20 {
+                set(&node.endpoint(), &n.to_be_bytes(), &[round; 1000]).await.unwrap();
+            }
+            machine.sleep(Duration::from_secs(1)).await;
+        };
+        simulation.run_until(written);
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+    }
+    let files = machine.files();
+    let checkpoints = simulation.run_until(files.list(&Path::new(DIR).join("checkpoint"))).unwrap();
+    assert!(
+        checkpoints.iter().any(|name| name.starts_with("checkpoint-")),
+        "240 KB were written: {checkpoints:?}"
+    );
 }
 
 #[test]
