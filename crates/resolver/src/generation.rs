@@ -6,7 +6,7 @@
 //! spent on both stays within about twice the better of the two whatever comes, no range read causes much more work
 //! than it does itself, and where there are no range reads nothing is ever put in order.
 
-use crate::keys::{Keys, common_prefix, first_bytes};
+use crate::keys::{Keys, common_prefix, eight_bytes};
 use crate::points::{Points, Stamp};
 use crate::tree::{Kind, Tree};
 use plinth_types::Version;
@@ -208,12 +208,15 @@ impl Generation {
         // Most keys outside differ in the last bytes of what the bounds, and so all keys between them, have in common.
         let shared = common_prefix(begin, end);
         let probe = shared.saturating_sub(8);
-        let unused = 64 - 8 * (shared - probe) as u32;
-        let probe_of = |key: &[u8]| first_bytes(&key[probe..]).checked_shr(unused).unwrap_or(0);
-        let wanted = probe_of(begin);
+        let mask = u64::MAX.checked_shl(64 - 8 * (shared - probe) as u32).unwrap_or(0);
+        let wanted = eight_bytes(begin, probe) & mask;
         let found = self.points.between(after, upto).iter().any(|at| {
             let key = self.keys.get(*at);
-            key.len() >= shared && probe_of(key) == wanted && begin <= key && key < end
+            let outside = match key.get(probe..).and_then(|rest| rest.first_chunk()) {
+                Some(bytes) => u64::from_be_bytes(*bytes) & mask != wanted,
+                None => key.len() < shared,
+            };
+            !outside && begin <= key && key < end
         });
         credit.earn(upto - after);
         found

@@ -76,14 +76,34 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The first eight bytes as a number that orders like them, zeros behind the end.
+/// The first eight bytes of `key` behind `depth` as a number that orders like them, zeros behind the key's end.
+///
+/// `depth` is at most the key's length.
 #[inline]
-pub(crate) fn first_bytes(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            number.checked_shl(8 * (8 - bytes.len() as u32)).unwrap_or(0)
-        }
+pub(crate) fn eight_bytes(key: &[u8], depth: usize) -> u64 {
+    if let Some(bytes) = key[depth..].first_chunk() {
+        return u64::from_be_bytes(*bytes);
     }
+    // What is left is the end of the key's last eight bytes; short keys are rare.
+    let end = key.last_chunk().map_or_else(|| short(key), |bytes| u64::from_be_bytes(*bytes));
+    end.checked_shl(8 * (8 - (key.len() - depth) as u32)).unwrap_or(0)
+}
+
+/// The first sixteen bytes of `key` behind `depth`, likewise.
+#[inline]
+pub(crate) fn sixteen_bytes(key: &[u8], depth: usize) -> u128 {
+    if let Some(bytes) = key[depth..].first_chunk() {
+        return u128::from_be_bytes(*bytes);
+    }
+    let left = key.len() - depth;
+    if let Some(bytes) = key.last_chunk() {
+        return u128::from_be_bytes(*bytes).checked_shl(8 * (16 - left as u32)).unwrap_or(0);
+    }
+    let (high, low) = (eight_bytes(key, depth), eight_bytes(key, depth + left.min(8)));
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// A key of less than eight bytes as a number.
+fn short(key: &[u8]) -> u64 {
+    key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -15,8 +15,13 @@
 mod fences;
 
 use crate::keys::{KeyAt, Keys};
-use crate::points::Stamp;
+use crate::points::{LARGEST, Stamp};
 use fences::{Fences, WIDTH};
+
+/// Levels of inner nodes that a tree can have.
+const HIGHEST: usize = 6;
+
+const _: () = assert!((WIDTH / 2).pow(HIGHEST as u32) > 2 * LARGEST);
 
 /// The tree.
 pub(crate) struct Tree {
@@ -24,7 +29,7 @@ pub(crate) struct Tree {
     inners: Vec<Inner>,
     root: u32,
     /// Levels of inner nodes.
-    height: u32,
+    height: usize,
     kind: Kind,
 }
 
@@ -47,13 +52,12 @@ struct Inner {
     covers: [Stamp; WIDTH],
 }
 
-/// What became of a key that was to be inserted.
-enum Inserted {
-    /// It was there already.
-    Not,
-    New,
-    /// It is new, and its node has to be split.
-    Split(Split),
+/// A node that a descent went through, the child it took, and the node's upper bound.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    node: u32,
+    child: usize,
+    upper: Option<KeyAt>,
 }
 
 /// A new right neighbour that a full node leaves to its parent, with its first key.
@@ -62,6 +66,12 @@ struct Split {
     right: u32,
     /// The newest stamps in the node and in its new neighbour.
     newest: [Stamp; 2],
+}
+
+impl Split {
+    fn new(right: u32, key: KeyAt, newest_left: Stamp, newest_right: Stamp) -> Self {
+        Self { key, right, newest: [newest_left, newest_right] }
+    }
 }
 
 /// A part of the keys; `None`: from the node's beginning, or to its end.
@@ -150,7 +160,7 @@ impl Tree {
         self.any_below(keys, (self.root, self.height), (Some(begin), Some(end)), after)
     }
 
-    fn any_below(&self, keys: &Keys, (node, height): (u32, u32), part: Part<'_>, after: Stamp) -> bool {
+    fn any_below(&self, keys: &Keys, (node, height): (u32, usize), part: Part<'_>, after: Stamp) -> bool {
         if height == 0 {
             let leaf = &self.leaves[node as usize];
             let (first, last) = leaf.entries(keys, part, self.kind);
@@ -178,7 +188,7 @@ impl Tree {
         begin.is_some() && edge(first, (begin, None)) || end.is_some() && edge(last - 1, (None, end))
     }
 
-    fn raise_below(&mut self, keys: &Keys, (node, height): (u32, u32), part: Part<'_>, stamp: Stamp) {
+    fn raise_below(&mut self, keys: &Keys, (node, height): (u32, usize), part: Part<'_>, stamp: Stamp) {
         if height == 0 {
             let leaf = &mut self.leaves[node as usize];
             let (first, last) = leaf.entries(keys, part, Kind::Steps);
@@ -209,91 +219,59 @@ impl Tree {
     /// Puts the key at `at` in: among steps with the stamp of the step it splits, among points with `stamp`. If it is
     /// there already, raises its stamp to `stamp`. Gives whether it is new.
     fn insert(&mut self, keys: &Keys, at: KeyAt, stamp: Stamp) -> bool {
-        let inserted = self.insert_below(keys, (self.root, self.height), None, at, stamp);
-        if let Inserted::Split(split) = &inserted {
-            let mut root = Inner::leftmost();
-            root.fences.push(keys, split.key);
-            root.children[..2].copy_from_slice(&[self.root, split.right]);
-            root.newest[..2].copy_from_slice(&split.newest);
-            self.root = self.inners.len() as u32;
-            self.inners.push(root);
-            self.height += 1;
+        let key = keys.get(at);
+        let mut path = [Turn::default(); HIGHEST];
+        let (mut node, mut upper) = (self.root, None);
+        for turn in &mut path[..self.height] {
+            let inner = &mut self.inners[node as usize];
+            let child = inner.fences.find(keys, key).0 - 1;
+            *turn = Turn { node, child, upper };
+            inner.newest[child] = inner.newest[child].max(stamp);
+            (node, upper) = (inner.children[child], inner.fences.upper(child, upper));
         }
-        !matches!(inserted, Inserted::Not)
-    }
-
-    fn insert_below(
-        &mut self,
-        keys: &Keys,
-        (node, height): (u32, u32),
-        upper: Option<KeyAt>,
-        at: KeyAt,
-        stamp: Stamp,
-    ) -> Inserted {
-        if height == 0 {
-            return self.insert_in_leaf(keys, node, upper, at, stamp);
-        }
-        let inner = &mut self.inners[node as usize];
-        let child = inner.fences.find(keys, keys.get(at)).0 - 1;
-        inner.newest[child] = inner.newest[child].max(stamp);
-        let (below, upper_below) = (inner.children[child], inner.fences.upper(child, upper));
-        match self.insert_below(keys, (below, height - 1), upper_below, at, stamp) {
-            Inserted::Split(split) => self.add_child(keys, node, upper, child, &split),
-            done => done,
-        }
-    }
-
-    #[inline]
-    fn insert_in_leaf(
-        &mut self,
-        keys: &Keys,
-        node: u32,
-        upper: Option<KeyAt>,
-        at: KeyAt,
-        stamp: Stamp,
-    ) -> Inserted {
         let leaf = &mut self.leaves[node as usize];
-        let (position, equal) = leaf.fences.find(keys, keys.get(at));
+        let (position, equal) = leaf.fences.find(keys, key);
         let before = leaf.stamps[position - 1];
         if equal {
             leaf.stamps[position - 1] = before.max(stamp);
-            return Inserted::Not;
+            return false;
         }
         leaf.insert(keys, position, at, if self.kind == Kind::Steps { before } else { stamp });
-        if leaf.fences.is_full() { self.split_leaf(keys, node, upper) } else { Inserted::New }
+        if leaf.fences.is_full() {
+            let split = self.split_leaf(keys, node, upper);
+            self.split_above(keys, &path[..self.height], split);
+        }
+        true
     }
 
-    #[inline(never)]
-    fn split_leaf(&mut self, keys: &Keys, node: u32, upper: Option<KeyAt>) -> Inserted {
+    fn split_leaf(&mut self, keys: &Keys, node: u32, upper: Option<KeyAt>) -> Split {
         let right = self.leaves.len() as u32;
         let leaf = &mut self.leaves[node as usize];
         let neighbour = leaf.split(keys, upper);
-        let newest = [leaf.newest(), neighbour.newest()];
-        let split = Split { key: neighbour.fences.key(0), right, newest };
+        let split = Split::new(right, neighbour.fences.key(0), leaf.newest(), neighbour.newest());
         self.leaves.push(neighbour);
-        Inserted::Split(split)
+        split
     }
 
-    #[inline(never)]
-    fn add_child(
-        &mut self,
-        keys: &Keys,
-        node: u32,
-        upper: Option<KeyAt>,
-        child: usize,
-        split: &Split,
-    ) -> Inserted {
-        let right = self.inners.len() as u32;
-        let inner = &mut self.inners[node as usize];
-        inner.add_child(keys, child, split);
-        if !inner.fences.is_full() {
-            return Inserted::New;
+    /// Tells the nodes above a split one, from below, as far as they have to be split too.
+    fn split_above(&mut self, keys: &Keys, path: &[Turn], mut split: Split) {
+        for turn in path.iter().rev() {
+            let right = self.inners.len() as u32;
+            let inner = &mut self.inners[turn.node as usize];
+            inner.add_child(keys, turn.child, &split);
+            if !inner.fences.is_full() {
+                return;
+            }
+            let neighbour = inner.split(keys, turn.upper);
+            split = Split::new(right, neighbour.fences.key(0), inner.newest(), neighbour.newest());
+            self.inners.push(neighbour);
         }
-        let neighbour = inner.split(keys, upper);
-        let newest = [inner.newest(), neighbour.newest()];
-        let split = Split { key: neighbour.fences.key(0), right, newest };
-        self.inners.push(neighbour);
-        Inserted::Split(split)
+        let mut root = Inner::leftmost();
+        root.children[0] = self.root;
+        root.add_child(keys, 0, &split);
+        self.root = self.inners.len() as u32;
+        self.inners.push(root);
+        self.height += 1;
     }
 
     /// Bytes held.
@@ -316,7 +294,7 @@ impl Tree {
     fn check_below(
         &self,
         keys: &Keys,
-        (node, height): (u32, u32),
+        (node, height): (u32, usize),
         upper: Option<KeyAt>,
         cover: Stamp,
         entries: &mut Vec<(KeyAt, Stamp)>,

@@ -4,7 +4,7 @@
 
 use super::random::{Keys as TestKeys, Random};
 use crate::hash::Hasher;
-use crate::keys::{Keys, first_bytes};
+use crate::keys::{Keys, eight_bytes, sixteen_bytes};
 use crate::points::Points;
 use crate::tree::{Kind, Tree};
 use crate::{Resolver, Transaction, Verdict};
@@ -52,11 +52,16 @@ fn hashes_spread_and_depend_on_every_byte_the_length_and_the_seed() {
 }
 
 #[test]
-fn first_bytes_order_like_the_bytes() {
-    assert_eq!(first_bytes(b""), 0);
-    assert_eq!(first_bytes(b"\x01"), 1 << 56);
-    assert_eq!(first_bytes(b"\0\0\0\0\0\0\0\x02\xff"), 2);
-    assert!(first_bytes(b"a") < first_bytes(b"ab") && first_bytes(b"ab\xff") < first_bytes(b"b"));
+fn heads_are_the_bytes_behind_the_depth_with_zeros_behind_the_end() {
+    let bytes: Vec<u8> = (1..=40).collect();
+    for length in 0..bytes.len() {
+        for depth in 0..=length {
+            let key = &bytes[..length];
+            let padded = [&key[depth..], &[0; 16]].concat();
+            assert_eq!(eight_bytes(key, depth).to_be_bytes(), padded[..8], "{length} {depth}");
+            assert_eq!(sixteen_bytes(key, depth).to_be_bytes(), padded[..16], "{length} {depth}");
+        }
+    }
 }
 
 #[test]

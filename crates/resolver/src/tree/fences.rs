@@ -4,10 +4,10 @@
 //! a node agree with its two bounds in as many bytes as the bounds have in common; that is the depth, so heads tell keys
 //! apart even where all of them share a long prefix. Equal heads are settled by the keys themselves.
 
-use crate::keys::{KeyAt, Keys, common_prefix, first_bytes};
+use crate::keys::{KeyAt, Keys, common_prefix, eight_bytes, sixteen_bytes};
 
 /// Entries of a node.
-pub(super) const WIDTH: usize = 32;
+pub(super) const WIDTH: usize = 64;
 
 /// How many heads one step of the search passes over.
 const STRIDE: usize = 8;
@@ -16,16 +16,16 @@ const STRIDE: usize = 8;
 pub(super) trait Head: Copy + Ord {
     /// Behind or equal to every head: fills the places that no entry has.
     const LAST: Self;
-    /// The head of a key of which this is left.
-    fn of(rest: &[u8]) -> Self;
+    /// The head of `key` behind `depth`, which is at most its length.
+    fn of(key: &[u8], depth: usize) -> Self;
 }
 
 impl Head for u64 {
     const LAST: Self = u64::MAX;
 
     #[inline]
-    fn of(rest: &[u8]) -> Self {
-        first_bytes(rest)
+    fn of(key: &[u8], depth: usize) -> Self {
+        eight_bytes(key, depth)
     }
 }
 
@@ -33,12 +33,8 @@ impl Head for u128 {
     const LAST: Self = u128::MAX;
 
     #[inline]
-    fn of(rest: &[u8]) -> Self {
-        if let Some(bytes) = rest.first_chunk() {
-            return u128::from_be_bytes(*bytes);
-        }
-        let (high, low) = rest.split_at(rest.len().min(8));
-        u128::from(first_bytes(high)) << 64 | u128::from(first_bytes(low))
+    fn of(key: &[u8], depth: usize) -> Self {
+        sixteen_bytes(key, depth)
     }
 }
 
@@ -54,7 +50,7 @@ impl<H: Head> Fences<H> {
     /// The fences of a leftmost node: the empty key alone.
     pub(super) fn leftmost() -> Self {
         let mut fences = Self { heads: [H::LAST; WIDTH], keys: [Keys::EMPTY; WIDTH], len: 1, depth: 0 };
-        fences.heads[0] = H::of(&[]);
+        fences.heads[0] = H::of(&[], 0);
         fences
     }
 
@@ -79,11 +75,10 @@ impl<H: Head> Fences<H> {
     /// bounds, or is its upper bound.
     #[inline]
     pub(super) fn find(&self, keys: &Keys, key: &[u8]) -> (usize, bool) {
-        let rest = &key[self.depth..];
-        let wanted = H::of(rest);
+        let wanted = H::of(key, self.depth);
         let below = self.heads_below(wanted);
         if below < self.len && self.heads[below] == wanted {
-            self.find_equal_heads(keys, rest, wanted, below)
+            self.find_equal_heads(keys, key, wanted, below)
         } else {
             (below, false)
         }
@@ -92,7 +87,7 @@ impl<H: Head> Fences<H> {
     /// How many entries are below `key`. The first `known` are; often no others.
     #[inline]
     pub(super) fn below(&self, keys: &Keys, key: &[u8], known: usize) -> usize {
-        if known == self.len || H::of(&key[self.depth..]) < self.heads[known] {
+        if known == self.len || H::of(key, self.depth) < self.heads[known] {
             return known;
         }
         let (count, equal) = self.find(keys, key);
@@ -103,34 +98,30 @@ impl<H: Head> Fences<H> {
     /// in the cache costs one wait.
     #[inline]
     fn heads_below(&self, wanted: H) -> usize {
-        let strides = self.heads.chunks_exact(STRIDE);
-        let skip: usize = strides.map(|stride| usize::from(stride[STRIDE - 1] < wanted)).sum();
-        let skip = skip * STRIDE;
-        let rest = self.heads[skip.min(WIDTH - STRIDE)..].iter().take(STRIDE);
-        let count: usize = rest.map(|head| usize::from(*head < wanted)).sum();
-        skip.min(WIDTH - STRIDE) + count
+        let mut strides = 0;
+        for last in (STRIDE - 1..WIDTH - 1).step_by(STRIDE) {
+            strides += usize::from(self.heads[last] < wanted);
+        }
+        let mut count = strides * STRIDE;
+        if let Some(stride) = self.heads[count..].first_chunk::<STRIDE>() {
+            count += stride.iter().map(|head| usize::from(*head < wanted)).sum::<usize>();
+        }
+        count
     }
 
-    fn find_equal_heads(&self, keys: &Keys, rest: &[u8], wanted: H, below: usize) -> (usize, bool) {
+    fn find_equal_heads(&self, keys: &Keys, key: &[u8], wanted: H, below: usize) -> (usize, bool) {
         let equal = self.heads[below..self.len].iter().take_while(|head| **head == wanted).count();
         let entries = &self.keys[below..below + equal];
-        let rest_of = |at: &KeyAt| &keys.get(*at)[self.depth..];
-        let upto = entries.partition_point(|at| rest_of(at) <= rest);
-        (below + upto, upto > 0 && rest_of(&entries[upto - 1]) == rest)
+        let upto = entries.partition_point(|at| keys.get(*at) <= key);
+        (below + upto, upto > 0 && keys.get(entries[upto - 1]) == key)
     }
 
     pub(super) fn insert(&mut self, keys: &Keys, position: usize, at: KeyAt) {
         self.heads.copy_within(position..self.len, position + 1);
         self.keys.copy_within(position..self.len, position + 1);
-        self.heads[position] = H::of(&keys.get(at)[self.depth..]);
+        self.heads[position] = H::of(keys.get(at), self.depth);
         self.keys[position] = at;
         self.len += 1;
-    }
-
-    /// Adds an entry behind the others of a node that has no upper bound.
-    pub(super) fn push(&mut self, keys: &Keys, at: KeyAt) {
-        debug_assert_eq!(self.depth, 0);
-        self.insert(keys, self.len, at);
     }
 
     /// Moves the upper half out. `upper` is the node's upper bound.
@@ -152,7 +143,7 @@ impl<H: Head> Fences<H> {
         if depth != self.depth {
             self.depth = depth;
             for (head, at) in self.heads.iter_mut().zip(&self.keys[..self.len]) {
-                *head = H::of(&keys.get(*at)[depth..]);
+                *head = H::of(keys.get(*at), depth);
             }
         }
     }
@@ -178,7 +169,7 @@ impl<H: Head> Fences<H> {
             "a key is beyond its node"
         );
         for (head, key) in used.iter().zip(entries) {
-            assert!(*head == H::of(&key[self.depth..]), "a head is not its key's");
+            assert!(*head == H::of(key, self.depth), "a head is not its key's");
         }
     }
 }
