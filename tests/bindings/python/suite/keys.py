@@ -2,7 +2,7 @@
 import json
 
 import fdb
-from support import fails, rows
+from support import api, fails, rows
 
 
 def test_system_keys_need_access(db):
@@ -64,6 +64,7 @@ def test_locality(db):
     assert len(addresses) >= 1 and b":" in addresses[0]
 
 
+@api(0, 740)
 def test_tenants(db):
     with fails(2131):
         db.open_tenant(b"none")[b"k"].wait()

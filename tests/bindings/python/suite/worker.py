@@ -25,7 +25,7 @@ def main():
         low, high = getattr(test, "api", (0, 10_000))
         if not low <= api <= high or (wanted and not any(part in name for part in wanted)):
             continue
-        label = f"test {module}::{name} (api {api}, {'memory' if target == ':memory:' else 'directory'})"
+        label = f"test {module}::{name} (api {api}, {'memory' if target == ':memory:' else 'server' if target.endswith('.cluster') else 'directory'})"
         random.seed(seed)
         del db[b"":b"\xff"]
         try:
