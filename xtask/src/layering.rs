@@ -41,9 +41,22 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
+        level: 3,
+        name: "plinth-fdb",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        // Loaded at run time, as any C library would be.
+        tests_use: &["plinth-capi"],
+    },
+    Layer {
+        level: 3,
+        name: "plinth-migrate",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        tests_use: &["plinth"],
+    },
+    Layer {
         level: 4,
         name: "plinth",
-        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline", "plinth-fdb"],
         tests_use: &[],
     },
     Layer {
@@ -67,8 +80,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-cli",
-        uses: &["plinth-types", "plinth-env", "plinth", "plinth-server", "plinth-bench"],
-        tests_use: &[],
+        uses: &["plinth-types", "plinth-env", "plinth", "plinth-server", "plinth-bench", "plinth-migrate"],
+        tests_use: &["plinth-capi"],
     },
     Layer {
         level: LEAF,

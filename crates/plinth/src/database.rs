@@ -71,6 +71,21 @@ impl Database {
         Self { client: plinth_client::Database::new(endpoint), node: None }
     }
 
+    /// Opens a database of Apple's FoundationDB through its C library, which is loaded now. Whatever runs on Plinth runs on it.
+    ///
+    /// ```no_run
+    /// let db = plinth::Database::foundationdb(&"fdb:/etc/foundationdb/fdb.cluster".parse()?)?;
+    /// # Ok::<(), plinth::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Foundation::open`](crate::fdb::Foundation::open).
+    #[cfg(feature = "fdb")]
+    pub fn foundationdb(target: &crate::fdb::Target) -> Result<Self> {
+        let endpoint = Arc::new(crate::fdb::Foundation::open(target)?);
+        Ok(Self { client: plinth_client::Database::new(endpoint), node: None })
+    }
+
     /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles
     /// commit afterwards fails with `shutdown_in_progress`; the directory is free when the last of them is gone.
     ///

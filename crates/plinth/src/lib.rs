@@ -109,6 +109,8 @@ pub use plinth_client::{
     Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction, TransactionOption,
 };
 pub use plinth_env::{Env, block_on};
+#[cfg(feature = "fdb")]
+pub use plinth_fdb as fdb;
 pub use plinth_pipeline::{CheckReport, SalvageReport, check, salvage};
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{

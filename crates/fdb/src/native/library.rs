@@ -1,0 +1,157 @@
+//! Loading a C library, agreeing on an API version, and running its network.
+//!
+//! The C API allows one network in a process for each library, started once and stopped for good. So a library is loaded
+//! at its first use, stays, and its network is stopped when the process ends: Apple's library may crash otherwise while
+//! its own static objects are being torn down under a running thread.
+
+use super::functions::Functions;
+use plinth_env::Env;
+use plinth_types::{Error, Result};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// API versions to ask for, the one whose behaviour the endpoint is written for first. All of them agree in what it uses.
+const API_VERSIONS: [c_int; 4] = [730, 720, 710, 700];
+
+/// How long the end of the process waits for a network thread to end.
+const STOP_WAIT: Duration = Duration::from_millis(10);
+const STOP_WAITS: usize = 200;
+
+/// A loaded library with its network running. Lives until the process ends.
+pub(crate) struct Library {
+    pub(super) functions: Functions,
+    api_version: i32,
+    network_ended: AtomicBool,
+    /// Whether the network is ours to stop: another part of the program may have set it up before.
+    owns_network: bool,
+    env: Env,
+}
+
+impl Library {
+    /// The API version that was selected; 0 if another part of the program had selected one before.
+    pub(crate) fn api_version(&self) -> i32 {
+        self.api_version
+    }
+
+    /// What the library says of itself: release, source, protocol.
+    pub(crate) fn version(&self) -> String {
+        // SAFETY: callable at any time; gives a static string that ends in a zero byte.
+        let version = unsafe { CStr::from_ptr((self.functions.client_version)()) };
+        version.to_string_lossy().into_owned()
+    }
+
+    /// The world that the library runs in: the real one.
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+}
+
+/// The libraries of this process, by the name they were asked for.
+static LOADED: Mutex<BTreeMap<String, &'static Library>> = Mutex::new(BTreeMap::new());
+
+/// The library of this path, or the system's `libfdb_c` if none is given; loaded and started at the first call.
+///
+/// # Errors
+/// `file_not_found` if it can't be loaded; `api_function_missing`; `api_version_not_supported` if it is too old or too new.
+pub(crate) fn load(path: Option<&str>) -> Result<&'static Library> {
+    let name = path.map_or_else(default_name, str::to_owned);
+    // Held while it is loaded, so that two threads don't start it twice.
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = loaded.get(&name) {
+        return Ok(library);
+    }
+    let library = start(&name)?;
+    if loaded.is_empty() {
+        stop_at_exit();
+    }
+    loaded.insert(name, library);
+    Ok(library)
+}
+
+fn default_name() -> String {
+    libloading::library_filename("fdb_c").to_string_lossy().into_owned()
+}
+
+fn start(name: &str) -> Result<&'static Library> {
+    // SAFETY: loading runs the library's initialisers, as for every program that links to it; it is never unloaded.
+    let opened = unsafe { libloading::Library::new(name) };
+    let opened = opened.map_err(|error| {
+        let advice = "install FoundationDB's client, or name the library: fdb:CLUSTER_FILE?lib=PATH";
+        Error::file_not_found().with_detail(format!("cannot load {name}: {error}; {advice}"))
+    })?;
+    // Never dropped, so never unloaded.
+    let opened: &'static libloading::Library = Box::leak(Box::new(opened));
+    // SAFETY: it goes by the name of FoundationDB's library, which is all that can be known; it stays loaded.
+    let functions = unsafe { Functions::find(opened) }?;
+    let api_version = select_api_version(&functions, name)?;
+    // SAFETY: an API version has been selected.
+    let owns_network = match unsafe { (functions.setup_network)() } {
+        0 => true,
+        // Somebody else in this process uses the same library, and runs its network.
+        2009 => false,
+        code => return Err(Error::from_code(code).with_detail(format!("setting up the network of {name}"))),
+    };
+    let env = Env::real();
+    let library: &'static Library = Box::leak(Box::new(Library {
+        functions,
+        api_version,
+        network_ended: AtomicBool::new(!owns_network),
+        owns_network,
+        env,
+    }));
+    if owns_network {
+        // The task's handle goes: the thread ends with the network.
+        drop(library.env.spawn("fdb-network", async move {
+            // SAFETY: the network is set up, and nobody else runs it.
+            let _ = unsafe { (library.functions.run_network)() };
+            library.network_ended.store(true, Ordering::SeqCst);
+        }));
+    }
+    Ok(library)
+}
+
+fn select_api_version(functions: &Functions, name: &str) -> Result<i32> {
+    // SAFETY: callable at any time.
+    let newest = unsafe { (functions.max_api_version)() };
+    let Some(version) = API_VERSIONS.into_iter().find(|version| *version <= newest) else {
+        let oldest = API_VERSIONS[API_VERSIONS.len() - 1];
+        let detail = format!("{name} knows API versions up to {newest}; {oldest} or later is needed");
+        return Err(Error::api_version_not_supported().with_detail(detail));
+    };
+    // SAFETY: callable at any time; a second selection is refused by its number.
+    match unsafe { (functions.select_api_version)(version, version) } {
+        0 => Ok(version),
+        2201 => Ok(0),
+        code => Err(Error::from_code(code).with_detail(format!("selecting API version {version} of {name}"))),
+    }
+}
+
+fn stop_at_exit() {
+    unsafe extern "C" {
+        safe fn atexit(call: extern "C" fn()) -> c_int;
+    }
+    // If there is no room for one more, the process ends as it would have without us.
+    let _ = atexit(stop_all);
+}
+
+/// Stops the networks and gives their threads a moment to end. Runs after `main`, when thread-locals are gone.
+extern "C" fn stop_all() {
+    let Ok(loaded) = LOADED.try_lock() else { return };
+    for library in loaded.values().filter(|library| library.owns_network) {
+        // SAFETY: the network is set up; any thread may stop it.
+        let _ = unsafe { (library.functions.stop_network)() };
+    }
+    for _ in 0..STOP_WAITS {
+        if loaded.values().all(|library| library.network_ended.load(Ordering::SeqCst)) {
+            return;
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the process ends: there is no environment left to wait in"
+        )]
+        std::thread::sleep(STOP_WAIT);
+    }
+}

@@ -1,0 +1,207 @@
+//! The destination: locked while it is filled, with a record of how far it is, so that another run goes on.
+//!
+//! ```text
+//!   \xff/dbLocked                              the migration's id
+//!   \xff\x02/plinth/migrate/head               format, id of the migration, id of the run, the source's name
+//!   \xff\x02/plinth/migrate/piece/BEGIN        sum (32 bytes), END
+//! ```
+//!
+//! A piece's rows and its record are written in one transaction, so the record never lies. Every transaction reads the head:
+//! a run that another one has taken over from notices, and ends. At the end all of it goes, lock included, in one transaction.
+
+use crate::sum::{SUM_BYTES, Sum};
+use plinth_client::{Database, MutationType, RangeOptions, Transaction, TransactionOption};
+use plinth_types::{Bytes, Error, KeyRange, Result, Rows, printable, strinc, system};
+use std::collections::BTreeMap;
+
+const HEAD: &[u8] = b"\xff\x02/plinth/migrate/head";
+const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
+const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
+const FORMAT: u8 = 1;
+const ID_BYTES: usize = 16;
+
+/// The id of a migration or of a run of it; the first is also the lock's.
+pub(crate) type Id = [u8; ID_BYTES];
+
+/// Pieces that are in the destination already: end and sum by begin.
+pub(crate) type Known = BTreeMap<Bytes, (Bytes, Sum)>;
+
+/// A destination taken by this run.
+pub(crate) struct Destination {
+    pub db: Database,
+    pub id: Id,
+    head: Vec<u8>,
+}
+
+fn encode_head(id: &Id, run: &Id, source: &str) -> Vec<u8> {
+    [&[FORMAT][..], id, run, source.as_bytes()].concat()
+}
+
+/// The migration's id and the source's name.
+fn decode_head(head: &[u8]) -> Result<(Id, String)> {
+    let id = head.get(1..=ID_BYTES).and_then(|id| Id::try_from(id).ok());
+    match (head.first(), id, head.get(1 + 2 * ID_BYTES..)) {
+        (Some(&FORMAT), Some(id), Some(source)) => Ok((id, String::from_utf8_lossy(source).into_owned())),
+        _ => Err(Error::unsupported_operation().with_detail(
+            "the destination holds a migration begun by another version of this program; finish it with that one",
+        )),
+    }
+}
+
+/// The id in the value of the lock's key.
+pub(crate) fn lock_id(value: &[u8]) -> Option<Id> {
+    value.get(value.len().checked_sub(ID_BYTES)?..)?.try_into().ok()
+}
+
+/// Locks the database of a transaction, as FoundationDB's tools do.
+pub(crate) fn lock(tr: &Transaction, id: &Id) {
+    let operand = [&b"0123456789"[..], id, &[0; 4]].concat();
+    tr.atomic_op(system::DATABASE_LOCKED, operand, MutationType::SetVersionstampedValue);
+}
+
+/// Runs a transaction that may do all that an operator may.
+pub(crate) fn privileged<T>(db: &Database, mut body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+    db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set_option(TransactionOption::LockAware)?;
+        body(tr)
+    })
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::client_invalid_operation().with_detail(what))
+}
+
+/// Refuses databases with tenants: a tenant's keys can be copied, its id, which they begin with, can't be given to another one.
+pub(crate) fn refuse_tenants(db: &Database, side: &str) -> Result<()> {
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::LockAware)?;
+    let found = tr.get_range(RangeOptions::prefix(TENANTS).limit(1)).wait();
+    match found {
+        Ok(found) if !found.rows.is_empty() => {
+            let what =
+                format!("the {side} has tenants, which can't be copied; move their data by an application");
+            Err(Error::unsupported_operation().with_detail(what))
+        }
+        // No such keys: no tenants.
+        Err(error) if ![2112, 2113, 2136].contains(&error.code()) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Destination {
+    /// Takes the destination: an empty one, or one that an earlier run left unfinished. Gives what that one has copied.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if it holds anything else, or an unfinished copy of another source; `database_locked` if somebody
+    /// else has locked it; `unsupported_operation` for tenants.
+    pub fn take(db: &Database, source: &str) -> Result<(Self, Known)> {
+        refuse_tenants(db, "destination")?;
+        let (mut id, mut run) = ([0; ID_BYTES], [0; ID_BYTES]);
+        db.endpoint().env().fill_random(&mut run);
+        db.endpoint().env().fill_random(&mut id);
+        let head = privileged(db, |tr| {
+            let id = match tr.get(HEAD).wait()? {
+                Some(head) => {
+                    let (id, before) = decode_head(&head)?;
+                    if before != source {
+                        return refuse(format!(
+                            "the destination holds an unfinished copy of {before}, not of {source}; finish that, or \
+                             take an empty destination"
+                        ));
+                    }
+                    id
+                }
+                None => id,
+            };
+            match tr.get(system::DATABASE_LOCKED).wait()? {
+                Some(value) if lock_id(&value) == Some(id) => {}
+                // Not an error of the transaction: that would be tried again until somebody unlocks it.
+                Some(_) => return Ok(None),
+                None => {
+                    let rows =
+                        tr.get_range(RangeOptions::from(&b""[..]..system::NORMAL_END).limit(1)).wait()?.rows;
+                    if let Some((key, _)) = rows.row(0) {
+                        let key = printable(key);
+                        return refuse(format!(
+                            "the destination is not empty: it has the key {key}; take an empty one"
+                        ));
+                    }
+                    lock(tr, &id);
+                }
+            }
+            let head = encode_head(&id, &run, source);
+            tr.set(HEAD, &head);
+            Ok(Some((id, head)))
+        });
+        let locked = || Error::database_locked().with_detail("the destination is locked by somebody else");
+        let (id, head) = head?.ok_or_else(locked)?;
+        let destination = Self { db: db.clone(), id, head };
+        let known = destination.known()?;
+        Ok((destination, known))
+    }
+
+    /// The pieces that have a record.
+    fn known(&self) -> Result<Known> {
+        let mut known = Known::new();
+        let end = strinc(PIECES).unwrap_or_default();
+        let mut begin = Bytes::from_static(PIECES);
+        loop {
+            let range = KeyRange::new(begin.clone(), end.clone());
+            let (rows, more) = privileged(&self.db, |tr| {
+                let result = tr.snapshot().get_range(RangeOptions::from(range.clone())).wait()?;
+                Ok((result.rows, result.more))
+            })?;
+            for row in rows.key_values() {
+                if let Some((sum, end)) = row.value.split_first_chunk::<SUM_BYTES>() {
+                    let piece = (Bytes::copy_from_slice(end), Sum::decode(sum));
+                    known.insert(row.key.slice(PIECES.len()..), piece);
+                }
+            }
+            match rows.last() {
+                Some((key, _)) if more => begin = plinth_types::key_after(key),
+                _ => return Ok(known),
+            }
+        }
+    }
+
+    /// Runs a transaction if the destination is still this run's.
+    fn guarded<T>(&self, mut body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+        privileged(&self.db, |tr| {
+            if tr.get(HEAD).wait()?.as_deref() != Some(&self.head[..]) {
+                return Err(
+                    Error::operation_cancelled().with_detail("another run has taken the destination over")
+                );
+            }
+            body(tr)
+        })
+    }
+
+    /// Puts these rows, which are all that the range has, in the place of what it had.
+    pub fn write(&self, range: &KeyRange, rows: &[Rows], sum: Sum) -> Result<()> {
+        let record = |key: &[u8]| [PIECES, key].concat();
+        self.guarded(|tr| {
+            tr.clear_range(&range.begin, &range.end);
+            tr.clear_range(record(&range.begin), record(&range.end));
+            for (key, value) in rows.iter().flat_map(Rows::iter) {
+                // The range as a whole is among the conflict ranges already.
+                tr.set_option(TransactionOption::NextWriteNoWriteConflictRange)?;
+                tr.set(key, value);
+            }
+            tr.set(record(&range.begin), [&sum.encode()[..], &range.end].concat());
+            Ok(())
+        })
+    }
+
+    /// Opens the destination to everybody, and removes what is left of the migration.
+    pub fn finish(&self) -> Result<()> {
+        self.guarded(|tr| {
+            tr.clear(HEAD);
+            tr.clear_prefix(PIECES);
+            tr.clear(system::DATABASE_LOCKED);
+            // Whoever caches metadata of a layer reads it again.
+            tr.atomic_op(system::METADATA_VERSION, [0; 14], MutationType::SetVersionstampedValue);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! The pieces of the key space, and what is known of each.
+//!
+//! Pieces lie side by side and cover the whole key space, always. Workers take those that are not clean, one each, and put
+//! back what they made of it. The prover moves the clean ones along, or takes their cleanness from them.
+
+use crate::sum::Sum;
+use plinth_types::{Bytes, KeyRange, Version, system};
+use std::collections::BTreeMap;
+
+/// What is known of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// What the destination has there, if anything, means nothing.
+    Unread,
+    /// The destination has rows with this sum there, which the source had once and may have still.
+    Suspect(Sum),
+    /// The destination has what the source has, up to this version at least.
+    Clean(Sum, Version),
+}
+
+impl State {
+    /// The sum of the rows in the destination, if it means anything.
+    pub fn sum(self) -> Option<Sum> {
+        match self {
+            Self::Unread => None,
+            Self::Suspect(sum) | Self::Clean(sum, _) => Some(sum),
+        }
+    }
+}
+
+struct Piece {
+    end: Bytes,
+    state: State,
+    /// A worker is at it.
+    taken: bool,
+}
+
+/// All pieces.
+pub(crate) struct Table {
+    pieces: BTreeMap<Bytes, Piece>,
+    /// Where to look for the next piece to take first: behind the last one taken.
+    hint: Bytes,
+}
+
+/// A look at all pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Overview {
+    pub pieces: usize,
+    pub clean: usize,
+    pub unread: usize,
+    /// Of the clean pieces.
+    pub clean_sum: Sum,
+    /// The bytes, as last read, of what is suspect.
+    pub suspect_bytes: u64,
+}
+
+impl Table {
+    /// The normal key space: known pieces as they are, what is between them unread and cut at these points.
+    pub fn new(known: &BTreeMap<Bytes, (Bytes, Sum)>, cuts: &[Bytes]) -> Self {
+        let mut table = Self { pieces: BTreeMap::new(), hint: Bytes::new() };
+        let mut at = Bytes::new();
+        for (begin, (end, sum)) in known {
+            // What overlaps was replaced, and its record not yet: it means nothing.
+            if *begin < at || begin >= end || end[..] > *system::NORMAL_END {
+                continue;
+            }
+            table.add_unread(&at, begin, cuts);
+            let state = State::Suspect(*sum);
+            table.pieces.insert(begin.clone(), Piece { end: end.clone(), state, taken: false });
+            at = end.clone();
+        }
+        table.add_unread(&at, &Bytes::from_static(system::NORMAL_END), cuts);
+        table.check_invariants();
+        table
+    }
+
+    fn add_unread(&mut self, begin: &Bytes, end: &Bytes, cuts: &[Bytes]) {
+        let mut at = begin.clone();
+        let mut inner: Vec<&Bytes> = cuts.iter().filter(|cut| begin < cut && *cut < end).collect();
+        inner.sort();
+        inner.dedup();
+        for next in inner.into_iter().chain([end]) {
+            if at < *next {
+                let piece = Piece { end: next.clone(), state: State::Unread, taken: false };
+                self.pieces.insert(at, piece);
+            }
+            at = next.clone();
+        }
+    }
+
+    /// A piece that is not clean and that nobody is at; from now on the caller is.
+    pub fn take(&mut self) -> Option<(KeyRange, State)> {
+        let is_free = |piece: &Piece| !piece.taken && !matches!(piece.state, State::Clean(..));
+        let mut behind = self.pieces.range(self.hint.clone()..);
+        let found = behind.find(|(_, piece)| is_free(piece));
+        let found = found.or_else(|| self.pieces.iter().find(|(_, piece)| is_free(piece)));
+        let begin = found.map(|(begin, _)| begin.clone())?;
+        self.hint.clone_from(&begin);
+        let piece = self.pieces.get_mut(&begin)?;
+        piece.taken = true;
+        Some((KeyRange::new(begin, piece.end.clone()), piece.state))
+    }
+
+    /// The caller has copied the front of its piece, up to `next`. Gives whether it is still at the rest.
+    pub fn put(&mut self, begin: &Bytes, next: &Bytes, state: State) -> bool {
+        let Some(piece) = self.pieces.get_mut(begin) else { return false };
+        assert!(piece.taken && *next <= piece.end, "only the taken piece can be put back");
+        let end = std::mem::replace(&mut piece.end, next.clone());
+        (piece.state, piece.taken) = (state, false);
+        if *next == end {
+            return false;
+        }
+        self.pieces.insert(next.clone(), Piece { end, state: State::Unread, taken: true });
+        true
+    }
+
+    /// The caller gives its piece up as it is.
+    #[cfg(test)]
+    pub fn give_back(&mut self, begin: &Bytes) {
+        if let Some(piece) = self.pieces.get_mut(begin) {
+            piece.taken = false;
+        }
+    }
+
+    /// The clean pieces, by the version up to which they are.
+    pub fn clean(&self) -> BTreeMap<Version, Vec<KeyRange>> {
+        let mut clean: BTreeMap<Version, Vec<KeyRange>> = BTreeMap::new();
+        for (begin, piece) in &self.pieces {
+            if let State::Clean(_, version) = piece.state {
+                clean.entry(version).or_default().push(KeyRange::new(begin.clone(), piece.end.clone()));
+            }
+        }
+        clean
+    }
+
+    /// The pieces that are not clean.
+    pub fn unclean(&self) -> Vec<KeyRange> {
+        let unclean = self.pieces.iter().filter(|(_, piece)| !matches!(piece.state, State::Clean(..)));
+        unclean.map(|(begin, piece)| KeyRange::new(begin.clone(), piece.end.clone())).collect()
+    }
+
+    /// These pieces, clean so far, are so up to `version`.
+    pub fn move_on(&mut self, pieces: &[KeyRange], version: Version) {
+        for range in pieces {
+            if let Some(Piece { state: State::Clean(_, clean), .. }) = self.pieces.get_mut(&range.begin) {
+                *clean = version;
+            }
+        }
+    }
+
+    /// These pieces are not known to be clean any more.
+    pub fn suspect(&mut self, pieces: &[KeyRange]) {
+        for range in pieces {
+            if let Some(piece) = self.pieces.get_mut(&range.begin)
+                && let State::Clean(sum, _) = piece.state
+            {
+                piece.state = State::Suspect(sum);
+            }
+        }
+    }
+
+    /// No piece is known to be clean any more.
+    pub fn suspect_all(&mut self) {
+        let all: Vec<KeyRange> = self.clean().into_values().flatten().collect();
+        self.suspect(&all);
+    }
+
+    /// Puts these pieces, with the states given, in the place of all that lies between their bounds.
+    pub fn replace(&mut self, range: &KeyRange, parts: &[(KeyRange, State)]) {
+        let within: Vec<Bytes> = self
+            .pieces
+            .range(range.begin.clone()..range.end.clone())
+            .map(|(begin, _)| begin.clone())
+            .collect();
+        within.iter().for_each(|begin| drop(self.pieces.remove(begin)));
+        for (part, state) in parts {
+            let piece = Piece { end: part.end.clone(), state: *state, taken: false };
+            self.pieces.insert(part.begin.clone(), piece);
+        }
+    }
+
+    /// The sum of exactly this piece in the destination, if it is one.
+    pub fn sum_of(&self, range: &KeyRange) -> Option<Sum> {
+        self.pieces.get(&range.begin).filter(|piece| piece.end == range.end)?.state.sum()
+    }
+
+    /// Every piece with its sum, where there is one.
+    pub fn sums(&self) -> Vec<(KeyRange, Option<Sum>)> {
+        let range = |begin: &Bytes, piece: &Piece| KeyRange::new(begin.clone(), piece.end.clone());
+        self.pieces.iter().map(|(begin, piece)| (range(begin, piece), piece.state.sum())).collect()
+    }
+
+    /// A look at all pieces.
+    pub fn overview(&self) -> Overview {
+        let mut overview = Overview { pieces: self.pieces.len(), ..Overview::default() };
+        for piece in self.pieces.values() {
+            match piece.state {
+                State::Unread => overview.unread += 1,
+                State::Suspect(sum) => overview.suspect_bytes += sum.bytes,
+                State::Clean(sum, _) => {
+                    overview.clean += 1;
+                    overview.clean_sum = overview.clean_sum.with(sum);
+                }
+            }
+        }
+        overview
+    }
+
+    /// Panics unless the pieces cover the key space without gap or overlap.
+    pub fn check_invariants(&self) {
+        let mut at = Bytes::new();
+        for (begin, piece) in &self.pieces {
+            assert!(*begin == at && *begin < piece.end, "pieces lie side by side");
+            at = piece.end.clone();
+        }
+        assert_eq!(&at[..], system::NORMAL_END, "pieces cover the key space");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::simulated::Random;
+
+    fn key(random: &mut Random) -> Bytes {
+        Bytes::from(format!("{:03}", random.below(1000)))
+    }
+
+    #[test]
+    fn known_pieces_keep_their_sums_and_nonsense_is_left_out() {
+        let sum = Sum { rows: 1, bytes: 2, hash: 3 };
+        let known = [("b", "d"), ("c", "e"), ("f", "f"), ("g", "h")];
+        let known = known.map(|(begin, end)| (Bytes::from(begin), (Bytes::from(end), sum))).into();
+        let cuts = ["a", "b", "x"].map(Bytes::from);
+        let table = Table::new(&known, &cuts);
+        let begins: Vec<_> =
+            table.pieces.iter().map(|(begin, piece)| (&begin[..], piece.state.sum())).collect();
+        let expected: [(&[u8], _); 7] = [
+            (b"", None),
+            (b"a", None),
+            (b"b", Some(sum)),
+            (b"d", None),
+            (b"g", Some(sum)),
+            (b"h", None),
+            (b"x", None),
+        ];
+        assert_eq!(begins, expected);
+    }
+
+    #[test]
+    fn whatever_is_done_the_pieces_cover_the_key_space() {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let cuts: Vec<Bytes> = (0..random.below(10)).map(|_| key(&mut random)).collect();
+            let mut table = Table::new(&BTreeMap::new(), &cuts);
+            for version in 1..300 {
+                match random.below(4) {
+                    0 | 1 => {
+                        let Some((range, _)) = table.take() else { continue };
+                        let (mut begin, cut) = (range.begin.clone(), key(&mut random));
+                        let state = State::Clean(Sum::default(), version);
+                        if range.contains(&cut) && cut > begin {
+                            assert!(table.put(&begin, &cut, state));
+                            begin = cut;
+                        }
+                        if random.below(2) == 0 {
+                            assert!(!table.put(&begin, &range.end, state));
+                        } else {
+                            table.give_back(&begin);
+                        }
+                    }
+                    2 => {
+                        let clean: Vec<_> = table.clean().into_values().flatten().collect();
+                        let some: Vec<_> = clean.into_iter().filter(|_| random.below(3) == 0).collect();
+                        table.suspect(&some);
+                    }
+                    _ => {
+                        let clean: Vec<_> = table.clean().into_values().flatten().collect();
+                        table.move_on(&clean, version);
+                        assert!(table.clean().keys().all(|clean| *clean == version), "seed {seed}");
+                    }
+                }
+                table.check_invariants();
+            }
+        }
+    }
+}

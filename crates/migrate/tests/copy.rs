@@ -1,0 +1,193 @@
+//! Copies of databases at rest: whole, verified, resumed where they were interrupted, refused where they would do harm.
+//!
+//! Pieces are made small, so that a small database has many of them; whoever interrupts or damages a copy does so from the
+//! function that is told of its progress, in the middle of the work.
+
+use plinth::{Database, Error, MutationType, RangeOptions, TransactionOption};
+use plinth_migrate::{Progress, Settings, migrate};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn memory() -> Database {
+    Database::in_memory().unwrap()
+}
+
+fn settings() -> Settings {
+    Settings { piece_bytes: 3000, ..Settings::default() }
+}
+
+fn fill(db: &Database, rows: usize) {
+    for chunk in (0..rows).collect::<Vec<_>>().chunks(500) {
+        db.transact_blocking(|tr| {
+            chunk.iter().for_each(|n| tr.set(format!("row/{n:06}"), vec![*n as u8; 1 + n % 90]));
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+/// All rows below `\xff`, whether the database is locked or not.
+fn dump(db: &Database) -> Map {
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::LockAware).unwrap();
+    let rows = tr.range(RangeOptions::from(&b""[..]..&b"\xff"[..])).collect_blocking().unwrap();
+    rows.into_iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect()
+}
+
+fn set(db: &Database, key: &str, value: &str) {
+    db.transact_blocking(|tr| {
+        tr.set(key, value);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn leftovers(db: &Database) -> usize {
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
+    tr.range(RangeOptions::prefix(b"\xff\x02/plinth/")).collect_blocking().unwrap().len()
+}
+
+#[test]
+fn a_copy_is_whole_and_leaves_nothing_behind() {
+    let (source, destination) = (memory(), memory());
+    fill(&source, 5000);
+    set(&source, "", "the empty key");
+    let report = migrate(&source, &destination, "source", &settings()).unwrap();
+    assert_eq!(dump(&destination), dump(&source));
+    assert_eq!((report.sum.rows, report.rounds, report.resumed_pieces), (5001, 1, 0));
+    assert!(report.pieces_written > 20 && !report.source_is_locked, "{report:?}");
+    assert_eq!(leftovers(&destination), 0);
+    // Open to everybody again.
+    set(&destination, "new", "1");
+}
+
+#[test]
+fn an_empty_database_can_be_copied() {
+    let (source, destination) = (memory(), memory());
+    let report = migrate(&source, &destination, "source", &settings()).unwrap();
+    assert_eq!((report.sum.rows, dump(&destination).len()), (0, 0));
+}
+
+/// Interrupts the copy once it has come this far.
+fn interrupted(source: &Database, destination: &Database, after: usize) -> Error {
+    let (stop, seen) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let watcher = {
+        let stop = stop.clone();
+        move |_: &Progress| {
+            if seen.fetch_add(1, Ordering::Relaxed) >= after {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    let workers = 1;
+    let settings = Settings { stop, watcher: Some(Arc::new(watcher)), workers, ..settings() };
+    migrate(source, destination, "source", &settings).unwrap_err()
+}
+
+#[test]
+fn another_run_goes_on_and_copies_only_what_has_changed() {
+    let (source, destination) = (memory(), memory());
+    fill(&source, 60_000);
+    assert_eq!(interrupted(&source, &destination, 1), Error::operation_cancelled());
+    // Nobody takes half a copy for a whole one.
+    assert_eq!(destination.create_transaction().get("row/000000").wait(), Err(Error::database_locked()));
+    source
+        .transact_blocking(|tr| {
+            tr.set("row/000001", "changed while nobody copied");
+            tr.clear_range("row/000100", "row/000200");
+            Ok(())
+        })
+        .unwrap();
+    let before = dump(&destination).len();
+    let report = migrate(&source, &destination, "source", &settings()).unwrap();
+    assert_eq!(dump(&destination), dump(&source));
+    assert!(before > 0 && report.resumed_pieces > 0, "{report:?}");
+    let all = report.sum.bytes / 3000;
+    assert!(report.pieces_written < all + all / 2, "{report:?}");
+    assert_eq!(leftovers(&destination), 0);
+}
+
+#[test]
+fn a_destination_that_is_not_empty_or_not_ours_is_left_alone() {
+    let (source, destination) = (memory(), memory());
+    fill(&source, 10);
+    fill(&destination, 1);
+    let refused = |source: &Database, destination: &Database, name: &str| {
+        migrate(source, destination, name, &settings()).unwrap_err()
+    };
+    let error = refused(&source, &destination, "source");
+    assert_eq!(error, Error::client_invalid_operation());
+    assert!(error.to_string().contains("row/000000"), "{error}");
+    assert_eq!(dump(&destination).len(), 1);
+    assert_eq!(refused(&source, &source, "source"), Error::client_invalid_operation());
+
+    let destination = memory();
+    fill(&source, 60_000);
+    interrupted(&source, &destination, 0);
+    let error = refused(&source, &destination, "another source");
+    assert!(error.to_string().contains("unfinished copy of source"), "{error}");
+
+    let locked = memory();
+    let lock = |tr: &plinth::Transaction| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        let operand = [&b"0123456789"[..], &[7; 16], &[0; 4]].concat();
+        tr.atomic_op(b"\xff/dbLocked", operand, MutationType::SetVersionstampedValue);
+        Ok(())
+    };
+    locked.transact_blocking(lock).unwrap();
+    assert_eq!(refused(&source, &locked, "source"), Error::database_locked());
+}
+
+#[test]
+fn tenants_are_refused() {
+    let (source, destination) = (memory(), memory());
+    source
+        .transact_blocking(|tr| {
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+            tr.set(b"\xff\xff/management/tenant/map/one", "");
+            Ok(())
+        })
+        .unwrap();
+    let error = migrate(&source, &destination, "source", &settings()).unwrap_err();
+    assert_eq!(error, Error::unsupported_operation());
+    assert!(error.to_string().contains("tenants"), "{error}");
+}
+
+#[test]
+fn the_source_can_be_left_locked() {
+    let (source, destination) = (memory(), memory());
+    fill(&source, 3000);
+    let settings = Settings { lock_source: true, ..settings() };
+    let report = migrate(&source, &destination, "source", &settings).unwrap();
+    assert!(report.source_is_locked);
+    assert_eq!(source.create_transaction().get("a").wait(), Err(Error::database_locked()));
+    assert_eq!(dump(&destination), dump(&source));
+    set(&destination, "new", "1");
+}
+
+#[test]
+fn damage_in_the_destination_is_found_by_range() {
+    let (source, destination) = (memory(), memory());
+    fill(&source, 20_000);
+    // Changes a row behind the copy's back, through the lock, as soon as verifying begins.
+    let damaged = AtomicBool::new(false);
+    let target = destination.clone();
+    let watcher = move |progress: &Progress| {
+        if progress.copied.rows >= 1000 && !damaged.swap(true, Ordering::Relaxed) {
+            let damage = |tr: &plinth::Transaction| {
+                tr.set_option(TransactionOption::LockAware)?;
+                tr.set("row/000001", "damaged");
+                Ok(())
+            };
+            target.transact_blocking(damage).unwrap();
+        }
+    };
+    let settings = Settings { watcher: Some(Arc::new(watcher)), workers: 1, ..settings() };
+    let error = migrate(&source, &destination, "source", &settings).unwrap_err();
+    assert_eq!(error, Error::checksum_failed());
+    assert!(error.to_string().contains("the source has"), "{error}");
+}
