@@ -8,6 +8,7 @@
 //! ```text
 //!   plinth demo            demo/    tour ─▶ crash (starts itself, kills it, recovers) ─▶ bench, in short
 //!   plinth bench           bench.rs     a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
+//!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
@@ -28,6 +29,7 @@ mod demo;
 mod failure;
 mod interrupt;
 mod scratch;
+mod server;
 mod terminal;
 
 use clap::ArgMatches;
@@ -53,6 +55,8 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),
         Some((command::WRITER, options)) => demo::writer::run(options),
+        Some(("server", options)) => server::run(options),
+        Some(("dev", options)) => server::dev(options),
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {

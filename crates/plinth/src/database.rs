@@ -66,8 +66,35 @@ impl Database {
         Builder { directory: Some(path.as_ref().to_path_buf()), ..Builder::in_memory() }
     }
 
+    /// The database that a server serves, found by its cluster file: `plinth server` writes one. Everything works as with a
+    /// database in a directory of one's own. The server needs not be there yet: operations wait for it, and a transaction's
+    /// timeout ends them.
+    ///
+    /// ```no_run
+    /// let db = plinth::Database::connect("./shop/fdb.cluster")?;
+    /// # Ok::<(), plinth::Error>(())
+    /// ```
+    ///
+    /// An empty path stands for the file that `FDB_CLUSTER_FILE` names, or `fdb.cluster` in the current directory, or the
+    /// system's.
+    ///
+    /// # Errors
+    /// `no_cluster_file_found`; `connection_string_invalid` if the file is none; `file_not_readable`.
+    #[cfg(feature = "net")]
+    pub fn connect(cluster_file: impl AsRef<Path>) -> Result<Self> {
+        let env = Env::real();
+        let file = block_on(crate::ClusterFile::find(&env, Some(cluster_file.as_ref())))?;
+        Ok(Self::connect_to(&env, file))
+    }
+
+    /// The database that a server serves, found by what a cluster file says. See [`Database::connect`].
+    #[cfg(feature = "net")]
+    pub fn connect_to(env: &Env, cluster_file: crate::ClusterFile) -> Self {
+        Self::over(Arc::new(plinth_client::remote::RemoteEndpoint::connect(env, cluster_file)))
+    }
+
     /// The database behind an endpoint, wherever that is.
-    pub fn connect(endpoint: Arc<dyn Endpoint>) -> Self {
+    pub fn over(endpoint: Arc<dyn Endpoint>) -> Self {
         Self { client: plinth_client::Database::new(endpoint), node: None }
     }
 

@@ -63,7 +63,7 @@
 //!
 //! | to | there is |
 //! |---|---|
-//! | open, close | [`Database`], [`Builder`] |
+//! | open, connect, close | [`Database`], [`Builder`] |
 //! | verify every checksum of a directory, or bring out what is readable | [`check()`], [`salvage()`] |
 //! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
@@ -104,6 +104,8 @@ pub mod tuple;
 pub use database::{Builder, Database};
 pub use directory::Directory;
 pub use plinth_client as client;
+#[cfg(feature = "net")]
+pub use plinth_client::remote::ClusterFile;
 pub use plinth_client::{
     ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, RangeOptions, RangeStream,
     Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction, TransactionOption,
