@@ -24,9 +24,9 @@ check:
 fix:
 	cargo xtask fix
 
-# The seeds' workloads on this machine.
+# The seeds' workloads on this machine, all of them: less than an hour.
 bench:
-	cargo xtask bench $(ARGS)
+	cargo xtask bench $(or $(ARGS),--workload all --html bench.html --json bench.json)
 
 # The simulation: any number of seeds.
 sim:

@@ -6,6 +6,7 @@
 
 use crate::clients::Plan;
 use crate::dataset::{Dataset, MAX_ROWS};
+use crate::host::Host;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -51,6 +52,7 @@ impl Default for Settings {
 }
 
 /// A benchmark run on a database that holds the rows.
+#[derive(Clone)]
 pub struct Bench {
     /// The real world's clock, tasks and files.
     pub env: Env,
@@ -58,6 +60,8 @@ pub struct Bench {
     pub database: Database,
     /// Where calibrators write: on the database's disk.
     pub directory: PathBuf,
+    /// Its storage engine, as far as it tells.
+    pub engine: String,
     /// The rows.
     pub dataset: Dataset,
     /// How to run.
@@ -68,6 +72,8 @@ pub struct Bench {
     pub stop: Arc<AtomicBool>,
     /// How the rows were loaded; `None` if they were there already.
     pub load: Option<Load>,
+    /// Whoever opened the database; without one, workloads that need it are skipped.
+    pub host: Option<Arc<dyn Host>>,
 }
 
 impl Bench {
@@ -95,7 +101,8 @@ impl Bench {
             set_mark(&database, &settings.rows.to_string())?;
             Some(loaded)
         };
-        Ok(Self { env, database, directory, dataset, settings, progress, stop, load })
+        let engine = engine_of(&database);
+        Ok(Self { env, database, engine, directory, dataset, settings, progress, stop, load, host: None })
     }
 
     /// Runs these workloads, one after the other. A run that is stopped reports what it has.
@@ -138,6 +145,16 @@ impl Bench {
             slices: 0,
         }
     }
+}
+
+/// The engine as the status document names it; empty if it doesn't.
+fn engine_of(database: &Database) -> String {
+    let document: Option<serde_json::Value> =
+        database.status_json().wait().ok().and_then(|text| text.parse().ok());
+    let name = |document: serde_json::Value| {
+        Some(document.pointer("/cluster/configuration/storage_engine")?.as_str()?.to_owned())
+    };
+    document.and_then(name).unwrap_or_default()
 }
 
 fn set_mark(database: &Database, mark: &str) -> Result<()> {

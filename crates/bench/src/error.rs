@@ -30,7 +30,10 @@ impl fmt::Display for Error {
         match self {
             Self::Database(error) => write!(f, "{error}"),
             Self::UnknownWorkload { name, known } => {
-                write!(f, "there is no workload `{name}`; choose from {known}, or guide, default, all")
+                write!(
+                    f,
+                    "there is no workload `{name}`; choose from {known}, or guide, cluster, performance, kpi, seeds, own, default, all"
+                )
             }
             Self::OtherData(what) | Self::Skipped(what) => f.write_str(what),
             Self::Interrupted => f.write_str("interrupted"),

@@ -5,10 +5,12 @@
 //! two. A requirement is a multiple of that best cell, and in no case less than the published figure.
 
 /// What one figure is held against. All in the unit of the figure.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Target {
-    /// What the seeds publish for one core.
+    /// What the seeds publish.
     pub published: Option<f64>,
+    /// On how many cores.
+    pub published_cores: u32,
     /// The best that FoundationDB gave when measured.
     pub foundationdb: Option<f64>,
     /// What we require of ourselves.
@@ -21,8 +23,14 @@ pub struct Target {
 
 impl Target {
     /// Nothing to compare with.
-    pub const NONE: Self =
-        Self { published: None, foundationdb: None, required: None, goal: None, smaller_is_better: false };
+    pub const NONE: Self = Self {
+        published: None,
+        published_cores: 1,
+        foundationdb: None,
+        required: None,
+        goal: None,
+        smaller_is_better: false,
+    };
 
     /// Compared with both, and held to neither.
     pub const fn peers(published: f64, foundationdb: f64) -> Self {
@@ -36,6 +44,16 @@ impl Target {
             goal: Some((goal * foundationdb).max(published)),
             ..Self::peers(published, foundationdb)
         }
+    }
+
+    /// Compared with what the seeds publish for a cluster of so many cores.
+    pub const fn cluster(published: f64, cores: u32) -> Self {
+        Self { published: Some(published), published_cores: cores, ..Self::NONE }
+    }
+
+    /// Compared with a latency that the seeds publish for a cluster of so many cores.
+    pub const fn latency(seconds: f64, cores: u32) -> Self {
+        Self { smaller_is_better: true, ..Self::cluster(seconds, cores) }
     }
 
     /// At least so much.
@@ -80,6 +98,70 @@ pub const READ_SCALING: Target = Target::at_least(0.9, 1.0);
 pub const SUSTAINED: Target = Target { foundationdb: Some(44_000.0), ..Target::NONE };
 /// The slowest slice, as a part of the first minute.
 pub const SUSTAINED_LOWEST: Target = Target::at_least(0.7, 0.9);
+
+/// Bytes of checkpoint and log loaded a second, at the start after a crash.
+pub const RESTART: Target = Target { required: Some(200e6), ..Target::NONE };
+/// What checkpoints add to the longest commit, in seconds.
+pub const CHECKPOINT_STOP: Target = Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
+
+/// The 12-machine tests' cores: four in each.
+const TWELVE_MACHINES: u32 = 48;
+/// The KPI page's cores: 24 machines of four.
+const KPI_CORES: u32 = 96;
+/// The guide's 12-machine write test: writes a second.
+pub const CLUSTER_WRITE: Target = Target::cluster(720_000.0, TWELVE_MACHINES);
+/// The guide's 12-machine read test: reads a second.
+pub const CLUSTER_READ: Target = Target::cluster(5_540_000.0, TWELVE_MACHINES);
+/// The guide's 12-machine 90/10 test: operations a second.
+pub const CLUSTER_MIXED: Target = Target::cluster(2_390_000.0, TWELVE_MACHINES);
+/// The part of the peak that 200 operations outstanding give.
+pub const CONCURRENCY: Target = Target { required: Some(0.9), ..Target::NONE };
+/// Below 75% load, to a read version, in seconds: the upper end of what the performance page gives.
+pub const LATENCY_START: Target = Target::latency(0.001, TWELVE_MACHINES);
+/// The same of a read.
+pub const LATENCY_READ: Target = Target::latency(0.001, TWELVE_MACHINES);
+/// The same of a commit.
+pub const LATENCY_COMMIT: Target = Target::latency(0.0025, TWELVE_MACHINES);
+/// Random 90/10 on the KPI page: operations a second once steady.
+pub const RANDOM_90_10_STEADY: Target = Target::cluster(890_000.0, KPI_CORES);
+/// The same in the first burst.
+pub const RANDOM_90_10_BURST: Target = Target::cluster(1_450_000.0, KPI_CORES);
+/// Random 50/50 on the KPI page: operations a second once steady.
+pub const RANDOM_50_50_STEADY: Target = Target::cluster(235_000.0, KPI_CORES);
+/// The same in the first burst.
+pub const RANDOM_50_50_BURST: Target = Target::cluster(380_000.0, KPI_CORES);
+/// Cached reads a second.
+pub const CACHED_READS: Target = Target::cluster(3_750_000.0, KPI_CORES);
+/// Keys a second in ranges of 63.
+pub const RANGE_READS: Target = Target::cluster(26_000_000.0, KPI_CORES);
+/// Writes a second in blocks of 140 adjacent keys.
+pub const ADJACENT_WRITES: Target = Target::cluster(1_500_000.0, KPI_CORES);
+/// Rows a second of a bulk load: almost five billion an hour.
+pub const BULK_LOAD_ROWS: Target = Target::cluster(5e9 / 3600.0, KPI_CORES);
+/// Bytes a second of a bulk load.
+pub const BULK_LOAD_BYTES: Target = Target::cluster(85e6, KPI_CORES);
+/// The last tenth of a bulk load, as a part of the first.
+pub const BULK_LOAD_LAST: Target = Target::at_least(0.5, 0.8);
+/// Sub-millisecond, the KPI page says of a single read.
+pub const KPI_READ_LATENCY: Target = Target::latency(0.001, KPI_CORES);
+/// About ten milliseconds, it says of a commit of five reads and five writes.
+pub const KPI_COMMIT_LATENCY: Target = Target::latency(0.010, KPI_CORES);
+/// About ten milliseconds, it says of a transaction of its blend.
+pub const KPI_TRANSACTION_LATENCY: Target = Target::latency(0.010, KPI_CORES);
+
+/// Reads alone and writes alone by one process on one core, which the performance page gives for each engine.
+pub fn unmixed(engine: &str) -> (Target, Target) {
+    match engine {
+        "memory" => (Target::cluster(90_000.0, 1), Target::cluster(35_000.0, 1)),
+        "ssd" => (Target::cluster(55_000.0, 1), Target::cluster(20_000.0, 1)),
+        _ => (Target::NONE, Target::NONE),
+    }
+}
+
+/// Writes of adjacent keys in times of writes of random keys.
+pub fn adjacent_times(engine: &str) -> Target {
+    if engine == "ssd" { Target::at_least(3.0, 5.0) } else { Target::NONE }
+}
 
 /// Memory at rest, in bytes a key, for so many bytes of key and value a key.
 pub fn memory_at_rest(data: f64) -> Target {

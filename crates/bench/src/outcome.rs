@@ -4,6 +4,7 @@
 //! the clients counted. Whether a figure is judged at all depends on the run's set-up, which the outcome
 //! knows ([`Outcome::comparable`]); the figure only knows its bounds.
 
+use crate::curve::Curve;
 use crate::figures::Target;
 use crate::machine::CpuUse;
 use crate::tally::Tally;
@@ -40,6 +41,12 @@ pub enum Unit {
     Part,
     /// Bytes for each key.
     BytesPerKey,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// A duration, in seconds.
+    Seconds,
+    /// Things, of whatever kind the words say.
+    Count,
 }
 
 /// Whether a bound was reached.
@@ -81,6 +88,8 @@ pub struct Outcome {
     pub measurement: Option<Measurement>,
     /// Whether the set-up was the one that targets are for.
     pub comparable: bool,
+    /// How its figures depend on something, for plots.
+    pub curves: Vec<Curve>,
     /// What else one should know.
     pub notes: Vec<String>,
     /// More for the report.
@@ -100,12 +109,15 @@ impl Figure {
     }
 
     fn to_json(&self, mark: impl Fn(f64) -> Mark) -> Value {
-        let Target { published, foundationdb, required, goal, .. } = self.target;
+        let Target { published, published_cores, foundationdb, required, goal, .. } = self.target;
         let unit = match self.unit {
             Unit::PerSecond(things) => format!("{things}/s"),
             Unit::Times => "times".to_owned(),
             Unit::Part => "part".to_owned(),
             Unit::BytesPerKey => "bytes/key".to_owned(),
+            Unit::BytesPerSecond => "bytes/s".to_owned(),
+            Unit::Seconds => "seconds".to_owned(),
+            Unit::Count => "count".to_owned(),
         };
         let reached = |bound: Option<f64>| match mark(bound?) {
             Mark::Reached => Some(true),
@@ -117,6 +129,7 @@ impl Figure {
             "value": self.value,
             "unit": unit,
             "published": published,
+            "published_cores": published.map(|_| published_cores),
             "foundationdb": foundationdb,
             "required": required,
             "required_reached": reached(required),
@@ -130,11 +143,29 @@ impl Unit {
     /// A value in this unit, in a few characters.
     pub fn show(self, value: f64) -> String {
         match self {
-            Self::PerSecond(_) => words::short(value),
+            Self::PerSecond(_) | Self::Count => words::short(value),
             Self::Times => format!("{value:.2}×"),
             Self::Part => format!("{:.0} %", value * 100.0),
             Self::BytesPerKey => format!("{value:.0} B"),
+            Self::BytesPerSecond => format!("{} MB/s", words::short(value / 1e6)),
+            Self::Seconds => words::duration(Duration::from_secs_f64(value.max(0.0))),
         }
+    }
+}
+
+impl Unit {
+    /// A value in this unit at an axis: shorter where that loses nothing.
+    pub(crate) fn tick(self, value: f64) -> String {
+        let text = match self {
+            _ if value == 0.0 => return "0".to_owned(),
+            Self::Seconds if value >= 1.0 && value.fract() == 0.0 => format!("{value} s"),
+            unit => unit.show(value),
+        };
+        // `2.00 M` says no more than `2 M`, `500 k` and `50.0 µs` are what they are.
+        let (number, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let number =
+            if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+        format!("{number} {rest}").trim_end().to_owned()
     }
 }
 
@@ -181,7 +212,8 @@ impl Outcome {
     /// The outcome of a workload whose clients measured this, with its first figure.
     pub fn new(name: &'static str, title: String, figure: Figure, measurement: Option<Measurement>) -> Self {
         let figures = vec![figure];
-        Self { name, title, figures, measurement, comparable: true, notes: Vec::new(), details: Vec::new() }
+        let (curves, notes, details) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, title, figures, measurement, comparable: true, curves, notes, details }
     }
 
     /// Whether a bound of one of its figures was reached.
@@ -215,6 +247,7 @@ impl Outcome {
             "comparable": self.comparable,
             "figures": figures,
             "measurement": measurement,
+            "curves": self.curves.iter().map(Curve::to_json).collect::<Vec<_>>(),
             "notes": self.notes,
         });
         for (name, value) in &self.details {

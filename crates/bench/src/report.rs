@@ -107,7 +107,7 @@ impl Report {
         text
     }
 
-    fn head(&self, style: Style) -> String {
+    pub(crate) fn head_lines(&self) -> Vec<String> {
         let Machine { processor, cores, memory, system, filesystem } = &self.machine;
         let memory = memory.map_or_else(String::new, |bytes| format!(", {} GiB", (bytes + (1 << 29)) >> 30));
         let Provenance { version, commit, command, engine } = &self.provenance;
@@ -128,11 +128,15 @@ impl Report {
                 words::short(load.rate())
             ));
         }
-        let bullet = if style == Style::Markdown { "- " } else { "" };
-        lines.iter().fold(String::new(), |text, line| text + bullet + line + "\n")
+        lines
     }
 
-    fn general_notes(&self, judged: bool) -> Vec<String> {
+    fn head(&self, style: Style) -> String {
+        let bullet = if style == Style::Markdown { "- " } else { "" };
+        self.head_lines().iter().fold(String::new(), |text, line| text + bullet + line + "\n")
+    }
+
+    pub(crate) fn general_notes(&self, judged: bool) -> Vec<String> {
         let mut notes = Vec::new();
         let retries: Vec<String> = self
             .measured()

@@ -90,6 +90,13 @@ fn row(outcome: &Outcome, figure: &Figure, first: bool) -> Vec<Cell> {
         peer.map_or_else(String::new, |peer| format!("{}×", words::short(figure.value / peer)))
     };
     let peer = |peer: Option<f64>| peer.map_or_else(String::new, |peer| unit.show(peer)).into();
+    let published = match figure.target.published {
+        // A cluster's figure is no core's.
+        Some(published) if figure.target.published_cores > 1 => {
+            format!("{} ({} cores)", unit.show(published), figure.target.published_cores).into()
+        }
+        published => peer(published),
+    };
     let bound = |bound: Option<f64>| {
         let Some(bound) = bound else { return Cell::default() };
         let mark = outcome.mark(figure, bound);
@@ -110,7 +117,7 @@ fn row(outcome: &Outcome, figure: &Figure, first: bool) -> Vec<Cell> {
         name.to_owned().into(),
         what.into(),
         unit.show(figure.value).into(),
-        peer(figure.target.published),
+        published,
         ratio(figure.target.published).into(),
         peer(figure.target.foundationdb),
         ratio(figure.target.foundationdb).into(),

@@ -1,12 +1,48 @@
 //! Every workload runs, with few rows and for an instant, and reports what it did: a benchmark that nobody
 //! runs between releases would rot.
 
+use plinth_bench::host::{COMMITS, Crash, Host};
 use plinth_bench::workloads::{self, ALL};
 use plinth_bench::{Bench, Error, Progress, Provenance, Settings, Style};
 use plinth_client::Database;
 use plinth_env::{Env, TemporaryDir, block_on};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A database in a directory, and what can be done around it without a second process.
+struct Local(plinth::Database);
+
+impl Host for Local {
+    fn checkpoint(&self) -> plinth::Result<()> {
+        self.0.checkpoint().map(drop)
+    }
+
+    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
+        let database = plinth::Database::open(directory)?;
+        Bench::prepare((*database).clone(), directory.into(), tiny(rows), Progress::Silent, Arc::default())
+            .unwrap();
+        database.checkpoint()?;
+        for _ in 0..transactions {
+            database.transact_blocking(|transaction| {
+                transaction.add(COMMITS, 1_u64.to_le_bytes());
+                Ok(())
+            })?;
+        }
+        drop(database);
+        let report = block_on(plinth::check(&Env::real(), directory))?;
+        let (checkpoint_bytes, log_bytes) = (report.checkpoint_bytes, report.log_bytes);
+        Ok(Crash { acknowledged: transactions, checkpoint_bytes, log_bytes })
+    }
+
+    fn create(&self, directory: &Path, _: Option<u64>) -> plinth::Result<Database> {
+        Ok((*plinth::Database::builder(directory).must_be_new().open()?).clone())
+    }
+
+    fn open(&self, directory: &Path) -> plinth::Result<Database> {
+        Ok((*plinth::Database::builder(directory).must_exist().open()?).clone())
+    }
+}
 
 fn database() -> Database {
     // The client's handle keeps the endpoint alive, and that the node.
@@ -28,12 +64,14 @@ fn prepare(database: &Database, directory: &TemporaryDir, settings: Settings) ->
 
 #[test]
 fn every_workload_runs_and_says_what_it_did() {
-    let directory = directory();
-    let mut bench = prepare(&database(), &directory, tiny(3_000)).unwrap();
+    let (directory, files) = (directory(), directory());
+    let local = plinth::Database::open(files.path()).unwrap();
+    let mut bench = prepare(&local, &directory, tiny(3_000)).unwrap();
+    bench.host = Some(Arc::new(Local(local)));
     assert_eq!(bench.load.as_ref().unwrap().rows, 3_000);
     for workload in ALL {
         // The long one is sixty times as long as the others.
-        bench.settings.time = Duration::from_millis(if workload.long { 10 } else { 200 });
+        bench.settings.time = Duration::from_millis(if workload.long { 5 } else { 100 });
         let outcome = match bench.run_one(workload) {
             // Not every system says how much memory a process takes.
             Err(Error::Skipped(_)) if workload.name == "memory" => continue,
@@ -44,17 +82,62 @@ fn every_workload_runs_and_says_what_it_did() {
         assert!(outcome.figures.iter().all(|figure| figure.value.is_finite()), "{outcome:?}");
         let Some(measured) = &outcome.measurement else { continue };
         assert!(measured.tally.transactions > 0 && measured.rate() > 0.0, "{outcome:?}");
-        assert!(outcome.figures[0].value > 0.0);
+        assert!(outcome.figures[0].value > 0.0 || workload.name == "checkpoint", "{outcome:?}");
         let latency = measured.tally.latency();
         assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{latency:?}");
-        let reads = ["read", "read-1-thread", "scaling", "range", "90-10"].contains(&workload.name);
+        let reads = !["write1", "write2", "write3", "write-1000", "cluster-write", "sustained", "checkpoint"]
+            .contains(&workload.name)
+            && workload.name != "adjacent-writes";
         assert_eq!(measured.tally.hash != 0, reads, "{}: what is read is hashed", workload.name);
-        let one_client = ["write1", "write2"].contains(&workload.name);
-        assert_eq!(measured.clients, if one_client { 1 } else { 5 });
+        let one_client = ["write1", "write2", "checkpoint"].contains(&workload.name);
+        // Some are about the number of clients, or have none.
+        let own = ["concurrency", "latency", "read-latency", "commit-latency", "transaction-latency"];
+        if !own.contains(&workload.name) {
+            assert_eq!(measured.clients, if one_client { 1 } else { 5 }, "{}", workload.name);
+        }
+        for curve in &outcome.curves {
+            let points = || curve.series.iter().flat_map(|series| &series.points);
+            assert!(points().count() > 2 && points().all(|point| point.1.is_finite()), "{curve:?}");
+        }
         assert!(outcome.to_json()["name"] == workload.name);
     }
     let left = block_on(bench.env.files().list(directory.path())).unwrap();
     assert!(left.is_empty(), "a calibrator left {left:?}");
+}
+
+#[test]
+fn what_needs_its_host_is_skipped_without_one() {
+    let directory = directory();
+    let bench = prepare(&database(), &directory, tiny(300)).unwrap();
+    let report =
+        bench.run(&workloads::select(&["checkpoint", "restart"]).unwrap(), Provenance::default()).unwrap();
+    assert!(report.outcomes.is_empty() && report.skipped.len() == 2, "{:?}", report.skipped);
+}
+
+#[test]
+fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
+    struct Forgetful(Local);
+    impl Host for Forgetful {
+        fn checkpoint(&self) -> plinth::Result<()> {
+            self.0.checkpoint()
+        }
+        fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
+            let crash = self.0.crash(directory, rows, transactions)?;
+            Ok(Crash { acknowledged: crash.acknowledged + 1, ..crash })
+        }
+        fn create(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
+            self.0.create(directory, memory)
+        }
+        fn open(&self, directory: &Path) -> plinth::Result<Database> {
+            self.0.open(directory)
+        }
+    }
+    let directory = directory();
+    let mut bench = prepare(&database(), &directory, tiny(300)).unwrap();
+    bench.host = Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap()))));
+    let [restart] = workloads::select(&["restart"]).unwrap()[..] else { panic!("one workload") };
+    let error = bench.run_one(restart).unwrap_err().to_string();
+    assert!(error.contains("31 commits were acknowledged") && error.contains("30 are there"), "{error}");
 }
 
 #[test]
@@ -82,6 +165,10 @@ fn a_report_has_the_table_the_set_up_and_everything_in_json() {
     assert!(read["figures"][0]["required_reached"].is_null(), "500 rows are not judged");
     assert!(read["measurement"]["latency"]["p99_us"].as_f64().is_some_and(|micros| micros > 0.0));
     assert!(report.json_text().ends_with("}\n"));
+    let page = plinth_bench::page(&[report.clone(), report]);
+    assert!(
+        page.contains("write3") && page.contains("plinth bench --rows 500") && page.ends_with("</html>\n")
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 /// The hidden command by which the tour starts the process that it kills.
 pub const WRITER: &str = "demo-writer";
+/// The hidden command by which the benchmark does so.
+pub const BENCH_WRITER: &str = "bench-writer";
 
 const ABOUT: &str = "An ordered, transactional key-value database with FoundationDB's API";
 const CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no sense; \
@@ -24,7 +26,16 @@ pub fn command(version: &'static str) -> Command {
              plinth bench --help  what can be measured\n\n{CODES}"
         ))
         .subcommands([crate::server::command(), crate::server::dev_command()])
-        .subcommands([demo(), bench(), check(), salvage(), version_command(), writer()])
+        .subcommands([
+            demo(),
+            bench(),
+            shell(),
+            check(),
+            salvage(),
+            version_command(),
+            writer(),
+            bench_writer(),
+        ])
 }
 
 fn demo() -> Command {
@@ -35,10 +46,15 @@ fn demo() -> Command {
 }
 
 fn bench() -> Command {
-    let workloads = ALL.iter().map(|workload| format!("\n  {:14} {}", workload.name, workload.about));
+    let workloads = ALL.iter().map(|workload| format!("\n  {:20} {}", workload.name, workload.about));
     let help = format!(
-        "Workloads:{}\n\n  guide          the six of FoundationDB's benchmarking guide\n  \
-         default        all but the long ones\n  all            all of them\n\n\
+        "Workloads:{}\n\nGroups of them:\n  \
+         guide                the six of FoundationDB's benchmarking guide for one core\n  \
+         cluster              its three for twelve machines\n  \
+         performance          those of its performance page\n  \
+         kpi                  those of its page of key performance indicators\n  \
+         seeds                all of these\n  own                  our own\n  \
+         default              the guide's and our own but the long ones\n  all                  all of them\n\n\
          Examples:\n  plinth bench\n  plinth bench --workload guide --seconds 60\n  \
          plinth bench --workload write1,write3 --dir /mnt/fast/bench --json report.json\n\n{CODES}",
         workloads.collect::<String>()
@@ -56,7 +72,9 @@ fn bench() -> Command {
                 "Where the database lies; made if it doesn't exist, and kept [default: a temporary directory]",
             ),
         )
-        .arg(text("engine", "ENGINE").default_value("memory").help("Storage engine: memory"))
+        .arg(text("engine", "ENGINE,...").default_value("memory").value_delimiter(',').action(ArgAction::Append).help(
+            "Storage engine: memory; of several, each in turn, in a directory of its name below DIR",
+        ))
         .arg(
             text("workload", "NAME,...")
                 .value_delimiter(',')
@@ -72,10 +90,11 @@ fn bench() -> Command {
                 .value_name("S")
                 .value_parser(value_parser!(f64))
                 .default_value("10")
-                .help("How long each workload is measured; the long ones take 60 times that"),
+                .help("How long each workload is measured; those over time take 6 times that, the long ones 60 times"),
         )
         .arg(number("threads", "N").help("Threads that clients run on [default: each workload its own]"))
         .arg(path("json", "FILE").help("Writes everything that was measured to FILE, as JSON"))
+        .arg(path("html", "FILE").help("Writes a page of tables and plots to FILE, which needs nothing else"))
         .arg(path("markdown", "FILE").help("Writes the table to FILE, for a document"))
         .arg(
             Arg::new("rest")
@@ -85,6 +104,20 @@ fn bench() -> Command {
                 .hide(true)
                 .help("Seconds to wait before memory is at rest"),
         )
+}
+
+fn shell() -> Command {
+    Command::new("shell")
+        .about("FoundationDB's shell commands on a database: get, set, getrange, begin, commit, status, ...")
+        .after_help(format!(
+            "Begin with the command help. Keys and values are written with escapes: \\xHH is a byte.\n\
+             With --exec, and when commands come from a pipe, the first that fails ends the shell.\n\n\
+             Examples:\n  plinth shell --dir ./shop\n  plinth shell --dir ./shop --exec \"getrange shelf/\"\n  \
+             plinth shell --dir ./shop --exec \"writemode on; set shelf/apple 1\"\n\n{CODES}"
+        ))
+        .arg(path("dir", "DIR").required(true).help("The database; :memory: for one that is gone afterwards"))
+        .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).help("Makes the database if there is none"))
+        .arg(text("exec", "COMMANDS").help("Runs these, separated by semicolons, and ends"))
 }
 
 fn check() -> Command {
@@ -119,6 +152,17 @@ fn writer() -> Command {
         .about("Writes until it is killed: the victim in the tour's crash")
         .arg(Arg::new("dir").required(true).value_parser(value_parser!(PathBuf)))
         .arg(Arg::new("round").required(true).value_parser(value_parser!(u64)))
+}
+
+fn bench_writer() -> Command {
+    let number =
+        |name: &'static str| Arg::new(name).required(true).value_parser(value_parser!(u64).range(1..));
+    Command::new(BENCH_WRITER)
+        .hide(true)
+        .about("Writes until it is killed: the victim of the workload `restart`")
+        .arg(Arg::new("dir").required(true).value_parser(value_parser!(PathBuf)))
+        .arg(Arg::new("engine").required(true))
+        .args([number("rows"), number("transactions")])
 }
 
 fn path(name: &'static str, value: &'static str) -> Arg {

@@ -1,4 +1,4 @@
-//! The `plinth` program: a guided tour, the benchmark, help for damaged databases.
+//! The `plinth` program: a guided tour, the benchmark, a shell, help for damaged databases.
 //!
 //! ## Role
 //! Turns a command line into calls of the library, and what they give into words, tables and exit codes. It
@@ -7,8 +7,9 @@
 //! ## Data structure
 //! ```text
 //!   plinth demo            demo/    tour ─▶ crash (starts itself, kills it, recovers) ─▶ bench, in short
-//!   plinth bench           bench.rs     a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
+//!   plinth bench           bench/       a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
 //!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
+//!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
@@ -30,6 +31,7 @@ mod failure;
 mod interrupt;
 mod scratch;
 mod server;
+mod shell;
 mod terminal;
 
 use clap::ArgMatches;
@@ -57,6 +59,8 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some((command::WRITER, options)) => demo::writer::run(options),
         Some(("server", options)) => server::run(options),
         Some(("dev", options)) => server::dev(options),
+        Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
+        Some(("shell", options)) => shell::run(options),
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {

@@ -91,7 +91,7 @@ fn version_and_help_say_what_there_is() {
     let place = Place::new();
     place.run(&["version"]).says(0, &["plinth 0.", "commit"]);
     place.run(&["--version"]).says(0, &["plinth 0."]);
-    place.run(&["--help"]).says(0, &["demo", "bench", "check", "salvage", "Exit codes"]);
+    place.run(&["--help"]).says(0, &["demo", "bench", "shell", "check", "salvage", "Exit codes"]);
     place.run(&["bench", "--help"]).says(0, &["write-1000", "90-10", "Examples:", "--json"]);
     assert!(!place.run(&["--help"]).out.contains("demo-writer"), "the victim is not for users");
 }
@@ -115,7 +115,9 @@ fn a_command_line_without_sense_is_told_what_is_wrong_with_it() {
 fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     let place = Place::new();
     let (json, markdown) = (place.path("report.json"), place.path("report.md"));
-    let ended = bench(&place, &["--workload", "write1,read", "--json", &json, "--markdown", &markdown]);
+    let html = place.path("report.html");
+    let outputs = ["--json", &json, "--markdown", &markdown, "--html", &html];
+    let ended = bench(&place, &[&["--workload", "write1,read,concurrency"][..], &outputs].concat());
     ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "result hash"]);
     assert!(!ended.out.contains("write3"), "only what was asked for: {}", ended.out);
     let json = place.read("report.json");
@@ -130,6 +132,11 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
         assert!(json.contains(word), "no {word} in {json}");
     }
     assert!(place.read("report.md").contains("| write1"));
+    let html = place.read("report.html");
+    for word in ["<!doctype html>", "<svg", "Throughput by concurrency", "305 k", "</html>"] {
+        assert!(html.contains(word), "no {word} in {html}");
+    }
+    assert!(!html.contains("http") && !html.contains("<script"), "the page needs nothing else: {html}");
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
@@ -144,6 +151,45 @@ fn bench_keeps_a_directory_that_it_was_given_and_uses_its_rows_again() {
     let other =
         place.run(&["bench", "--rows", "400", "--seconds", "0.01", "--workload", "read", "--dir", &dir]);
     other.complains(1, &["--rows 500"]);
+}
+
+#[test]
+fn the_shell_runs_commands_of_its_command_line() {
+    let place = Place::new();
+    let dir = place.path("shop");
+    let shell = |line: &str| place.run(&["shell", "--dir", &dir, "--exec", line]);
+    shell("get a").complains(1, &["shop", "file_not_found", "--create"]);
+    let made = place.run(&["shell", "--create", "--dir", &dir, "--exec", "writemode on; set \"a b\" \\x00"]);
+    made.says(0, &["Committed ("]);
+    shell("get \"a b\"; getrangekeys \"\"").says(0, &["`a b' is `\\x00'", "`a b'\n"]);
+    shell("get").complains(1, &["plinth: get: ", "usage: get KEY"]);
+    shell("set a 1").complains(1, &["set: write mode is off"]);
+    shell("get \\q").complains(1, &["no such escape"]);
+    shell("begin; exit; get a").says(0, &["Transaction started"]);
+    place.run(&["shell"]).complains(2, &["--dir"]);
+    place.run(&["shell", "--dir", ":memory:", "--exec", "status"]).says(0, &["Storage engine"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[test]
+fn the_shell_reads_a_pipe_until_it_ends_or_a_line_fails() {
+    let place = Place::new();
+    let shell = |input: &str| {
+        let mut command = place.command(&["shell", "--dir", ":memory:"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It may have ended before it has read all.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes());
+        Ended::new(child.wait_with_output().unwrap())
+    };
+    shell("writemode on\nbegin\nset a 1\nset b 2\ncommit\n\ngetrange a c")
+        .says(0, &["`a' is `1'\n`b' is `2'"]);
+    let failed = shell("writemode on\nset a 1\nfrobnicate\nget a\n");
+    assert_eq!(failed.code, Some(1), "{failed:#?}");
+    assert!(failed.err.contains("line 3: frobnicate: there is no such command"), "{failed:#?}");
+    assert!(failed.out.contains("Committed") && !failed.out.contains("`a'"), "{failed:#?}");
+    shell("get a\nexit\nget b\n").says(0, &["`a': not found"]);
+    shell("").says(0, &[]);
 }
 
 #[test]
@@ -162,6 +208,17 @@ fn a_place_that_cannot_be_used_is_named() {
     place
         .run(&["salvage", &missing, &place.path("out")])
         .complains(1, &["cannot copy", "missing", "no database"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[cfg(unix)]
+#[test]
+fn bench_kills_a_writer_and_finds_all_that_it_had_acknowledged() {
+    let place = Place::new();
+    let ended = bench(&place, &["--workload", "restart,checkpoint"]);
+    ended.says(0, &["restart", "MB/s", "until the first answer", "acknowledged commits are there"]);
+    ended.says(0, &["checkpoint", "a checkpoint adds to the longest commit"]);
+    assert!(!place.run(&["--help"]).out.contains("bench-writer"), "the victim is not for users");
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 

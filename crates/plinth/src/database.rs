@@ -7,7 +7,7 @@
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig};
-use plinth_types::Result;
+use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -111,6 +111,19 @@ impl Database {
     pub fn foundationdb(target: &crate::fdb::Target) -> Result<Self> {
         let endpoint = Arc::new(crate::fdb::Foundation::open(target)?);
         Ok(Self { client: plinth_client::Database::new(endpoint), node: None })
+    }
+
+    /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
+    /// database does so by itself now and then; commits and reads go on meanwhile. Gives the version of its data.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if there are no checkpoints (a database in memory alone, or in another process); `io_error` and
+    /// the like if it can't be written.
+    pub fn checkpoint(&self) -> Result<Version> {
+        match &self.node {
+            Some(node) => block_on(node.checkpoint()),
+            None => Err(Error::unsupported_operation().with_detail("the database is in another process")),
+        }
     }
 
     /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles

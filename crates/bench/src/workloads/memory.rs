@@ -4,7 +4,7 @@
 //! way at once. Memory is what the operating system says the process occupies: before the load, and
 //! again once the window of old versions has passed and what the load left behind has been given back.
 
-use super::Workload;
+use super::{Group, Workload};
 use crate::dataset::{self, Dataset};
 use crate::figures;
 use crate::machine;
@@ -18,15 +18,15 @@ use plinth_client::Database;
 use plinth_env::{Env, block_on, reply};
 use serde_json::{Value, json};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Memory at rest.
 pub const AT_REST: Workload = Workload {
     name: "memory",
     about: "memory that the loaded rows occupy at rest, in bytes a key",
-    guide: false,
+    group: Group::Own,
     long: false,
     run: at_rest,
 };
@@ -37,6 +37,8 @@ const ROWS_A_TRANSACTION: u64 = 100;
 const LOADERS: u64 = 32;
 /// With fewer rows, the process itself outweighs them.
 const LEAST_ROWS: u64 = 1_000_000;
+/// Parts of the load whose time is noted.
+const TENTHS: u64 = 10;
 const TICK: Duration = Duration::from_millis(100);
 
 /// How the rows were loaded.
@@ -48,6 +50,8 @@ pub struct Load {
     pub bytes: u64,
     /// How long it took.
     pub time: Duration,
+    /// When each tenth of the rows was there, after the begin.
+    pub tenths: Vec<Duration>,
     /// Memory of the process before, in bytes, where that can be known.
     pub resident_before: Option<u64>,
     /// Memory of the process right after, in bytes.
@@ -67,6 +71,7 @@ impl Load {
             "bytes": self.bytes,
             "seconds": self.time.as_secs_f64(),
             "rows_per_second": self.rate(),
+            "seconds_of_tenths": self.tenths.iter().map(Duration::as_secs_f64).collect::<Vec<_>>(),
             "resident_bytes_before": self.resident_before,
             "resident_bytes_after": self.resident_after,
         })
@@ -89,6 +94,8 @@ pub fn load(
         dataset: dataset.clone(),
         next: AtomicU64::new(0),
         done: AtomicU64::new(0),
+        tenths: Mutex::default(),
+        env: env.clone(),
         stop: stop.clone(),
     });
     let (promise, reply) = reply::promise();
@@ -112,7 +119,8 @@ pub fn load(
         return Err(Error::Interrupted);
     }
     let (time, resident_after) = (env.now() - began, machine::resident(env));
-    Ok(Load { rows: shared.dataset.rows(), bytes, time, resident_before, resident_after })
+    let tenths = lock(&shared.tenths).iter().map(|at| *at - began).collect();
+    Ok(Load { rows: shared.dataset.rows(), bytes, time, tenths, resident_before, resident_after })
 }
 
 /// What the loaders share.
@@ -123,6 +131,9 @@ struct Loading {
     next: AtomicU64,
     /// Rows committed.
     done: AtomicU64,
+    /// When each tenth of them was.
+    tenths: Mutex<Vec<Duration>>,
+    env: Env,
     stop: Arc<AtomicBool>,
 }
 
@@ -138,7 +149,13 @@ impl Loading {
                 break;
             }
             bytes += self.write(first..end, &mut random).await?;
-            self.done.fetch_add(end - first, Ordering::Relaxed);
+            let done = self.done.fetch_add(end - first, Ordering::Relaxed) + end - first;
+            let mut tenths = lock(&self.tenths);
+            while done * TENTHS >= self.dataset.rows() * (tenths.len() as u64 + 1)
+                && (tenths.len() as u64) < TENTHS
+            {
+                tenths.push(self.env.now());
+            }
         }
         Ok(bytes)
     }
@@ -159,6 +176,10 @@ impl Loading {
             }
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn at_rest(bench: &Bench) -> Result<Outcome> {

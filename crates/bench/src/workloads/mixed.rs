@@ -1,7 +1,7 @@
 //! The 90/10 test: nine reads and a write in each transaction, which then conflicts if one of the nine was
 //! written meanwhile. Conflicts are retried, as an application would; they are rare among a million keys, and counted.
 
-use super::{Workload, read, write};
+use super::{Group, Workload, read, write};
 use crate::clients::{Client, drive};
 use crate::figures;
 use crate::outcome::{Figure, Outcome, Unit};
@@ -12,7 +12,7 @@ use plinth_client::Transaction;
 pub const MIXED: Workload = Workload {
     name: "90-10",
     about: "guide's 90/10 test: 100 clients, 9 random reads and a random write a transaction",
-    guide: true,
+    group: Group::Guide,
     long: false,
     run: mixed,
 };

@@ -1,19 +1,33 @@
 //! The workloads, by name.
 //!
-//! Each is a small module: what it is called, what it does, what it is held against. `guide` are the six
-//! single-core tests of FoundationDB's benchmarking guide; the others are the rest of our own speed table.
+//! Each is a small module: what it is called, what it does, what it is held against. They come in groups: the tests of
+//! FoundationDB's benchmarking guide for one core and for a cluster, those of its performance page, those of its
+//! page of key performance indicators, and our own.
 
+mod adjacent;
+mod aged;
+mod bulk_load;
+mod cached;
+mod checkpoint;
+mod cluster;
+mod concurrency;
+mod latency;
 mod memory;
+mod mix;
 mod mixed;
+mod over_time;
 mod range;
 mod read;
+mod restart;
 mod scaling;
 mod sustained;
+mod throughput;
 mod write;
 
 pub use memory::{Load, load};
+pub use write::set_random;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Measurement, Outcome};
 use crate::{Bench, Error, Result};
 
 /// A workload that can be run by name.
@@ -22,57 +36,132 @@ pub struct Workload {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// Whether it is one of the guide's six.
-    pub guide: bool,
+    /// Where it comes from.
+    pub group: Group,
     /// Whether it takes so long that it runs only when named, or with `all`.
     pub long: bool,
     /// Runs it.
     pub run: fn(&Bench) -> Result<Outcome>,
 }
 
+/// Where a workload comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// FoundationDB's benchmarking guide, for one core.
+    Guide,
+    /// The same, for a cluster of twelve machines.
+    Cluster,
+    /// FoundationDB's performance page.
+    Performance,
+    /// FoundationDB's page of key performance indicators.
+    Kpi,
+    /// Our own.
+    Own,
+}
+
+impl Group {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Guide, Self::Cluster, Self::Performance, Self::Kpi, Self::Own];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guide => "guide",
+            Self::Cluster => "cluster",
+            Self::Performance => "performance",
+            Self::Kpi => "kpi",
+            Self::Own => "own",
+        }
+    }
+}
+
 /// All workloads, in the order in which they run: memory as the load left it, reads, then writes.
 pub const ALL: &[Workload] = &[
     memory::AT_REST,
+    bulk_load::BULK_LOAD,
     read::READ,
     read::ONE_THREAD,
     scaling::SCALING,
+    cluster::READ,
+    cached::CACHED,
     range::RANGE,
+    range::SIZES,
+    latency::READ,
     mixed::MIXED,
+    cluster::MIXED,
+    throughput::THROUGHPUT,
+    concurrency::CONCURRENCY,
+    latency::PARTS,
+    latency::COMMIT,
+    latency::TRANSACTION,
+    over_time::RANDOM_90_10,
+    over_time::RANDOM_50_50,
     write::WRITE_1,
     write::WRITE_2,
     write::WRITE_3,
     write::WRITE_1000,
+    cluster::WRITE,
+    adjacent::ADJACENT,
+    checkpoint::CHECKPOINT,
+    aged::AGED,
+    restart::RESTART,
     sustained::SUSTAINED,
 ];
 
-/// The order in which reports show them: the guide's, in its order, then ours.
-const IN_REPORTS: [&str; 11] = [
+/// The order in which reports show them: the seeds', page by page, then ours.
+const IN_REPORTS: [&str; 29] = [
     "write1",
     "write2",
     "write3",
     "read",
     "90-10",
     "range",
+    "cluster-write",
+    "cluster-read",
+    "cluster-90-10",
+    "throughput",
+    "concurrency",
+    "latency",
+    "random-90-10",
+    "random-50-50",
+    "cached-reads",
+    "range-reads",
+    "adjacent-writes",
+    "bulk-load",
+    "read-latency",
+    "commit-latency",
+    "transaction-latency",
+    "aged",
     "read-1-thread",
     "scaling",
     "write-1000",
     "sustained",
     "memory",
+    "checkpoint",
+    "restart",
 ];
+
+/// A measurement joined to the sum of those before it.
+fn join(sum: Option<Measurement>, more: Measurement) -> Measurement {
+    match sum {
+        Some(sum) => sum.and(&more),
+        None => more,
+    }
+}
 
 /// The place of a workload in reports.
 pub(crate) fn place_in_reports(name: &str) -> usize {
     IN_REPORTS.iter().position(|known| *known == name).unwrap_or(IN_REPORTS.len())
 }
 
-/// The workloads that these names stand for, in the order in which they run. `all` is every one, `guide` the
-/// guide's six, `default` every one that isn't long.
+/// The workloads that these names stand for, in the order in which they run. `all` is every one, `seeds` those of the seeds'
+/// pages, `guide`, `cluster`, `performance`, `kpi` and `own` one group, `default` the guide's and our own but the long ones.
 pub fn select(names: &[impl AsRef<str>]) -> Result<Vec<&'static Workload>> {
     let matches = |workload: &Workload, name: &str| match name {
         "all" => true,
-        "default" => !workload.long,
-        "guide" => workload.guide,
-        name => workload.name == name,
+        "default" => !workload.long && matches!(workload.group, Group::Guide | Group::Own),
+        "seeds" => workload.group != Group::Own,
+        name => workload.name == name || workload.group.name() == name,
     };
     for name in names.iter().map(AsRef::as_ref) {
         if !ALL.iter().any(|workload| matches(workload, name)) {
@@ -103,7 +192,9 @@ mod tests {
         assert_eq!(names(&["all"]).len(), ALL.len());
         assert_eq!(names(&["guide"]), ["read", "range", "90-10", "write1", "write2", "write3"]);
         assert_eq!(names(&["write1", "read", "read"]), ["read", "write1"]);
-        assert!(!names(&["default"]).contains(&"sustained"));
+        assert!(!names(&["default"]).contains(&"sustained") && !names(&["default"]).contains(&"throughput"));
+        assert_eq!(names(&["cluster"]), ["cluster-read", "cluster-90-10", "cluster-write"]);
+        assert_eq!(names(&["seeds", "own"]).len(), ALL.len());
         let error = select(&["read", "raed"]).err().unwrap().to_string();
         assert!(error.contains("raed") && error.contains("write-1000"), "{error}");
     }

@@ -1,6 +1,6 @@
 //! Reads: ten random keys a transaction, asked for together, answered from one snapshot.
 
-use super::Workload;
+use super::{Group, Workload};
 use crate::clients::{Client, Plan, drive};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
@@ -12,7 +12,7 @@ use std::array;
 pub const READ: Workload = Workload {
     name: "read",
     about: "guide's read test: 100 clients, 10 random reads a transaction",
-    guide: true,
+    group: Group::Guide,
     long: false,
     run: |bench| read(bench, "read", bench.plan("read", CLIENTS, 2), figures::READ),
 };
@@ -21,7 +21,7 @@ pub const READ: Workload = Workload {
 pub const ONE_THREAD: Workload = Workload {
     name: "read-1-thread",
     about: "the read test with all its clients on one thread",
-    guide: false,
+    group: Group::Own,
     long: false,
     run: |bench| {
         let large = bench.dataset.rows() >= 10_000_000;

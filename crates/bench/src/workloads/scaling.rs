@@ -4,7 +4,7 @@
 //! physical core. What they can do at best, a read-only `BTreeMap` shows; reads of the database should
 //! scale as well as that. The four measurements take turns, so that all of them see the same machine.
 
-use super::{Workload, read};
+use super::{Group, Workload, read};
 use crate::calibrate;
 use crate::clients::Plan;
 use crate::figures::{self, Target};
@@ -16,7 +16,7 @@ use serde_json::json;
 pub const SCALING: Workload = Workload {
     name: "scaling",
     about: "the read test on one thread and on two, beside a read-only BTreeMap",
-    guide: false,
+    group: Group::Own,
     long: false,
     run: scaling,
 };

@@ -4,7 +4,7 @@
 //! It takes sixty times as long as the other workloads: ten minutes where they take ten seconds. Writes are
 //! counted in sixty slices, and the slowest one is compared with the mean of the first six.
 
-use super::{Workload, write};
+use super::{Group, Workload, write};
 use crate::clients::Plan;
 use crate::figures;
 use crate::outcome::{Figure, Outcome, Unit};
@@ -15,7 +15,7 @@ use serde_json::json;
 pub const SUSTAINED: Workload = Workload {
     name: "sustained",
     about: "100 clients, 10 random writes a transaction, for sixty times --seconds",
-    guide: false,
+    group: Group::Own,
     long: true,
     run: sustained,
 };

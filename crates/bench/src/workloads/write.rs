@@ -4,7 +4,7 @@
 //! counts, so it waits for its commit without an executor between, and the disk's own speed is measured in
 //! slices between slices of the workload: both then saw the same disk.
 
-use super::Workload;
+use super::{Group, Workload};
 use crate::calibrate::SyncTimes;
 use crate::clients::{Client, Plan, drive};
 use crate::figures::{self, Target};
@@ -16,7 +16,7 @@ use plinth_client::Transaction;
 pub const WRITE_1: Workload = Workload {
     name: "write1",
     about: "guide's write test #1: one client, one random write a transaction",
-    guide: true,
+    group: Group::Guide,
     long: false,
     run: write_1,
 };
@@ -25,7 +25,7 @@ pub const WRITE_1: Workload = Workload {
 pub const WRITE_2: Workload = Workload {
     name: "write2",
     about: "guide's write test #2: one client, 10 random writes a transaction",
-    guide: true,
+    group: Group::Guide,
     long: false,
     run: write_2,
 };
@@ -34,7 +34,7 @@ pub const WRITE_2: Workload = Workload {
 pub const WRITE_3: Workload = Workload {
     name: "write3",
     about: "guide's write test #3: 100 clients, 10 random writes a transaction",
-    guide: true,
+    group: Group::Guide,
     long: false,
     run: |bench| many(bench, "write3", 100, figures::WRITE_3),
 };
@@ -43,7 +43,7 @@ pub const WRITE_3: Workload = Workload {
 pub const WRITE_1000: Workload = Workload {
     name: "write-1000",
     about: "1,000 clients, 10 random writes a transaction",
-    guide: false,
+    group: Group::Own,
     long: false,
     run: |bench| many(bench, "write-1000", 1_000, figures::WRITE_1000),
 };

@@ -1,16 +1,21 @@
-//! `plinth bench`: opens a database, has it measured, and shows or writes the report.
+//! `plinth bench`: opens a database for each engine, has it measured, and shows or writes the reports.
+
+mod host;
+pub mod writer;
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::scratch::Scratch;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
+use host::LocalHost;
 use plinth::{Database, Error};
 use plinth_bench::workloads::{self, Workload};
 use plinth_bench::{Bench, Provenance, Report, Settings, Style};
 use plinth_env::{Env, Open, block_on};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest time for a workload: a day.
@@ -20,50 +25,87 @@ const SECONDS_MAX: f64 = 86_400.0;
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let workloads = chosen_workloads(options)?;
-    let engine = text(options, "engine");
+    let engines: Vec<String> = options.get_many("engine").into_iter().flatten().cloned().collect();
     let settings = settings(options)?;
-    let outputs = ["json", "markdown"].map(|name| options.get_one::<PathBuf>(name));
+    let outputs = ["json", "markdown", "html"].map(|name| options.get_one::<PathBuf>(name));
     for output in outputs.into_iter().flatten() {
         // Better now than after ten minutes of measuring.
         block_on(env.files().open(output, Open::Create))
             .map_err(|error| Failure::of(format!("cannot write {}", output.display()), error))?;
     }
-    let provenance = provenance(&engine);
-    let (report, interrupted) = measure(&env, options.get_one("dir"), settings, &workloads, provenance)?;
-    let texts = [report.json_text(), report.text(Style::Markdown)];
+    let stop = interrupt::flag();
+    let mut reports = Vec::new();
+    for engine in &engines {
+        let place = Directory::new(&env, options.get_one("dir"), (engines.len() > 1).then_some(engine))?;
+        reports.push(measure(&env, &place.path, settings.clone(), &workloads, provenance(engine), &stop)?);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let texts = [json(&reports), all(&reports, Style::Markdown), plinth_bench::page(&reports)];
     for (output, text) in outputs.into_iter().zip(texts) {
         if let Some(path) = output {
             block_on(env.files().replace(path, text.as_bytes()))
                 .map_err(|error| Failure::of(format!("cannot write {}", path.display()), error))?;
         }
     }
-    terminal::print(&report.text(Terminal::stdout().style()))?;
-    Ok(if interrupted { INTERRUPTED } else { 0 })
+    terminal::print(&all(&reports, Terminal::stdout().style()))?;
+    Ok(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { 0 })
 }
 
-/// Opens the database and runs the workloads; also says whether that was interrupted.
+/// All reports, one after the other.
+fn all(reports: &[Report], style: Style) -> String {
+    reports.iter().map(|report| report.text(style)).collect::<Vec<_>>().join("\n")
+}
+
+/// The report as JSON; of several engines, an array of them.
+fn json(reports: &[Report]) -> String {
+    match reports {
+        [report] => report.json_text(),
+        reports => {
+            let texts: Vec<String> =
+                reports.iter().map(|report| report.json_text().trim_end().to_owned()).collect();
+            format!("[\n{}\n]\n", texts.join(",\n"))
+        }
+    }
+}
+
+/// Where a database goes: a directory that was given, or a scratch one.
+struct Directory {
+    path: PathBuf,
+    _scratch: Option<Scratch>,
+}
+
+impl Directory {
+    /// In `dir`, if that is given; in a directory `part` of it, if there are several.
+    fn new(env: &Env, dir: Option<&PathBuf>, part: Option<&String>) -> Result<Self, Failure> {
+        let scratch = if dir.is_none() { Some(Scratch::new(env, "plinth-bench")?) } else { None };
+        if let Some(warning) = scratch.as_ref().and_then(Scratch::warning) {
+            eprintln!("warning: {warning}");
+        }
+        let path =
+            dir.map_or_else(|| scratch.as_ref().map_or(Path::new("."), Scratch::path), PathBuf::as_path);
+        let path = std::path::absolute(path)
+            .map_err(|error| Failure::of("cannot tell the current directory", error))?;
+        Ok(Self { path: part.map_or(path.clone(), |part| path.join(part)), _scratch: scratch })
+    }
+}
+
+/// Opens the database and runs the workloads.
 fn measure(
     env: &Env,
-    dir: Option<&PathBuf>,
+    path: &Path,
     settings: Settings,
     workloads: &[&Workload],
     provenance: Provenance,
-) -> Result<(Report, bool), Failure> {
-    let stop = interrupt::flag();
-    let scratch = if dir.is_none() { Some(Scratch::new(env, "plinth-bench")?) } else { None };
-    if let Some(warning) = scratch.as_ref().and_then(Scratch::warning) {
-        eprintln!("warning: {warning}");
-    }
-    let path = dir.map_or_else(|| scratch.as_ref().map_or(Path::new("."), Scratch::path), PathBuf::as_path);
-    let path =
-        std::path::absolute(path).map_err(|error| Failure::of("cannot tell the current directory", error))?;
-    let database = open(&path, &provenance.engine)?;
+    stop: &Arc<AtomicBool>,
+) -> Result<Report, Failure> {
+    let database = open(path, &provenance.engine)?;
     let progress = terminal::progress();
-    let bench = Bench::prepare((*database).clone(), path.clone(), settings, progress, stop.clone())?;
-    let report = bench.run(workloads, provenance)?;
-    drop(bench);
-    drop(database);
-    Ok((report, stop.load(Ordering::Relaxed)))
+    let mut bench = Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+    let (env, engine) = (env.clone(), provenance.engine.clone());
+    bench.host = Some(Arc::new(LocalHost { env, database, engine }));
+    Ok(bench.run(workloads, provenance)?)
 }
 
 fn open(path: &Path, engine: &str) -> Result<Database, Failure> {
@@ -109,8 +151,4 @@ fn settings(options: &ArgMatches) -> Result<Settings, Failure> {
         rest: seconds("rest")?,
         ..Settings::default()
     })
-}
-
-fn text(options: &ArgMatches, name: &str) -> String {
-    options.get_one::<String>(name).cloned().unwrap_or_default()
 }

@@ -1,0 +1,53 @@
+//! What only whoever opened the database can do for a workload: checkpoints, crashes, restarts.
+//!
+//! Most workloads see a database as any client does. A few measure what happens around it; they ask their host, and
+//! are skipped where there is none (a database on another machine, say).
+
+use plinth_client::Database;
+use plinth_types::Result;
+use std::path::Path;
+
+/// Whoever opened the database that is measured.
+pub trait Host: Send + Sync {
+    /// Writes a checkpoint of the database, and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if its engine has no checkpoints; those of writing files.
+    fn checkpoint(&self) -> Result<()>;
+
+    /// In a directory that doesn't exist yet: has another process load `rows` rows, write a checkpoint, and then overwrite
+    /// random rows as fast as it can; kills it without warning after `transactions` of its commits were acknowledged.
+    ///
+    /// # Errors
+    /// Whatever kept the process from getting so far.
+    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> Result<Crash>;
+
+    /// A new database of the same engine in a directory that doesn't exist yet; with so many bytes of memory for its data,
+    /// caches and all, if that is said.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if the engine can't be given so little; those of opening a database.
+    fn create(&self, directory: &Path, memory: Option<u64>) -> Result<Database>;
+
+    /// Opens what a crash left, as after any start.
+    ///
+    /// # Errors
+    /// Those of opening a database.
+    fn open(&self, directory: &Path) -> Result<Database>;
+}
+
+/// What a killed process left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Crash {
+    /// Transactions whose commits it had acknowledged. Each added one to [`COMMITS`].
+    pub acknowledged: u64,
+    /// Bytes of its checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Bytes of its log, as far as it is whole.
+    pub log_bytes: u64,
+}
+
+/// The key under which a process that is going to be killed counts its transactions, eight bytes, little-endian.
+pub const COMMITS: &[u8] = b"bench:commits";
+/// Random rows that it overwrites in each of them.
+pub const CRASH_WRITES: u64 = 10;

@@ -1,0 +1,40 @@
+//! The KPI page's cached reads: random reads of a working set that fits in memory, out of data that need not.
+
+use super::mix::OPERATIONS;
+use super::{Group, Workload};
+use crate::clients::{Client, drive};
+use crate::dataset::key;
+use crate::figures;
+use crate::outcome::{Figure, Outcome, Unit};
+use crate::{Bench, Result, words};
+use plinth_client::Transaction;
+use std::array;
+
+/// Reads of a working set.
+pub const CACHED: Workload = Workload {
+    name: "cached-reads",
+    about: "KPI page: 100 clients, 10 random reads a transaction, of a working set of a tenth of the rows",
+    group: Group::Kpi,
+    long: false,
+    run: cached,
+};
+
+const CLIENTS: usize = 100;
+/// The working set is this part of the rows.
+const PART: u64 = 10;
+
+fn cached(bench: &Bench) -> Result<Outcome> {
+    let plan = bench.plan("cached-reads", CLIENTS, 2);
+    let measured = drive(bench, &plan, async |transaction: &Transaction, client: &mut Client| {
+        let rows = (client.dataset.rows() / PART).max(1);
+        let values: [_; OPERATIONS as usize] =
+            array::from_fn(|_| transaction.get(key(client.random.below(rows))));
+        for value in values {
+            client.saw(&value.await?.unwrap_or_default());
+        }
+        Ok(OPERATIONS)
+    })?;
+    let title = format!("{} clients, 10 reads of a tenth", words::grouped(plan.clients as u64));
+    let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
+    Ok(Outcome::new("cached-reads", title, headline, Some(measured)))
+}

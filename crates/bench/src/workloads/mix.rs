@@ -1,0 +1,62 @@
+//! Transactions of reads and writes of random keys, in any proportion: what most of the seeds' workloads are.
+
+use super::write::set_random;
+use crate::clients::{Client, Plan, drive};
+use crate::outcome::Measurement;
+use crate::random::Random;
+use crate::{Bench, Result};
+use plinth_client::Transaction;
+use std::array;
+
+/// Operations in a transaction of the seeds.
+pub const OPERATIONS: u64 = 10;
+
+/// How many reads and writes a transaction has; together at most [`OPERATIONS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mix {
+    /// Reads of random keys, asked for together.
+    pub reads: u64,
+    /// Writes of random keys, after the reads.
+    pub writes: u64,
+}
+
+impl Mix {
+    /// So many reads and writes.
+    pub const fn new(reads: u64, writes: u64) -> Self {
+        assert!(reads + writes <= OPERATIONS, "the seeds' transactions have ten operations");
+        Self { reads, writes }
+    }
+
+    /// Reads, writes, and commits if anything was written; gives the number of operations.
+    pub async fn run(self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+        self.read(transaction, client, 0).await?;
+        if self.writes > 0 {
+            set_random(transaction, client, self.writes);
+            transaction.commit().await?;
+        }
+        Ok(self.reads + self.writes)
+    }
+
+    /// All reads but the first so many.
+    pub async fn read(
+        self,
+        transaction: &Transaction,
+        client: &mut Client,
+        done: u64,
+    ) -> plinth_types::Result<()> {
+        let ask = |random: &mut Random| transaction.get(client.dataset.random_key(random));
+        let values: [_; OPERATIONS as usize] =
+            array::from_fn(|number| (number as u64 + done < self.reads).then(|| ask(&mut client.random)));
+        for value in values.into_iter().flatten() {
+            client.saw(&value.await?.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Clients that do nothing else.
+    pub fn drive(self, bench: &Bench, plan: &Plan) -> Result<Measurement> {
+        drive(bench, plan, async move |transaction: &Transaction, client: &mut Client| {
+            self.run(transaction, client).await
+        })
+    }
+}

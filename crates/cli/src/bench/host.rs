@@ -1,0 +1,78 @@
+//! What `plinth bench` can do around a database in its own process: checkpoints, and crashes of a second process.
+
+use super::writer::Amount;
+use crate::command::BENCH_WRITER;
+use plinth::{Database, Error, Result, block_on};
+use plinth_bench::host::{Crash, Host};
+use plinth_env::Env;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The database that is measured, and the engine of those made beside it.
+pub struct LocalHost {
+    pub env: Env,
+    pub database: Database,
+    pub engine: String,
+}
+
+impl Host for LocalHost {
+    fn checkpoint(&self) -> Result<()> {
+        self.database.checkpoint().map(drop)
+    }
+
+    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> Result<Crash> {
+        let amount = Amount { rows, transactions };
+        let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
+        let mut child = Command::new(program)
+            .arg(BENCH_WRITER)
+            .arg(directory)
+            .args([&self.engine, &amount.rows.to_string(), &amount.transactions.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed("cannot start this program once more"))?;
+        let acknowledged = listen(&mut child, transactions);
+        // Whatever happened, the child must not outlive the workload, which removes the directory.
+        let _ = child.kill();
+        let _ = child.wait();
+        let acknowledged = acknowledged?;
+        let report = block_on(plinth::check(&self.env, directory))?;
+        Ok(Crash { acknowledged, checkpoint_bytes: report.checkpoint_bytes, log_bytes: report.log_bytes })
+    }
+
+    fn create(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
+        if memory.is_some() {
+            let text = format!("the engine {} takes the memory that its data needs", self.engine);
+            return Err(Error::unsupported_operation().with_detail(text));
+        }
+        Ok((*Database::builder(directory).must_be_new().engine(&self.engine).open()?).clone())
+    }
+
+    fn open(&self, directory: &Path) -> Result<plinth::client::Database> {
+        // The client's handle keeps the database open.
+        Ok((*Database::builder(directory).must_exist().open()?).clone())
+    }
+}
+
+/// Reads what the child acknowledges, and kills it when that is enough; gives the last number it told.
+fn listen(child: &mut Child, transactions: u64) -> Result<u64> {
+    let output = child.stdout.take().ok_or_else(|| failed("no output")("it was not asked for"))?;
+    let mut acknowledged = None;
+    for line in BufReader::new(output).lines() {
+        // The last line may be cut off by the kill.
+        let Some(number) = line.ok().and_then(|line| line.parse::<u64>().ok()) else { break };
+        if acknowledged.is_none_or(|before| before < transactions) && number >= transactions {
+            child.kill().map_err(failed("cannot kill the writing process"))?;
+        }
+        acknowledged = acknowledged.max(Some(number));
+    }
+    acknowledged
+        .filter(|&number| number >= transactions)
+        .ok_or_else(|| failed("the writing process ended too early")("see above for its reason"))
+}
+
+fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> Error {
+    move |error| Error::io_error().with_detail(format!("{what}: {error}"))
+}

@@ -1,0 +1,56 @@
+//! The process that the workload `restart` kills: loads rows, writes a checkpoint, then overwrites random rows and tells
+//! how many of its commits were acknowledged.
+
+use super::open;
+use crate::failure::Failure;
+use clap::ArgMatches;
+use plinth::Transaction;
+use plinth_bench::host::{COMMITS, CRASH_WRITES};
+use plinth_bench::{Bench, Client, Plan, Progress, Settings, drive, set_random};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Clients that write at once.
+const CLIENTS: usize = 100;
+/// Telling of each commit would measure the pipe.
+const TELL_EVERY: u64 = 50;
+/// Longer than it will be left alive.
+const LIFE: Duration = Duration::from_secs(3_600);
+
+/// How much it writes before it may be killed.
+pub struct Amount {
+    /// Rows loaded.
+    pub rows: u64,
+    /// Transactions after the checkpoint.
+    pub transactions: u64,
+}
+
+/// Writes until the process is killed, or nobody listens any more.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let path = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
+    let number = |name| options.get_one::<u64>(name).copied().unwrap_or_default();
+    let engine = options.get_one::<String>("engine").cloned().unwrap_or_default();
+    let amount = Amount { rows: number("rows"), transactions: number("transactions") };
+    let database = open(&path, &engine)?;
+    let settings = Settings { rows: amount.rows, ..Settings::default() };
+    let bench = Bench::prepare((*database).clone(), path, settings, Progress::Silent, Arc::default())?;
+    // An engine without checkpoints has its own way of being quick at the next start.
+    let _ = database.checkpoint();
+    let plan = Plan { title: String::new(), clients: CLIENTS, threads: 1, time: LIFE, slices: 0 };
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    drive(&bench, &plan, async move |transaction: &Transaction, client: &mut Client| {
+        set_random(transaction, client, CRASH_WRITES);
+        transaction.add(COMMITS, 1_u64.to_le_bytes());
+        transaction.commit().await?;
+        let number = acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
+        if number.is_multiple_of(TELL_EVERY) || number == amount.transactions {
+            let told = writeln!(std::io::stdout(), "{number}");
+            told.map_err(|error| plinth::Error::io_error().with_detail(error.to_string()))?;
+        }
+        Ok(CRASH_WRITES)
+    })?;
+    Ok(0)
+}

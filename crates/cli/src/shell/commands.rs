@@ -1,0 +1,229 @@
+//! The table of commands: names, usage, help; and which function runs each.
+
+use super::session::{Next, Refusal, Session};
+use super::{data, option, status, transaction};
+use std::io::Write;
+use std::ops::RangeInclusive;
+
+/// A command of the shell.
+pub struct Command {
+    pub name: &'static str,
+    /// How many arguments it may have.
+    pub arguments: RangeInclusive<usize>,
+    /// Its name and arguments.
+    pub usage: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What else there is to know.
+    pub more: &'static str,
+}
+
+const fn command(
+    name: &'static str,
+    arguments: RangeInclusive<usize>,
+    usage: &'static str,
+    about: &'static str,
+    more: &'static str,
+) -> Command {
+    Command { name, arguments, usage, about, more }
+}
+
+/// All commands, in the order of the alphabet.
+pub const ALL: &[Command] = &[
+    command(
+        "begin",
+        0..=0,
+        "begin",
+        "begins a transaction of several commands",
+        "It ends with commit or rollback, or when the database refuses a command.",
+    ),
+    command("clear", 1..=1, "clear KEY", "removes a key", "Needs writemode on."),
+    command(
+        "clearrange",
+        2..=2,
+        "clearrange BEGIN END",
+        "removes all keys from BEGIN to before END",
+        "Needs writemode on.",
+    ),
+    command(
+        "commit",
+        0..=0,
+        "commit",
+        "commits the transaction that was begun",
+        "If it fails the transaction is rolled back, and can be begun anew.",
+    ),
+    command(
+        "exit",
+        0..=0,
+        "exit",
+        "leaves the shell",
+        "A transaction that was begun is rolled back. So do quit, and Ctrl-D.",
+    ),
+    command("get", 1..=1, "get KEY", "shows the value of a key", ""),
+    command(
+        "getkey",
+        1..=3,
+        "getkey [<|<=|>=|>] KEY [OFFSET]",
+        "shows the key that a selector finds",
+        "The first key >= KEY unless another relation is given, and OFFSET keys further, backward if negative.",
+    ),
+    command(
+        "getrange",
+        1..=3,
+        "getrange BEGIN [END] [LIMIT]",
+        "shows keys and values from BEGIN to before END",
+        "Without END, all keys that begin with BEGIN. At most LIMIT of them, 25 unless given; a negative LIMIT begins at the end.",
+    ),
+    command(
+        "getrangekeys",
+        1..=3,
+        "getrangekeys BEGIN [END] [LIMIT]",
+        "shows keys from BEGIN to before END",
+        "As getrange, without the values.",
+    ),
+    command(
+        "getversion",
+        0..=0,
+        "getversion",
+        "shows the read version",
+        "That of the transaction if one was begun, else the newest.",
+    ),
+    command("help", 0..=1, "help [COMMAND]", "shows what there is", "Also: help escaping, help options."),
+    command(
+        "option",
+        0..=3,
+        "option [on|off NAME [ARGUMENT]]",
+        "sets transaction options, or shows those that are set",
+        "For the transaction that was begun, else for all to come. See help options for the names.",
+    ),
+    command("quit", 0..=0, "quit", "leaves the shell", "As exit."),
+    command("reset", 0..=0, "reset", "forgets what the transaction read and wrote, and goes on with it", ""),
+    command("rollback", 0..=0, "rollback", "ends the transaction that was begun, without a trace", ""),
+    command("set", 2..=2, "set KEY VALUE", "sets a key to a value", "Needs writemode on."),
+    command("sleep", 1..=1, "sleep SECONDS", "waits", ""),
+    command(
+        "status",
+        0..=1,
+        "status [minimal|details|json]",
+        "shows how the database is",
+        "json gives the whole document.",
+    ),
+    command(
+        "writemode",
+        1..=1,
+        "writemode on|off",
+        "allows changes, or forbids them",
+        "They are forbidden when the shell starts.",
+    ),
+];
+
+const ESCAPING: &str = "\
+Keys and values are bytes. On a line and in what is shown:
+
+  \\xHH    the byte with this number, two hexadecimal digits
+  \\\\      a backslash
+  \\\"      a quote
+  \\;      a semicolon, which otherwise separates commands
+  \"\\ \"    a space, which otherwise separates words
+
+Words with spaces can also stand in double quotes: set \"full name\" \"Ada Lovelace\"
+";
+
+/// The command of this name.
+pub fn find(name: &str) -> Option<&'static Command> {
+    ALL.iter().find(|command| command.name.eq_ignore_ascii_case(name))
+}
+
+/// A command whose name is what was meant, perhaps: one that begins so, or has a letter more, less or other.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let names = || ALL.iter().map(|command| command.name);
+    let begins = |known: &&str| name.len() >= 2 && known.starts_with(name);
+    names().find(begins).or_else(|| names().find(|known| differ_by_one(known, name)))
+}
+
+/// Whether two words differ by one letter, or by two neighbours that changed places.
+fn differ_by_one(one: &str, two: &str) -> bool {
+    let (one, two) = (one.as_bytes(), two.as_bytes());
+    let same = one.iter().zip(two).take_while(|(a, b)| a == b).count();
+    let (one, two) = (&one[same..], &two[same..]);
+    let after = |word: &[u8], count: usize| word.get(count..).map(<[u8]>::to_vec);
+    let swapped = one.len() >= 2 && two.len() >= 2 && one[0] == two[1] && one[1] == two[0];
+    (after(one, 1) == after(two, 1) && !one.is_empty())
+        || after(one, 1).is_some_and(|rest| rest == two)
+        || after(two, 1).is_some_and(|rest| rest == one)
+        || (swapped && one[2..] == two[2..])
+}
+
+/// Runs the command of this name, whose number of arguments is right.
+pub fn execute<Out: Write>(
+    session: &mut Session<Out>,
+    name: &str,
+    arguments: &[Vec<u8>],
+) -> Result<Next, Refusal> {
+    match name {
+        "get" => data::get(session, &arguments[0]),
+        "getkey" => data::get_key(session, arguments),
+        "getrange" => data::get_range(session, arguments, true),
+        "getrangekeys" => data::get_range(session, arguments, false),
+        "set" => data::set(session, &arguments[0], &arguments[1]),
+        "clear" => data::clear(session, &arguments[0]),
+        "clearrange" => data::clear_range(session, &arguments[0], &arguments[1]),
+        "writemode" => data::write_mode(session, &arguments[0]),
+        "begin" => transaction::begin(session),
+        "commit" => transaction::commit(session),
+        "rollback" => transaction::rollback(session),
+        "reset" => transaction::reset(session),
+        "getversion" => transaction::get_version(session),
+        "sleep" => transaction::sleep(session, &arguments[0]),
+        "option" => option::option(session, arguments),
+        "status" => status::status(session, arguments.first()),
+        "help" => help(session, arguments.first()),
+        _ => return Ok(Next::Exit),
+    }?;
+    Ok(Next::GoOn)
+}
+
+fn help<Out: Write>(session: &mut Session<Out>, topic: Option<&Vec<u8>>) -> Result<(), Refusal> {
+    let Some(topic) = topic else {
+        for command in ALL {
+            writeln!(session.out, "  {:34} {}", command.usage, command.about)?;
+        }
+        writeln!(session.out, "\nSee help COMMAND, help escaping, help options.")?;
+        return Ok(());
+    };
+    let topic = plinth::printable(topic);
+    match (topic.as_str(), find(&topic)) {
+        ("escaping", _) => session.out.write_all(ESCAPING.as_bytes())?,
+        ("options", _) => option::names(&mut session.out)?,
+        (_, Some(command)) => {
+            writeln!(session.out, "{}\n\n  {}.", command.usage, command.about)?;
+            if !command.more.is_empty() {
+                writeln!(session.out, "  {}", command.more)?;
+            }
+        }
+        _ => return Err(Refusal::Usage(format!("there is no command `{topic}`"))),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_in_order_and_their_usage_begins_with_their_name() {
+        assert!(ALL.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(ALL.iter().all(|command| command.usage.split(' ').next() == Some(command.name)));
+    }
+
+    #[test]
+    fn a_slip_of_the_finger_finds_its_command() {
+        let meant =
+            [("gte", "get"), ("stauts", "status"), ("roll", "rollback"), ("sett", "set"), ("qit", "quit")];
+        for (typed, meant) in meant {
+            assert_eq!(nearest(typed), Some(meant), "{typed}");
+        }
+        assert_eq!(nearest("frobnicate"), None);
+        assert_eq!(nearest(""), None);
+    }
+}

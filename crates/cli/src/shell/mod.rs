@@ -1,0 +1,76 @@
+//! `plinth shell`: FoundationDB's shell commands for data, on a database.
+//!
+//! A line comes from the command line (`--exec`), from a terminal with an editor, or from a pipe. In all three it goes
+//! through the same [`Session`](session::Session), which takes any client's database; only this file knows how one is opened.
+//!
+//! What a command finds goes to standard output, and why it failed to standard error, with the command's name. With `--exec`, and
+//! when lines come from a pipe, the first failure ends the shell with exit code 1: what stands after it may depend on it.
+
+mod commands;
+mod data;
+mod editor;
+mod option;
+mod session;
+mod status;
+mod transaction;
+mod words;
+
+use crate::failure::Failure;
+use clap::ArgMatches;
+use plinth::Database;
+use session::{Next, Session};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+
+/// The name under which a database in memory alone is opened, for trying things out.
+const IN_MEMORY: &str = ":memory:";
+
+/// Runs the command with these options.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let database = open(options)?;
+    let session = Session::new((*database).clone(), std::io::stdout());
+    let result = match options.get_one::<String>("exec") {
+        Some(line) => execute(session, line),
+        None if std::io::stdin().is_terminal() => editor::converse(session),
+        None => read_lines(session, std::io::stdin().lock()),
+    };
+    let closed = database.close();
+    result?;
+    closed.map_err(|error| Failure::of("cannot close the database", error))?;
+    Ok(0)
+}
+
+fn open(options: &ArgMatches) -> Result<Database, Failure> {
+    let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
+    let database = if dir.as_os_str() == IN_MEMORY {
+        Database::in_memory()
+    } else if options.get_flag("create") {
+        Database::open(&dir)
+    } else {
+        Database::builder(&dir).must_exist().open()
+    };
+    database.map_err(|error| {
+        let advice = if error == plinth::Error::file_not_found() { " (--create makes one)" } else { "" };
+        Failure::of(format!("cannot open {}", dir.display()), format!("{error}{advice}"))
+    })
+}
+
+/// One line, from the command line.
+fn execute(mut session: Session<impl Write>, line: &str) -> Result<(), Failure> {
+    session.run_line(line).map(drop).map_err(|failed| Failure::new(failed.to_string()))
+}
+
+/// Lines until they end, or one fails.
+fn read_lines(mut session: Session<impl Write>, lines: impl BufRead) -> Result<(), Failure> {
+    for (number, line) in lines.lines().enumerate() {
+        let at = |what: &dyn std::fmt::Display| Failure::of(format!("line {}", number + 1), what);
+        let line = line.map_err(|error| at(&error))?;
+        if session.run_line(&line).map_err(|failed| at(&failed))? == Next::Exit {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

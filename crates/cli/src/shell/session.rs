@@ -1,0 +1,197 @@
+//! A session: what the shell remembers from one command to the next, and how a command is run.
+//!
+//! A session works on any client's database. Outside a transaction of its own each command is one, retried as an
+//! application would; after `begin`, all commands belong to the one transaction until `commit`, `rollback`, or an error of
+//! the database, which rolls it back.
+
+use super::commands::{self, Command};
+use super::words::{self, Words};
+use plinth::client::Database;
+use plinth::{Error, Transaction};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+
+/// A session on a database, which prints to `Out`.
+pub struct Session<Out> {
+    pub database: Database,
+    pub out: Out,
+    /// Whether keys may be written.
+    pub writable: bool,
+    /// The transaction begun and not yet ended.
+    pub transaction: Option<Begun>,
+    /// Options of every transaction to come, by code, with their values.
+    pub options: Options,
+}
+
+/// Options by code, with their values.
+pub type Options = BTreeMap<i32, Option<Vec<u8>>>;
+
+/// A transaction of several commands.
+pub struct Begun {
+    pub transaction: Transaction,
+    /// Set for it alone.
+    pub options: Options,
+}
+
+/// Whether the shell goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    GoOn,
+    Exit,
+}
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It was not well-formed, or is not allowed now. In words.
+    Usage(String),
+    /// The database refused.
+    Database(Error),
+    /// Nobody can read what it prints.
+    Output(io::Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) => f.write_str(text),
+            Self::Database(error) => write!(f, "{error}"),
+            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
+        }
+    }
+}
+
+/// A command that failed: its name, and why. The rest of its line was not run.
+#[derive(Debug)]
+pub struct Failed {
+    pub command: String,
+    pub why: Refusal,
+    /// Whether a transaction was rolled back because of it.
+    pub rolled_back: bool,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.command.is_empty() {
+            write!(f, "{}: ", self.command)?;
+        }
+        write!(f, "{}", self.why)?;
+        if self.rolled_back {
+            f.write_str("\nRolling back current transaction")?;
+        }
+        Ok(())
+    }
+}
+
+impl<Out: Write> Session<Out> {
+    /// A session that may only read, until `writemode on`.
+    pub fn new(database: Database, out: Out) -> Self {
+        Self { database, out, writable: false, transaction: None, options: Options::new() }
+    }
+
+    /// Runs the commands of a line, until one fails or ends the shell.
+    pub fn run_line(&mut self, line: &str) -> Result<Next, Failed> {
+        let malformed = |error: words::Malformed| Failed {
+            command: String::new(),
+            why: Refusal::Usage(error.to_string()),
+            rolled_back: false,
+        };
+        for words in words::commands(line).map_err(malformed)? {
+            if self.run(&words)? == Next::Exit {
+                return Ok(Next::Exit);
+            }
+        }
+        self.out.flush().map_err(|error| Failed {
+            command: String::new(),
+            why: error.into(),
+            rolled_back: false,
+        })?;
+        Ok(Next::GoOn)
+    }
+
+    fn run(&mut self, words: &Words) -> Result<Next, Failed> {
+        let name = words.first().map(|name| plinth::printable(name)).unwrap_or_default();
+        let result = match commands::find(&name) {
+            Some(command) => self.run_command(command, &words[1..]),
+            None => Err(Refusal::Usage(match commands::nearest(&name) {
+                Some(near) => format!("there is no such command; did you mean {near}? See help"),
+                None => "there is no such command; see help".to_owned(),
+            })),
+        };
+        result.map_err(|why| {
+            let rolled_back = matches!(why, Refusal::Database(_)) && self.transaction.take().is_some();
+            Failed { command: name, why, rolled_back }
+        })
+    }
+
+    fn run_command(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
+        if !command.arguments.contains(&arguments.len()) {
+            let count = match arguments.len() {
+                1 => "1 argument".to_owned(),
+                count => format!("{count} arguments"),
+            };
+            return Err(Refusal::Usage(format!("does not take {count}; usage: {}", command.usage)));
+        }
+        commands::execute(self, command.name, arguments)
+    }
+
+    /// Runs a body of reads: in the transaction that was begun, else in one of its own.
+    pub fn read<T>(&self, mut body: impl FnMut(&Transaction) -> plinth::Result<T>) -> Result<T, Refusal> {
+        if let Some(begun) = &self.transaction {
+            return Ok(body(&begun.transaction)?);
+        }
+        let transaction = self.create()?;
+        loop {
+            match body(&transaction) {
+                Ok(value) => return Ok(value),
+                Err(error) => transaction.on_error(error).wait()?,
+            }
+        }
+    }
+
+    /// Runs a body of writes: in the transaction that was begun, else in one of its own, which is committed; gives the
+    /// version of that commit.
+    pub fn write(&self, body: impl Fn(&Transaction)) -> Result<Option<i64>, Refusal> {
+        if !self.writable {
+            let text = "write mode is off; turn it on to change the database: writemode on";
+            return Err(Refusal::Usage(text.to_owned()));
+        }
+        if let Some(begun) = &self.transaction {
+            body(&begun.transaction);
+            return Ok(None);
+        }
+        let transaction = self.create()?;
+        loop {
+            body(&transaction);
+            match transaction.commit().wait() {
+                Ok(()) => return Ok(Some(transaction.committed_version())),
+                Err(error) => transaction.on_error(error).wait()?,
+            }
+        }
+    }
+
+    /// A transaction with the options of the session.
+    pub fn create(&self) -> plinth::Result<Transaction> {
+        let transaction = self.database.create_transaction();
+        apply(&transaction, &self.options)?;
+        Ok(transaction)
+    }
+}
+
+/// Sets these options on a transaction.
+pub fn apply(transaction: &Transaction, options: &Options) -> plinth::Result<()> {
+    options.iter().try_for_each(|(code, value)| transaction.set_option_raw(*code, value.as_deref()))
+}

@@ -1,0 +1,94 @@
+//! `status`: the status document in words, or as it is.
+//!
+//! The words are taken from where FoundationDB's tools look; what a database doesn't tell is left out.
+
+use super::session::{Refusal, Session};
+use super::words::quoted;
+use plinth_bench::Value;
+use plinth_bench::words::{bytes, grouped};
+use std::io::Write;
+
+/// `status [minimal|details|json]`
+pub fn status<Out: Write>(session: &mut Session<Out>, form: Option<&Vec<u8>>) -> Result<(), Refusal> {
+    let text = session.database.status_json().wait()?;
+    let document: Value =
+        text.parse().map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))?;
+    match form.map(|form| &form[..]) {
+        Some(b"json") => writeln!(session.out, "{document:#}")?,
+        Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
+        None => write!(session.out, "{}", summary(&document))?,
+        Some(b"details") => write!(session.out, "{}{}", summary(&document), details(&document))?,
+        Some(other) => {
+            return Err(Refusal::Usage(format!("minimal, details or json, not {}", quoted(other))));
+        }
+    }
+    Ok(())
+}
+
+fn available(document: &Value) -> &'static str {
+    match document.pointer("/client/database_status/available").and_then(Value::as_bool) {
+        Some(true) => "The database is available.",
+        _ => "The database is unavailable; type `status' for more information.",
+    }
+}
+
+fn summary(document: &Value) -> String {
+    let text = |path: &str| document.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    let number = |path: &str| document.pointer(path).and_then(Value::as_u64);
+    let flag = |path: &str| document.pointer(path).and_then(Value::as_bool);
+    let yes = |path: &str| flag(path).map(|yes| if yes { "yes" } else { "no" }.to_owned());
+    let mut lines = Lines::default();
+    lines.add("Database", text("/client/cluster_file/path"));
+    lines.add("Available", yes("/client/database_status/available"));
+    lines.add("Redundancy mode", text("/cluster/configuration/redundancy_mode"));
+    lines.add("Storage engine", text("/cluster/configuration/storage_engine"));
+    lines.add("Recovery", text("/cluster/recovery_state/name"));
+    lines.add("Locked", yes("/cluster/database_lock_state/locked"));
+    lines.add("Replication", text("/cluster/data/state/name"));
+    lines.add("Keys and values", number("/cluster/data/total_kv_size_bytes").map(bytes));
+    lines.add("Disk space", number("/cluster/data/total_disk_used_bytes").map(bytes));
+    lines.add("Limited by", text("/cluster/qos/performance_limited_by/name"));
+    let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
+    for message in messages.into_iter().flatten() {
+        lines.add("Message", message.get("description").and_then(Value::as_str).map(str::to_owned));
+    }
+    lines.text
+}
+
+fn details(document: &Value) -> String {
+    let mut lines = Lines::default();
+    for (name, path) in [
+        ("Committed", "/cluster/workload/transactions/committed/counter"),
+        ("Conflicted", "/cluster/workload/transactions/conflicted/counter"),
+        ("Too old", "/cluster/workload/transactions/rejected_too_old/counter"),
+        ("Writes", "/cluster/workload/operations/writes/counter"),
+    ] {
+        lines.add(name, document.pointer(path).and_then(Value::as_u64).map(grouped));
+    }
+    // What only Plinth tells, under the names that it has there.
+    let own = document.pointer("/cluster/plinth").and_then(Value::as_object);
+    for (name, value) in own.into_iter().flatten() {
+        match value {
+            Value::Object(parts) => {
+                let parts: Vec<String> =
+                    parts.iter().map(|(part, value)| format!("{part} {value}")).collect();
+                lines.add(name, Some(parts.join(", ")));
+            }
+            value => lines.add(name, Some(value.to_string())),
+        }
+    }
+    lines.text
+}
+
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn add(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.text.push_str(&format!("  {name:18} {value}\n"));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The shell's commands on a database in memory: what each prints, and how each fails.
+
+use super::editor::propose;
+use super::session::{Next, Session};
+use plinth::Database;
+
+struct Shell {
+    session: Session<Vec<u8>>,
+    _database: Database,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let database = Database::in_memory().unwrap();
+        Self { session: Session::new((*database).clone(), Vec::new()), _database: database }
+    }
+
+    fn with_rows() -> Self {
+        let mut shell = Self::new();
+        shell.does("writemode on; set a 1; set b 2; set c 3; set ab \"x y\"; set \\x00\\xff \\\\");
+        shell
+    }
+
+    #[track_caller]
+    fn does(&mut self, line: &str) -> String {
+        let next = self.session.run_line(line).unwrap_or_else(|failed| panic!("{line}: {failed}"));
+        assert_eq!(next, Next::GoOn);
+        self.printed()
+    }
+
+    fn printed(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.session.out)).unwrap()
+    }
+
+    #[track_caller]
+    fn refuses(&mut self, line: &str) -> String {
+        match self.session.run_line(line) {
+            Ok(_) => panic!("{line} was done: {}", self.printed()),
+            Err(failed) => failed.to_string(),
+        }
+    }
+}
+
+#[test]
+fn keys_are_set_shown_and_cleared() {
+    let mut shell = Shell::with_rows();
+    assert_eq!(shell.does("get a"), "`a' is `1'\n");
+    assert_eq!(shell.does("get ab"), "`ab' is `x y'\n");
+    assert_eq!(shell.does("get \"\\x00\\xFF\""), "`\\x00\\xff' is `\\\\'\n");
+    assert_eq!(shell.does("get nobody"), "`nobody': not found\n");
+    let committed = shell.does("clear a");
+    assert!(committed.starts_with("Committed (") && committed.ends_with(")\n"), "{committed}");
+    assert_eq!(shell.does("get a"), "`a': not found\n");
+    shell.does("clearrange ab c");
+    assert_eq!(shell.does("getrangekeys a"), "\nRange limited to 25 keys\n\n");
+    assert_eq!(shell.does("get c"), "`c' is `3'\n");
+}
+
+#[test]
+fn ranges_end_where_asked_or_with_their_prefix() {
+    let mut shell = Shell::with_rows();
+    let head = |count: u32| format!("\nRange limited to {count} keys\n");
+    assert_eq!(shell.does("getrange a"), head(25) + "`a' is `1'\n`ab' is `x y'\n\n");
+    assert_eq!(shell.does("getrange a c"), head(25) + "`a' is `1'\n`ab' is `x y'\n`b' is `2'\n\n");
+    assert_eq!(shell.does("getrangekeys \"\" \\xff 2"), head(2) + "`\\x00\\xff'\n`a'\n\n");
+    assert_eq!(shell.does("getrangekeys \"\" \\xff -2"), head(2) + "`c'\n`b'\n\n");
+    assert_eq!(shell.does("getrangekeys a b 0"), head(0) + "\n");
+    assert!(shell.refuses("getrange a b many").contains("getrange: LIMIT must be a number, not many"));
+    assert_eq!(shell.does("getrange b a"), head(25) + "\n", "as a range of selectors has it");
+}
+
+#[test]
+fn a_range_longer_than_a_batch_is_shown_whole() {
+    let mut shell = Shell::new();
+    shell.does("writemode on; begin");
+    for number in 0..3_000 {
+        shell.does(&format!("set key{number:05} {}", "v".repeat(100)));
+    }
+    shell.does("commit");
+    let shown = shell.does("getrange key \"\\xff\" 2500");
+    assert_eq!(shown.lines().filter(|line| line.starts_with("`key")).count(), 2_500);
+    assert!(shown.contains("`key02499'") && !shown.contains("`key02500'"));
+}
+
+#[test]
+fn selectors_find_keys() {
+    let mut shell = Shell::with_rows();
+    for (line, found) in [
+        ("getkey aa", "`ab'\n"),
+        ("getkey >= ab", "`ab'\n"),
+        ("getkey > ab", "`b'\n"),
+        ("getkey <= b", "`b'\n"),
+        ("getkey < b", "`ab'\n"),
+        ("getkey a 2", "`b'\n"),
+        ("getkey < b -1", "`a'\n"),
+        ("getkey < \"\"", "before the first key\n"),
+        ("getkey d", "after the last key: `\\xff'\n"),
+    ] {
+        assert_eq!(shell.does(line), found, "{line}");
+    }
+    assert!(shell.refuses("getkey ~ a 2").contains("getkey"));
+    assert!(shell.refuses("getkey a far").contains("OFFSET must be a number, not far"));
+}
+
+#[test]
+fn nothing_is_written_before_write_mode_is_on() {
+    let mut shell = Shell::new();
+    for line in ["set a 1", "clear a", "clearrange a b"] {
+        assert!(shell.refuses(line).contains("writemode on"), "{line}");
+    }
+    shell.does("writemode on; set a 1; writemode off");
+    assert!(shell.refuses("clear a").starts_with("clear: write mode is off"));
+    assert!(shell.refuses("writemode perhaps").contains("on or off, not perhaps"));
+}
+
+#[test]
+fn a_transaction_of_several_commands_is_committed_or_leaves_no_trace() {
+    let mut shell = Shell::with_rows();
+    assert_eq!(shell.does("begin"), "Transaction started\n");
+    assert_eq!(shell.does("set a 10; get a"), "`a' is `10'\n", "it sees its own writes");
+    let other = plinth::client::Database::clone(&shell.session.database);
+    let seen = || other.transact_blocking(|tr| tr.get("a").wait()).unwrap().unwrap();
+    assert_eq!(&seen()[..], b"1", "and nobody else does");
+    assert!(shell.refuses("begin").contains("begun already"));
+    assert_eq!(shell.does("rollback"), "Transaction rolled back\n");
+    assert_eq!(shell.does("get a"), "`a' is `1'\n");
+    let committed = shell.does("begin; set a 11; reset; set b 12; commit");
+    assert!(committed.contains("Transaction reset\nCommitted ("), "{committed}");
+    assert_eq!(shell.does("get a; get b"), "`a' is `1'\n`b' is `12'\n");
+    assert_eq!(shell.does("begin; get a; commit").lines().last(), Some("Committed (nothing was written)"));
+    for line in ["commit", "rollback", "reset"] {
+        assert!(shell.refuses(line).contains("no transaction has been begun"), "{line}");
+    }
+}
+
+#[test]
+fn a_conflict_names_the_command_and_rolls_the_transaction_back() {
+    let mut shell = Shell::with_rows();
+    shell.does("begin; get a; set b 20");
+    let other = shell.session.database.clone();
+    other
+        .transact_blocking(|tr| {
+            tr.set("a", "someone else's");
+            Ok(())
+        })
+        .unwrap();
+    let refusal = shell.refuses("commit");
+    assert!(refusal.starts_with("commit: not_committed (1020)"), "{refusal}");
+    assert!(refusal.ends_with("Rolling back current transaction"), "{refusal}");
+    assert_eq!(shell.does("get b"), "`b' is `2'\n");
+    assert!(shell.refuses("commit").contains("no transaction has been begun"));
+}
+
+#[test]
+fn options_hold_for_all_transactions_or_for_the_one_that_was_begun() {
+    let mut shell = Shell::new();
+    assert!(shell.refuses("get \\xff/x").starts_with("get: key_outside_legal_range (2004)"));
+    assert_eq!(shell.does("option on READ_SYSTEM_KEYS"), "Option enabled for all transactions\n");
+    assert_eq!(shell.does("get \\xff/x"), "`\\xff/x': not found\n");
+    assert_eq!(shell.does("option"), "READ_SYSTEM_KEYS\n");
+    shell.does("begin; option on timeout 60000");
+    assert_eq!(shell.does("option"), "READ_SYSTEM_KEYS\nTIMEOUT 60000\n");
+    assert_eq!(shell.does("reset; get \\xff/x"), "Transaction reset\n`\\xff/x': not found\n");
+    shell.does("rollback; option off read_system_keys");
+    assert!(shell.refuses("get \\xff/x").contains("2004"));
+    assert!(shell.does("option").contains("No options are enabled"));
+    assert!(shell.refuses("option off timeout").contains("TIMEOUT is not on"));
+    assert!(shell.refuses("option on tmeout 5").contains("no option `tmeout`"));
+    assert!(shell.refuses("option on timeout").contains("TIMEOUT needs an argument"));
+    assert!(shell.refuses("option on timeout soon").contains("must be a number, not soon"));
+    assert!(shell.refuses("option on timeout -5").contains("2006"));
+    assert!(shell.refuses("option on read_system_keys 1").contains("takes no argument"));
+    assert!(shell.refuses("option perhaps timeout").contains("on or off, not perhaps"));
+}
+
+#[test]
+fn versions_grow_and_hold_still_in_a_transaction() {
+    let mut shell = Shell::new();
+    let mut version = |line: &str| shell.does(line).lines().last().unwrap().parse::<i64>().unwrap();
+    let first = version("getversion");
+    assert!(version("writemode on; set a 1; getversion") > first);
+    assert_eq!(version("begin; getversion"), version("getversion"));
+}
+
+#[test]
+fn status_speaks_in_words_and_in_json() {
+    let mut shell = Shell::new();
+    assert_eq!(shell.does("status minimal"), "The database is available.\n");
+    let words = shell.does("status");
+    assert!(words.contains("Storage engine") && words.contains("memory"), "{words}");
+    let details = shell.does("status details");
+    assert!(details.starts_with(&words[..20]) && details.contains("Committed"), "{details}");
+    let document: plinth_bench::Value = shell.does("status json").parse().unwrap();
+    assert_eq!(document["client"]["database_status"]["available"], true);
+    assert!(shell.refuses("status of things").contains("usage: status"));
+    assert!(shell.refuses("status loud").contains("not loud"));
+}
+
+#[test]
+fn help_tells_all_and_wrong_words_are_named() {
+    let mut shell = Shell::new();
+    let help = shell.does("help");
+    assert!(super::commands::ALL.iter().all(|command| help.contains(command.usage)), "{help}");
+    assert!(shell.does("help getrange").contains("25 unless given"));
+    assert!(shell.does("help escaping").contains("\\xHH"));
+    assert!(shell.does("help options").contains("READ_SYSTEM_KEYS"));
+    assert!(shell.refuses("help me").contains("help: there is no command `me`"));
+    assert!(shell.refuses("gte a").contains("gte: there is no such command; did you mean get?"));
+    assert!(shell.refuses("get").contains("get: does not take 0 arguments; usage: get KEY"));
+    assert!(shell.refuses("get a b").contains("2 arguments"));
+    assert!(shell.refuses("get \\q").contains("character 5"));
+    assert_eq!(shell.does("GET a"), "`a': not found\n", "names in any case");
+    assert!(shell.refuses("sleep long").contains("SECONDS must be a number"));
+    shell.does("sleep 0.001; ; ");
+}
+
+#[test]
+fn a_failure_keeps_the_rest_of_its_line_from_running() {
+    let mut shell = Shell::new();
+    shell.refuses("writemode on; get; set a 1");
+    assert_eq!(shell.does("get a"), "`a': not found\n");
+    assert_eq!(shell.session.run_line("exit; set a 1").unwrap(), Next::Exit);
+    assert_eq!(shell.does("get a"), "`a': not found\n");
+}
+
+#[test]
+fn half_a_word_is_completed_from_commands_options_and_keys() {
+    let mut shell = Shell::with_rows();
+    shell.does("set \"a key\" 5");
+    let database = shell.session.database.clone();
+    let proposed = |typed: &str| propose(&database, typed);
+    assert_eq!(proposed("getr"), (0, vec!["getrange".to_owned(), "getrangekeys".to_owned()]));
+    assert_eq!(proposed("get a"), (4, vec!["a".to_owned(), "\"a key\"".to_owned(), "ab".to_owned()]));
+    assert_eq!(proposed("get \"a "), (4, vec!["\"a key\"".to_owned()]));
+    assert_eq!(proposed("get \\x00"), (4, vec!["\\x00\\xff".to_owned()]));
+    assert_eq!(proposed("set a; cle"), (7, vec!["clear".to_owned(), "clearrange".to_owned()]));
+    assert_eq!(proposed("writemode o").1, ["on", "off"]);
+    assert_eq!(proposed("option on read_sys").1, ["READ_SYSTEM_KEYS"]);
+    assert_eq!(proposed("help esc").1, ["escaping"]);
+    assert!(proposed("frobnicate x").1.is_empty() && proposed("get \\q").1.is_empty());
+}

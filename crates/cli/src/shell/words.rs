@@ -1,0 +1,176 @@
+//! The shell's words: how a line is cut into commands and words, and how bytes are written so that they can be read again.
+//!
+//! The rules are those of FoundationDB's shell. Words are separated by spaces, commands by semicolons. Double quotes keep
+//! spaces and semicolons in a word. A backslash begins an escape, inside quotes and outside: `\xHH` is a byte, and `\\`,
+//! `\"`, `\;` and backslash-space are the second character. What is printed uses `\xHH` and `\\`, and is read back as the same bytes.
+
+use std::fmt;
+
+/// A command: its words, each any bytes.
+pub type Words = Vec<Vec<u8>>;
+
+/// Why a line can't be cut into words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Malformed {
+    /// A backslash, and nothing that it could begin.
+    Escape {
+        /// Where the backslash is, in characters from 1.
+        at: usize,
+        /// The backslash and what follows it.
+        found: String,
+    },
+    /// A quote that isn't closed.
+    Quote {
+        /// Where it was opened, in characters from 1.
+        at: usize,
+    },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Escape { at, found } => write!(
+                f,
+                "no such escape at character {at}: {found} (there are \\xHH, \\\\, \\\", \\; and \"\\ \"; see help escaping)"
+            ),
+            Self::Quote { at } => write!(f, "the quote at character {at} is not closed"),
+        }
+    }
+}
+
+/// The commands of a line; those without a word are left out.
+pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
+    let characters: Vec<char> = line.chars().collect();
+    let mut cut = Cut::default();
+    let mut at = 0;
+    while let Some(&character) = characters.get(at) {
+        let quoted = cut.quote.is_some();
+        match character {
+            '\\' => {
+                let (byte, length) = escape(&characters[at..])
+                    .ok_or_else(|| Malformed::Escape { at: at + 1, found: excerpt(&characters[at..]) })?;
+                cut.push(&[byte]);
+                at += length;
+                continue;
+            }
+            '"' => {
+                cut.quote = if quoted { None } else { Some(at + 1) };
+                // Two quotes with nothing between are a word, too: the empty one.
+                cut.push(&[]);
+            }
+            ' ' | '\t' | '\n' | '\r' if !quoted => cut.end_word(),
+            ';' if !quoted => cut.end_command(),
+            other => cut.push(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        at += 1;
+    }
+    if let Some(at) = cut.quote {
+        return Err(Malformed::Quote { at });
+    }
+    cut.end_command();
+    Ok(cut.commands)
+}
+
+/// A line that is being cut.
+#[derive(Default)]
+struct Cut {
+    commands: Vec<Words>,
+    words: Words,
+    word: Option<Vec<u8>>,
+    /// Where the open quote is, in characters from 1.
+    quote: Option<usize>,
+}
+
+impl Cut {
+    fn push(&mut self, bytes: &[u8]) {
+        self.word.get_or_insert_default().extend_from_slice(bytes);
+    }
+
+    fn end_word(&mut self) {
+        self.words.extend(self.word.take());
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        let words = std::mem::take(&mut self.words);
+        if !words.is_empty() {
+            self.commands.push(words);
+        }
+    }
+}
+
+/// The byte that the escape at the begin of `characters` stands for, and how many of them it takes.
+fn escape(characters: &[char]) -> Option<(u8, usize)> {
+    match characters.get(1)? {
+        'x' => {
+            let digit = |at: usize| characters.get(at).and_then(|digit| digit.to_digit(16));
+            let byte = digit(2)? * 16 + digit(3)?;
+            Some((u8::try_from(byte).ok()?, 4))
+        }
+        &character @ ('\\' | '"' | ' ' | ';') => Some((u8::try_from(character).ok()?, 2)),
+        _ => None,
+    }
+}
+
+fn excerpt(characters: &[char]) -> String {
+    characters.iter().take(4).collect()
+}
+
+/// A word as it is written on a line: with escapes, and in quotes if it has a space or a semicolon, or is empty.
+pub fn quoted(word: &[u8]) -> String {
+    let text = plinth::printable(word).replace('"', "\\\"");
+    if text.is_empty() || text.contains([' ', ';']) { format!("\"{text}\"") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<Vec<String>> {
+        let commands = commands(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        commands.iter().map(|words| words.iter().map(|word| plinth::printable(word)).collect()).collect()
+    }
+
+    #[test]
+    fn lines_are_cut_at_spaces_and_semicolons_but_not_in_quotes() {
+        assert_eq!(words("get a"), [["get", "a"]]);
+        assert_eq!(words("  get\ta ;; set b  c; "), [vec!["get", "a"], vec!["set", "b", "c"]]);
+        assert_eq!(words("set \"a b;c\" \"\""), [["set", "a b;c", ""]]);
+        assert_eq!(words("set a\" \"b c"), [["set", "a b", "c"]]);
+        assert!(words("").is_empty() && words(" ; ;").is_empty());
+    }
+
+    #[test]
+    fn escapes_are_bytes_inside_quotes_and_outside() {
+        assert_eq!(
+            commands("set \\x00\\xFF \"\\\\\\\"\\;\\ \""),
+            Ok(vec![vec![b"set".to_vec(), vec![0, 255], b"\\\"; ".to_vec()]])
+        );
+        assert_eq!(commands("get ü"), Ok(vec![vec![b"get".to_vec(), "ü".as_bytes().to_vec()]]));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_says_where_and_why() {
+        for line in ["get \\q", "get \\", "get \\x", "get \\x1", "get \\xg0", "get \\n"] {
+            let error = commands(line).unwrap_err();
+            assert!(matches!(error, Malformed::Escape { at: 5, .. }), "{line}: {error:?}");
+        }
+        assert_eq!(commands("get \"a b"), Err(Malformed::Quote { at: 5 }));
+        assert!(commands("get \\q").unwrap_err().to_string().contains("character 5: \\q"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same_bytes() {
+        let mut seed = 7_u64;
+        for length in 0..300 {
+            let mut next = || {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Every other byte one of those that need care.
+                if seed >> 63 == 0 { (seed >> 40) as u8 } else { b" ;\"\\x0"[(seed >> 40) as usize % 6] }
+            };
+            let word: Vec<u8> = (0..length % 40).map(|_| next()).collect();
+            let line = format!("get {}", quoted(&word));
+            assert_eq!(commands(&line), Ok(vec![vec![b"get".to_vec(), word]]), "{line}");
+        }
+    }
+}
