@@ -4,6 +4,7 @@
 //! A clock task rings; the commit worker that holds the baton does the work, because it owns the log
 //! and the resolver.
 
+use crate::pace::{self, Pace};
 use crate::shared::{Front, Shared};
 use plinth_storage::Storage;
 use std::sync::Arc;
@@ -15,12 +16,20 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// How many rows of forgotten versions are given back at a time.
 const FORGET_ROWS: usize = 10_000;
 
-/// Rings for the chores until the node closes.
+/// Rings for the chores, and keeps the pace, until the node closes.
 pub(crate) async fn ring(shared: Arc<Shared>) {
+    let mut pace = Pace::new(shared.config.load);
+    let mut next = Duration::ZERO;
     while !shared.health.is_closing() {
-        shared.pause(&shared.bells.chores, PERIOD).await;
-        shared.queue.ask_for_chores();
+        shared.pause(&shared.bells.chores, pace.pause(&shared).min(PERIOD)).await;
+        pace.tick(&shared);
+        pace.look_at_disk(&shared).await;
+        if shared.env.now() >= next || shared.health.is_closing() {
+            next = shared.env.now() + PERIOD;
+            shared.queue.ask_for_chores();
+        }
     }
+    pace::close(&shared);
 }
 
 /// Does the chores. The caller holds the baton and has nothing to commit.

@@ -1,6 +1,8 @@
 //! What the pipeline counts about itself, for `status` and the benchmarks.
 
+use crate::metrics::Metrics;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A number that only grows. Relaxed: it orders nothing.
 #[derive(Default, Debug)]
@@ -16,8 +18,8 @@ impl Counter {
     }
 }
 
-/// Totals since the start. Counted per batch, not per read, so that they cost nothing on the read path.
-#[derive(Default, Debug)]
+/// Totals since the start. Counted per batch, so that they cost nothing; what is counted per read is in `metrics`.
+#[derive(Default)]
 pub(crate) struct Counters {
     pub committed: Counter,
     pub conflicted: Counter,
@@ -27,4 +29,15 @@ pub(crate) struct Counters {
     pub mutations: Counter,
     pub bytes_written: Counter,
     pub checkpoints: Counter,
+    /// Reads, starts and latencies.
+    pub metrics: Metrics,
+    /// When the node was opened.
+    pub opened: Duration,
+}
+
+impl Counters {
+    /// Of a node that is opened now.
+    pub fn beginning(now: Duration) -> Self {
+        Self { opened: now, ..Self::default() }
+    }
 }

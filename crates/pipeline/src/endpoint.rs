@@ -3,15 +3,17 @@
 //! What memory can answer is answered at once, on the caller's thread. Only commits cross to another
 //! thread, and reads of versions that are yet to come wait for them.
 
+use crate::metrics::{Count, Metrics, SAMPLE};
 use crate::node::Node;
+use crate::pace;
 use crate::shared::Shared;
-use plinth_client::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_storage::Storage;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Version,
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
+    Version,
 };
 use std::sync::Arc;
 
@@ -54,10 +56,27 @@ impl InProcess {
         reply
     }
 
+    /// A read of the sample: timed, and its bytes counted, if memory answers it.
+    fn measured<T>(&self, read: impl FnOnce(&Shared) -> Reply<T>, bytes: impl FnOnce(&T) -> u64) -> Reply<T> {
+        let (shared, began) = (self.shared(), self.shared().env.now());
+        let mut reply = read(shared);
+        let Some(result) = reply.try_take() else { return reply };
+        let metrics = &shared.counters.metrics;
+        metrics.note_read(shared.env.now().saturating_sub(began));
+        if let Ok(value) = &result {
+            metrics.add(Count::Bytes, bytes(value) * u64::from(SAMPLE));
+        }
+        Reply::ready(result)
+    }
+
     fn is_future(&self, version: Version) -> bool {
         let shared = self.shared();
         version > shared.versions.committed() && version > now_committed(shared)
     }
+}
+
+fn value_bytes(values: &[Option<Bytes>]) -> u64 {
+    values.iter().flatten().map(|value| value.len() as u64).sum()
 }
 
 fn value_at(shared: &Shared, version: Version, key: &[u8]) -> Option<Bytes> {
@@ -68,7 +87,7 @@ fn value_at(shared: &Shared, version: Version, key: &[u8]) -> Option<Bytes> {
 }
 
 /// The newest version that can be read, moved along with the clock.
-fn now_committed(shared: &Shared) -> Version {
+pub(crate) fn now_committed(shared: &Shared) -> Version {
     shared.versions.read_version(shared.env.now(), |version| shared.storage.publish(version))
 }
 
@@ -79,21 +98,24 @@ impl Endpoint for InProcess {
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         let shared = self.shared();
-        let answer = shared.visible.answer(|| now_committed(shared));
-        if answer.locked && !request.lock_aware {
-            return Reply::ready(Err(Error::database_locked()));
+        if !shared.health.gate.is_open() {
+            return pace::begin(shared, request);
         }
-        debug_assert!(matches!(request.priority, Priority::Batch | Priority::Default | Priority::Immediate));
-        Reply::ready(Ok(ReadVersionReply {
-            version: answer.version,
-            metadata_version: answer.metadata_version,
-        }))
+        shared.counters.metrics.started(request.priority);
+        Reply::ready(pace::answer(shared, request.lock_aware))
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
         if self.is_future(version) {
             let keys = keys.clone();
             return self.at(version, move |shared| shared.storage.get_many(version, space, &keys));
+        }
+        let metrics = &self.shared().counters.metrics;
+        metrics.add(Count::Requests, 1);
+        metrics.add(Count::Keys, keys.len() as u64);
+        if Metrics::is_sampled() {
+            let read = |shared: &Shared| shared.storage.get_many(version, space, keys);
+            return self.measured(read, |values| value_bytes(values));
         }
         self.shared().storage.get_many(version, space, keys)
     }
@@ -103,6 +125,7 @@ impl Endpoint for InProcess {
             let selector = selector.clone();
             return self.at(version, move |shared| shared.storage.get_key(version, space, &selector));
         }
+        self.shared().counters.metrics.add(Count::Requests, 1);
         self.shared().storage.get_key(version, space, selector)
     }
 
@@ -111,11 +134,30 @@ impl Endpoint for InProcess {
             let read = read.clone();
             return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
         }
-        self.shared().storage.get_range(version, space, read)
+        self.shared().counters.metrics.add(Count::Requests, 1);
+        let mut reply = self.shared().storage.get_range(version, space, read);
+        let Some(result) = reply.try_take() else { return reply };
+        if let Ok(result) = &result {
+            self.shared().counters.metrics.add(Count::Keys, result.rows.len() as u64);
+            self.shared().counters.metrics.add(Count::Bytes, result.rows.data_len() as u64);
+        }
+        Reply::ready(result)
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.shared().queue.submit(request)
+        if !Metrics::is_sampled() {
+            return self.shared().queue.submit(request);
+        }
+        let (shared, began) = (self.shared().clone(), self.shared().env.now());
+        let (done, reply) = promise();
+        shared.queue.submit(request).on_complete({
+            let shared = shared.clone();
+            move |result| {
+                shared.counters.metrics.commit.record(shared.env.now().saturating_sub(began), 1);
+                done.send(result);
+            }
+        });
+        reply
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, _version: Version) -> Reply<Version> {

@@ -5,9 +5,11 @@
 //! no other way in which data comes back.
 
 use crate::batch::{entry_mutations, internal_request};
+use crate::counters::Counters;
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::metadata::Metadata;
 use crate::order::{Baton, Turns, lock};
+use crate::pace::LoadTargets;
 use crate::sequencer::Sequencer;
 use crate::shared::{Bells, Directory, Front, Health, LogHandles, Shared};
 use crate::versions::Versions;
@@ -39,6 +41,8 @@ pub struct NodeConfig {
     pub checkpoint_bytes: u64,
     /// The log's own settings.
     pub log: LogConfig,
+    /// How large queues may grow before transactions are held back.
+    pub load: LoadTargets,
     #[cfg(feature = "planted-bugs")]
     /// A bug for the tests of tests.
     pub planted: Option<plinth_resolver::Planted>,
@@ -53,6 +57,7 @@ impl Default for NodeConfig {
             commit_workers: 3,
             checkpoint_bytes: 256 << 20,
             log: LogConfig::default(),
+            load: LoadTargets::default(),
             #[cfg(feature = "planted-bugs")]
             planted: None,
         }
@@ -156,7 +161,7 @@ impl Node {
             waiting: Arc::new(Waiting::new()),
             health: Health::default(),
             bells: Bells::default(),
-            counters: Default::default(),
+            counters: Counters::beginning(env.now()),
         });
         let mut tasks: Vec<_> =
             (0..workers).map(|n| env.spawn(&format!("commit-{n}"), worker::run(shared.clone()))).collect();

@@ -4,6 +4,7 @@ use crate::counters::Counters;
 use crate::metadata::Metadata;
 use crate::node::NodeConfig;
 use crate::order::{Baton, Turns};
+use crate::pace::Gate;
 use crate::queue::CommitQueue;
 use crate::versions::Versions;
 use crate::visible::Visible;
@@ -52,9 +53,10 @@ impl Directory {
     }
 }
 
-/// Whether the node still takes commits.
+/// Whether the node still takes commits, and how fast transactions may begin.
 #[derive(Default)]
 pub(crate) struct Health {
+    pub gate: Gate,
     failure: OnceLock<Error>,
     closing: AtomicBool,
 }

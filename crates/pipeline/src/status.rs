@@ -1,13 +1,23 @@
-//! The status document, in the form in which FoundationDB's tools read it.
+//! The status document, in the form in which FoundationDB's tools and exporters read it.
 //!
-//! Only what is known is in it; what a process without a network has no word for stands with the
-//! value that means "nothing wrong" (one coordinator that is reachable, full replication).
+//! Only what is known is in it, and it is true of this node: one process that has every role. What a process without a
+//! network has no word for stands with the value that means "nothing wrong" (one coordinator that is reachable, full
+//! replication), or is left out (machines, roughness). What FoundationDB has no field for is under `cluster.plinth`.
+
+mod roles;
 
 use crate::endpoint::LOCAL_ADDRESS;
+use crate::gate::{Limits, Reason};
+use crate::metrics::{Count, Rated, Snapshot};
 use crate::node::Node;
+use crate::shared::Shared;
 use plinth_client::Description;
 use plinth_storage::Storage;
+use plinth_types::version::VERSIONS_PER_SECOND;
 use serde_json::{Value, json};
+
+/// The protocol version of FoundationDB 7.3, whose behaviour the node has.
+const PROTOCOL: &str = "fdb00b073000000";
 
 impl Node {
     /// What the database is called, and where it is.
@@ -18,6 +28,11 @@ impl Node {
         };
         let connection_string = format!("plinth:{id}@{LOCAL_ADDRESS}");
         Description { cluster_file_path: path, connection_string, cluster_id: id }
+    }
+
+    /// All measurements of the node, in Prometheus' text format (version 0.0.4).
+    pub fn metrics_text(&self) -> String {
+        crate::metrics::render(&self.shared)
     }
 }
 
@@ -36,7 +51,9 @@ fn client(node: &Node, description: &Description) -> Value {
     json!({
         "cluster_file": { "path": description.cluster_file_path, "up_to_date": true },
         "coordinators": {
-            "coordinators": [{ "address": LOCAL_ADDRESS, "protocol": "0fdb00b073000000", "reachable": true }],
+            "coordinators": [
+                { "address": LOCAL_ADDRESS, "protocol": format!("0{PROTOCOL}"), "reachable": true },
+            ],
             "quorum_reachable": true,
         },
         "database_status": { "available": available, "healthy": available },
@@ -47,59 +64,224 @@ fn client(node: &Node, description: &Description) -> Value {
 
 fn cluster(node: &Node, description: &Description) -> Value {
     let shared = &node.shared;
-    let memory = shared.storage.memory();
-    let counters = &shared.counters;
-    let (queued, queued_bytes) = shared.queue.depth();
     let failure = shared.health.failure();
     let locked = shared.visible.answer(|| 0).locked;
-    let counter = |total: u64| json!({ "counter": total });
     let messages: Vec<_> = failure
         .iter()
         .map(|error| json!({ "name": "storage_failure", "description": error.to_string() }))
         .collect();
+    let uptime = shared.env.now().saturating_sub(shared.counters.opened).as_secs_f64();
     json!({
+        "active_primary_dc": "",
+        "bounce_impact": { "can_clean_bounce": true },
+        "clients": { "count": 0, "supported_versions": [] },
+        "cluster_controller_timestamp": shared.wall_clock_seconds(),
+        "configuration": configuration(shared),
+        "connection_string": description.connection_string,
+        "data": data(shared),
         "database_available": failure.is_none(),
         "database_lock_state": { "locked": locked },
-        "connection_string": description.connection_string,
-        "protocol_version": "fdb00b073000000",
+        "database_locked": locked,
+        "datacenter_lag": { "seconds": 0, "versions": 0 },
+        "degraded_processes": 0,
+        "fault_tolerance": {
+            "max_zone_failures_without_losing_availability": 0,
+            "max_zone_failures_without_losing_data": 0,
+        },
         "full_replication": true,
-        "cluster_controller_timestamp": shared.wall_clock_seconds(),
-        "recovery_state": { "name": "fully_recovered", "description": "Recovery complete." },
-        "configuration": {
-            "redundancy_mode": "single",
-            "storage_engine": shared.config.engine.name(),
-            "coordinators_count": 1,
-            "tenant_mode": "optional_experimental",
-        },
-        "data": {
-            "state": { "healthy": true, "name": "healthy", "min_replicas_remaining": 1 },
-            "total_kv_size_bytes": memory.data,
-            "partitions_count": 1,
-        },
-        "workload": {
-            "operations": { "writes": counter(counters.mutations.get()) },
-            "bytes": { "written": counter(counters.bytes_written.get()) },
-            "transactions": {
-                "committed": counter(counters.committed.get()),
-                "conflicted": counter(counters.conflicted.get()),
-                "rejected_too_old": counter(counters.too_old.get()),
-                "refused": counter(counters.refused.get()),
-            },
-        },
-        "qos": { "performance_limited_by": { "name": "workload", "reason_id": 2 } },
-        "plinth": {
-            "commit_batches": counters.batches.get(),
-            "commit_queue": { "transactions": queued, "bytes": queued_bytes },
-            "checkpoints": counters.checkpoints.get(),
-            "memory": {
-                "data_bytes": memory.data,
-                "index_bytes": memory.index,
-                "window_bytes": memory.window,
-            },
-            "watches": shared.watches.len(),
-            "newest_version": shared.versions.committed(),
-        },
+        "generation": 1,
+        "incompatible_connections": [],
+        "latency_probe": latency_probe(shared),
+        "layers": { "_valid": true },
         "messages": messages,
+        "newest_protocol_version": PROTOCOL,
+        "plinth": plinth(shared),
+        "processes": roles::processes(shared, uptime),
+        "protocol_version": PROTOCOL,
+        "qos": qos(shared),
+        "recovery_state": {
+            "active_generations": 1,
+            "description": "Recovery complete.",
+            "name": "fully_recovered",
+            "seconds_since_last_recovered": uptime,
+        },
+        "version_epoch": { "enabled": false },
+        "workload": workload(shared),
+    })
+}
+
+fn configuration(shared: &Shared) -> Value {
+    json!({
+        "commit_proxies": 1,
+        "coordinators_count": 1,
+        "excluded_servers": [],
+        "grv_proxies": 1,
+        "log_engine": shared.config.engine.name(),
+        "logs": 1,
+        "redundancy_mode": "single",
+        "resolvers": 1,
+        "storage_engine": shared.config.engine.name(),
+        "tenant_mode": "optional_experimental",
+        "usable_regions": 1,
+    })
+}
+
+fn data(shared: &Shared) -> Value {
+    let stored = shared.storage.memory().data;
+    let free = shared.counters.metrics.free_bytes();
+    let mut data = json!({
+        "average_partition_size_bytes": stored,
+        "moving_data": { "in_flight_bytes": 0, "in_queue_bytes": 0, "total_written_bytes": 0 },
+        "partitions_count": 1,
+        "state": { "healthy": true, "min_replicas_remaining": 1, "name": "healthy" },
+        "system_kv_size_bytes": 0,
+        "total_disk_used_bytes": disk_used(shared),
+        "total_kv_size_bytes": stored,
+    });
+    if let Some(free) = free {
+        data["least_operating_space_bytes_log_server"] = json!(free);
+        data["least_operating_space_bytes_storage_server"] = json!(free);
+    }
+    data
+}
+
+/// The log, and what the newest checkpoint takes, which is about what it holds.
+fn disk_used(shared: &Shared) -> u64 {
+    let log = shared.log.as_ref().map_or(0, |log| log.view.disk_bytes());
+    let has_checkpoint = shared.counters.checkpoints.get() > 0;
+    log + if has_checkpoint { shared.storage.memory().data } else { 0 }
+}
+
+/// A count, and how much of it happens in a second.
+fn counted(shared: &Shared, total: u64, rated: Rated) -> Value {
+    json!({ "counter": total, "hz": shared.counters.metrics.rates.hz(rated) })
+}
+
+fn never() -> Value {
+    json!({ "counter": 0, "hz": 0 })
+}
+
+fn workload(shared: &Shared) -> Value {
+    let (counters, metrics) = (&shared.counters, &shared.counters.metrics);
+    let read = |count, rated| counted(shared, metrics.get(count), rated);
+    let rates = [Rated::StartedBatch, Rated::StartedDefault, Rated::StartedImmediate];
+    let started: f64 = rates.iter().map(|rated| metrics.rates.hz(*rated)).sum();
+    json!({
+        "bytes": {
+            "read": read(Count::Bytes, Rated::BytesRead),
+            "written": counted(shared, counters.bytes_written.get(), Rated::BytesWritten),
+        },
+        "keys": { "read": read(Count::Keys, Rated::Keys) },
+        "operations": {
+            "location_requests": never(),
+            "low_priority_reads": never(),
+            "memory_errors": never(),
+            "read_requests": read(Count::Requests, Rated::Requests),
+            "reads": read(Count::Requests, Rated::Requests),
+            "writes": counted(shared, counters.mutations.get(), Rated::Mutations),
+        },
+        "transactions": {
+            "committed": counted(shared, counters.committed.get(), Rated::Committed),
+            "conflicted": counted(shared, counters.conflicted.get(), Rated::Conflicted),
+            "refused": { "counter": counters.refused.get() },
+            "rejected_for_queued_too_long": never(),
+            "rejected_too_old": { "counter": counters.too_old.get() },
+            "started": { "counter": metrics.started_all(), "hz": started },
+            "started_batch_priority": read(Count::StartedBatch, Rated::StartedBatch),
+            "started_default_priority": read(Count::StartedDefault, Rated::StartedDefault),
+            "started_immediate_priority": read(Count::StartedImmediate, Rated::StartedImmediate),
+        },
+    })
+}
+
+/// Medians of what transactions really met with, since the node was opened. FoundationDB has one transaction of its own
+/// measured now and then; a read version costs no time here unless it has to wait.
+fn latency_probe(shared: &Shared) -> Value {
+    let metrics = &shared.counters.metrics;
+    let start = metrics.start_wait.snapshot();
+    let waited = if shared.health.gate.is_open() { 0.0 } else { start.percentile(0.5) };
+    json!({
+        "batch_priority_transaction_start_seconds": waited,
+        "commit_seconds": metrics.commit.snapshot().percentile(0.5),
+        "immediate_priority_transaction_start_seconds": 0.0,
+        "read_seconds": metrics.read.snapshot().percentile(0.5),
+        "transaction_start_seconds": waited,
+    })
+}
+
+/// A rate as JSON can have it: no number stands for none.
+fn limit(rate: f64) -> Value {
+    if rate.is_finite() { json!(rate) } else { json!(UNLIMITED) }
+}
+
+/// More than any node begins.
+const UNLIMITED: u64 = 1_000_000_000;
+
+fn limited_by(reason: Reason) -> Value {
+    json!({ "description": reason.description(), "name": reason.name(), "reason_id": reason.id() })
+}
+
+fn qos(shared: &Shared) -> Value {
+    let Limits { default, batch, reason, batch_reason, released } = shared.health.gate.limits();
+    let (_, queue_bytes) = shared.queue.depth();
+    let window = shared.storage.memory().window;
+    let tags = shared.health.gate.throttled_tags();
+    let in_step = json!({ "seconds": 0, "versions": 0 });
+    json!({
+        "batch_performance_limited_by": limited_by(batch_reason),
+        "batch_released_transactions_per_second": shared.counters.metrics.rates.hz(Rated::StartedBatch),
+        "batch_transactions_per_second_limit": limit(batch),
+        // Storage has what is committed, always, and the log what is acknowledged.
+        "limiting_data_lag_storage_server": in_step,
+        "limiting_durability_lag_storage_server": in_step,
+        "limiting_queue_bytes_storage_server": window,
+        "performance_limited_by": limited_by(reason),
+        "released_transactions_per_second": released,
+        "throttled_tags": {
+            "auto": { "busy_read": 0, "busy_write": 0, "count": 0, "recommended_only": 0 },
+            "manual": { "count": tags },
+        },
+        "transactions_per_second_limit": limit(default),
+        "worst_data_lag_storage_server": in_step,
+        "worst_durability_lag_storage_server": in_step,
+        "worst_queue_bytes_log_server": queue_bytes,
+        "worst_queue_bytes_storage_server": window,
+    })
+}
+
+/// A histogram as FoundationDB shows latencies.
+fn statistics(snapshot: &Snapshot) -> Value {
+    let at = |share| snapshot.percentile(share);
+    json!({
+        "count": snapshot.count,
+        "max": at(1.0),
+        "mean": snapshot.mean(),
+        "median": at(0.5),
+        "p25": at(0.25),
+        "p90": at(0.9),
+        "p95": at(0.95),
+        "p99": at(0.99),
+        "p99.9": at(0.999),
+    })
+}
+
+fn plinth(shared: &Shared) -> Value {
+    let memory = shared.storage.memory();
+    let counters = &shared.counters;
+    let (queued, queued_bytes) = shared.queue.depth();
+    json!({
+        "checkpoints": counters.checkpoints.get(),
+        "commit_batches": counters.batches.get(),
+        "commit_queue": { "bytes": queued_bytes, "transactions": queued },
+        "log": {
+            "disk_bytes": shared.log.as_ref().map_or(0, |log| log.view.disk_bytes()),
+            "sync_seconds": statistics(&counters.metrics.sync.snapshot()),
+        },
+        "memory": { "data_bytes": memory.data, "index_bytes": memory.index, "window_bytes": memory.window },
+        "newest_version": shared.versions.committed(),
+        "start_queue": { "transactions": shared.health.gate.waiting() },
+        "watches": shared.watches.len(),
+        "window_seconds": shared.config.window_versions() as f64 / VERSIONS_PER_SECOND as f64,
     })
 }
 

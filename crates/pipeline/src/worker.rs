@@ -144,7 +144,12 @@ async fn append(
 /// Makes a batch durable and, in its turn, visible.
 async fn finish(shared: &Shared, flight: Flight) {
     let synced = match (&shared.log, flight.position) {
-        (Some(log), Some(position)) => log.syncer.sync(position).await,
+        (Some(log), Some(position)) => {
+            let began = shared.env.now();
+            let synced = log.syncer.sync(position).await;
+            shared.counters.metrics.sync.record(shared.env.now().saturating_sub(began), 1);
+            synced
+        }
         _ => Ok(()),
     };
     shared.turns.wait(flight.ticket).await;

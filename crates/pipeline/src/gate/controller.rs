@@ -1,0 +1,146 @@
+//! The controller: from how full the node's queues are to how many transactions may begin.
+//!
+//! ```text
+//!   queue    0 ............ target - spring ............ target ........ limit
+//!   rate          free                |  as many as end ×  1/(0.5+x)  |  less and less
+//! ```
+//!
+//! Below the spring nothing is limited. In it, x grows from 0 to 1 and the rate is what the node has been seen to bear, times
+//! something above 1 at first and below 1 at the end: so a queue settles in the middle of its spring, at full throughput.
+//! Batch transactions have targets of half the size, and so give way first.
+
+use std::time::Duration;
+
+/// How full things are, and what is done. All counts only grow.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct Gauges {
+    /// Bytes of transactions that wait for the log.
+    pub queue_bytes: u64,
+    /// Bytes of older versions in memory.
+    pub window_bytes: u64,
+    /// Transactions begun so far.
+    pub started: u64,
+}
+
+/// What the queues are allowed to be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Targets {
+    pub queue_bytes: u64,
+    pub window_bytes: u64,
+}
+
+/// What limits the rate, with FoundationDB's numbers and names.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Reason {
+    /// Nothing but what clients ask for.
+    #[default]
+    Workload,
+    /// The log can't write as fast as commits come.
+    LogQueue,
+    /// Older versions take more memory than they may.
+    Window,
+}
+
+impl Reason {
+    pub fn id(self) -> u32 {
+        match self {
+            Self::Workload => 0,
+            Self::Window => 1,
+            Self::LogQueue => 5,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workload => "workload",
+            Self::Window => "storage_server_write_queue_size",
+            Self::LogQueue => "log_server_write_queue",
+        }
+    }
+
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Workload => "The database is not being saturated by the workload.",
+            Self::Window => "Older versions of rows take as much memory as they may.",
+            Self::LogQueue => "Commits wait for the log: the disk is as busy as it can be.",
+        }
+    }
+}
+
+/// How many transactions may begin in a second, by priority. Infinite: as many as like to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Limits {
+    pub default: f64,
+    pub batch: f64,
+    pub reason: Reason,
+    pub batch_reason: Reason,
+    /// Transactions begun in a second, lately.
+    pub released: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let (reason, batch_reason) = (Reason::Workload, Reason::Workload);
+        Self { default: f64::INFINITY, batch: f64::INFINITY, reason, batch_reason, released: 0.0 }
+    }
+}
+
+impl Limits {
+    pub fn is_limited(&self) -> bool {
+        self.default.is_finite() || self.batch.is_finite()
+    }
+}
+
+/// The part of a target in which the rate is being adjusted.
+const SPRING: f64 = 0.5;
+/// How much of the rate seen lately a new look at it counts for.
+const SMOOTHING: f64 = 0.3;
+/// Nobody is held back below this many a second, or a node that stood still could never begin again.
+const LEAST: f64 = 10.0;
+/// Batch transactions are held back whole below this share of the default rate.
+const BATCH_LEAST: f64 = 0.01;
+
+pub(crate) struct Controller {
+    targets: Targets,
+    rate: f64,
+    last: Option<(Duration, u64)>,
+}
+
+impl Controller {
+    pub fn new(targets: Targets) -> Self {
+        Self { targets, rate: 0.0, last: None }
+    }
+
+    /// The limits for the time until the next look.
+    pub fn look(&mut self, gauges: Gauges, now: Duration) -> Limits {
+        if let Some((then, started)) = self.last.replace((now, gauges.started)) {
+            let seconds = now.saturating_sub(then).as_secs_f64().max(1e-3);
+            let rate = gauges.started.saturating_sub(started) as f64 / seconds;
+            self.rate += SMOOTHING * (rate - self.rate);
+        }
+        let (default, reason) = self.limit(gauges, 1.0);
+        let (batch, batch_reason) = self.limit(gauges, 0.5);
+        let mut batch = batch.min(default);
+        if default.is_finite() && batch < BATCH_LEAST * default {
+            batch = 0.0;
+        }
+        Limits { default, batch, reason, batch_reason, released: self.rate }
+    }
+
+    /// The rate for targets of this share.
+    fn limit(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
+        let pressures = [
+            (gauges.queue_bytes, self.targets.queue_bytes, Reason::LogQueue),
+            (gauges.window_bytes, self.targets.window_bytes, Reason::Window),
+        ];
+        let pressed = pressures.map(|(bytes, target, reason)| {
+            let target = (target as f64 * share).max(1.0);
+            ((bytes as f64 - target * (1.0 - SPRING)) / (target * SPRING), reason)
+        });
+        let worst = if pressed[0].0 >= pressed[1].0 { pressed[0] } else { pressed[1] };
+        match worst {
+            (pressure, _) if pressure <= 0.0 => (f64::INFINITY, Reason::Workload),
+            (pressure, reason) => ((self.rate / (0.5 + pressure * pressure)).max(LEAST), reason),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The gate against models: open loops that ask for more than a node bears, tags, lines that are full.
+//!
+//! Time is a number that the tests count up, a millisecond at a step, so that every run is the same and minutes of load take
+//! seconds.
+
+use super::controller::{Controller, Gauges, Limits, Reason, Targets};
+use super::tags::{Rules, row};
+use super::{Admitted, Gate, WAITING_MOST};
+use plinth_client::{Priority, ReadVersionRequest};
+use plinth_types::{Bytes, Error};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn request(priority: Priority, tags: &[&'static str]) -> ReadVersionRequest {
+    let tags = tags.iter().map(|tag| Bytes::from(*tag)).collect();
+    ReadVersionRequest { priority, tags, ..ReadVersionRequest::default() }
+}
+
+/// A node that commits so many transactions a second, and clients that begin so many, whatever happens.
+struct Model {
+    gate: Gate<Priority>,
+    controller: Controller,
+    capacity: u64,
+    queued: u64,
+    done: [u64; 2],
+    started: u64,
+    most_queued: u64,
+    refused: u64,
+}
+
+const BYTES: u64 = 1000;
+const TARGET: u64 = 10_000_000;
+
+impl Model {
+    fn new(capacity: u64) -> Self {
+        let targets = Targets { queue_bytes: TARGET, window_bytes: 1 << 40 };
+        let (gate, controller) = (Gate::default(), Controller::new(targets));
+        Self { gate, controller, capacity, queued: 0, done: [0; 2], started: 0, most_queued: 0, refused: 0 }
+    }
+
+    fn begin(&mut self, priority: Priority) {
+        self.started += 1;
+        self.queued += 1;
+        self.done[usize::from(priority == Priority::Default)] += 1;
+    }
+
+    /// Runs for a while with this many arrivals a millisecond of each priority.
+    fn run(&mut self, from: u64, until: u64, batch: u64, default: u64) {
+        for ms in from..until {
+            let now = ms as u32 * MS;
+            for (priority, count) in [(Priority::Batch, batch), (Priority::Default, default)] {
+                for _ in 0..count {
+                    match self.gate.admit(request(priority, &[]), priority, now) {
+                        Admitted::Now(priority) => self.begin(priority),
+                        Admitted::Later => {}
+                        Admitted::Refused(..) => self.refused += 1,
+                    }
+                }
+            }
+            for (waiter, error) in self.gate.release(now) {
+                assert!(error.is_none());
+                self.begin(waiter.answer);
+            }
+            self.queued = self.queued.saturating_sub(self.capacity);
+            self.most_queued = self.most_queued.max(self.queued);
+            if ms % 100 == 0 {
+                let queue_bytes = self.queued * BYTES;
+                let gauges = Gauges { queue_bytes, window_bytes: 0, started: self.started };
+                self.gate.limit(self.controller.look(gauges, now), &Rules::default(), now);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_node_holds_nobody_back() {
+    let mut model = Model::new(100);
+    model.run(0, 5000, 20, 60);
+    assert_eq!((model.done, model.refused), ([100_000, 300_000], 0));
+    assert!(model.gate.is_open());
+    assert_eq!(model.gate.limits().reason, Reason::Workload);
+}
+
+#[test]
+fn an_overloaded_node_stays_busy_and_its_queue_bounded() {
+    let mut model = Model::new(50);
+    model.run(0, 12_000, 0, 200);
+    let busy = model.done[1] as f64 / (12_000.0 * 50.0);
+    println!("done {busy:.2} of capacity, queue at most {} of {TARGET} bytes", model.most_queued * BYTES);
+    assert!((0.85..1.2).contains(&busy), "{busy}");
+    // It overshoots once, before the first looks.
+    assert!(model.most_queued * BYTES < 4 * TARGET, "{}", model.most_queued * BYTES);
+    assert_eq!(model.gate.limits().reason, Reason::LogQueue);
+    assert!(model.queued * BYTES < 2 * TARGET, "{}", model.queued * BYTES);
+    assert!(model.gate.waiting() <= WAITING_MOST && model.refused > 0);
+    // And comes back.
+    model.run(12_000, 24_000, 0, 1);
+    assert!(model.gate.is_open(), "{:?} {}", model.gate.limits(), model.gate.waiting());
+}
+
+#[test]
+fn batch_transactions_give_way_first() {
+    let mut model = Model::new(100);
+    model.run(0, 10_000, 100, 90);
+    let shares = model.done.map(|done| done as f64 / 10_000.0);
+    println!("batch {:.1} and default {:.1} of 100 and 90 a millisecond", shares[0], shares[1]);
+    assert!(shares[1] > 80.0, "{shares:?}");
+    assert!(shares[0] < 40.0, "{shares:?}");
+}
+
+#[test]
+fn a_throttled_tag_begins_at_its_rate_and_others_are_not_held_back() {
+    let gate: Gate<()> = Gate::default();
+    let (key, value) = row(b"slow", 1, 50.0, 1e9);
+    let rules = Rules::read([(&key[..], &value[..])].into_iter(), Duration::from_secs(1000));
+    gate.limit(Limits::default(), &rules, Duration::ZERO);
+    assert!(!gate.is_open() && gate.throttled_tags() == 1);
+    let (mut slow, mut late) = (0, 0);
+    for ms in 0..10_000_u32 {
+        let now = ms * MS;
+        assert!(matches!(gate.admit(request(Priority::Default, &["fast"]), (), now), Admitted::Now(())));
+        let immediate = gate.admit(request(Priority::Immediate, &["slow"]), (), now);
+        assert!(matches!(immediate, Admitted::Now(())));
+        if ms % 10 == 0 {
+            slow += usize::from(matches!(
+                gate.admit(request(Priority::Default, &["slow"]), (), now),
+                Admitted::Now(())
+            ));
+        }
+        for (_, error) in gate.release(now) {
+            match error {
+                None => slow += 1,
+                Some(error) => {
+                    assert_eq!(error, Error::tag_throttled());
+                    late += 1;
+                }
+            }
+        }
+    }
+    assert!((480..=510).contains(&slow), "{slow}");
+    assert!(late > 0, "those who waited five seconds are told");
+    // The rule is over: whoever waits goes on.
+    gate.limit(Limits::default(), &Rules::default(), 10_000 * MS);
+    let waiting = gate.waiting();
+    assert_eq!(gate.release(10_001 * MS).len(), waiting);
+    gate.limit(Limits::default(), &Rules::default(), 10_002 * MS);
+    assert!(gate.is_open());
+}
+
+#[test]
+fn rules_that_make_no_sense_or_are_over_are_left_out() {
+    let good = row(b"tag", 0, 5.0, 2000.0);
+    let over = row(b"over", 1, 5.0, 900.0);
+    let mut short = row(b"short", 1, 5.0, 2000.0);
+    short.1.truncate(20);
+    let negative = row(b"negative", 1, -1.0, 2000.0);
+    let mut cut = row(b"cut", 1, 5.0, 2000.0);
+    cut.0.pop();
+    let rows = [good, over, short, negative, cut];
+    let rules =
+        Rules::read(rows.iter().map(|(key, value)| (&key[..], &value[..])), Duration::from_secs(1000));
+    let tags: Vec<_> = rules.iter().map(|(tag, _)| tag.clone()).collect();
+    assert_eq!(tags, ["tag"]);
+    // For batch transactions alone.
+    let gate: Gate<()> = Gate::default();
+    gate.limit(Limits::default(), &rules, Duration::ZERO);
+    assert!(matches!(gate.admit(request(Priority::Default, &["tag"]), (), MS), Admitted::Now(())));
+    assert!(matches!(gate.admit(request(Priority::Batch, &["tag"]), (), MS), Admitted::Later));
+    assert_eq!(gate.drain().len(), 1);
+}

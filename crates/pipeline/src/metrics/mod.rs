@@ -1,0 +1,112 @@
+//! What the node measures of itself: counts, latencies, and the text in which Prometheus reads them.
+//!
+//! Everything here is written by the paths that it measures, so it must cost next to nothing there: counts on the read path
+//! lie in stripes, one to a thread, and only one read in [`SAMPLE`] looks at the clock. No library: the text format has
+//! three kinds of lines, and a library's registry would put a lock or a hash on these paths.
+
+mod histogram;
+mod rates;
+mod striped;
+mod text;
+
+pub(crate) use histogram::{Histogram, Snapshot};
+pub(crate) use rates::{Rated, Rates};
+pub(crate) use striped::Striped;
+pub(crate) use text::render;
+
+use plinth_client::Priority;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// One read or commit in so many is timed, and a read's bytes are counted for all of them. A prime: whatever pattern reads and
+/// commits come in, both are met.
+pub(crate) const SAMPLE: u32 = 61;
+
+/// Counts of the read path, by their place in a stripe.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(crate) enum Count {
+    StartedBatch,
+    StartedDefault,
+    StartedImmediate,
+    /// Requests to read, of any kind.
+    Requests,
+    /// Keys read: values asked for, and rows given.
+    Keys,
+    /// Bytes of keys and values read; of single values an estimate from the sample.
+    Bytes,
+}
+
+const COUNTS: usize = 6;
+
+/// Measurements of a node.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    reads: Striped<COUNTS>,
+    /// From a request to commit to its answer, of a sample.
+    pub commit: Histogram,
+    /// A sync of the log.
+    pub sync: Histogram,
+    /// From a request for a read version to its answer, where it had to wait.
+    pub start_wait: Histogram,
+    /// A read that memory answered, of the sample.
+    pub read: Histogram,
+    pub rates: Rates,
+    /// Free space of the disk, and 1; 0: not known.
+    free: AtomicU64,
+}
+
+thread_local! {
+    static TURN: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Metrics {
+    pub fn add(&self, count: Count, amount: u64) {
+        self.reads.add(count as usize, amount);
+    }
+
+    pub fn get(&self, count: Count) -> u64 {
+        self.reads.get(count as usize)
+    }
+
+    pub fn started(&self, priority: Priority) {
+        let count = match priority {
+            Priority::Batch => Count::StartedBatch,
+            Priority::Default => Count::StartedDefault,
+            Priority::Immediate => Count::StartedImmediate,
+        };
+        self.add(count, 1);
+    }
+
+    /// All that have been started, whatever their priority.
+    pub fn started_all(&self) -> u64 {
+        [Count::StartedBatch, Count::StartedDefault, Count::StartedImmediate]
+            .into_iter()
+            .map(|count| self.get(count))
+            .sum()
+    }
+
+    /// The disk has so many bytes free.
+    pub fn note_free_bytes(&self, bytes: u64) {
+        self.free.store(bytes.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Free space of the disk, if there is one and it is known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.free.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Whether this read or commit is one of those that are timed.
+    pub fn is_sampled() -> bool {
+        TURN.with(|turn| {
+            let next = turn.get() + 1;
+            turn.set(if next == SAMPLE { 0 } else { next });
+            next == SAMPLE
+        })
+    }
+
+    pub fn note_read(&self, took: Duration) {
+        self.read.record(took, 1);
+    }
+}

@@ -1,0 +1,162 @@
+//! The measurements in Prometheus' text format.
+//!
+//! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
+
+use super::histogram::Histogram;
+use super::{Count, Metrics};
+use crate::shared::Shared;
+use plinth_storage::Storage;
+use std::fmt::Write;
+
+/// Quantities of the same name under different labels.
+type Labelled<'a> = &'a [(&'a str, f64)];
+
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string can't fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str, values: Labelled<'_>) {
+        self.head(name, kind, help);
+        for (labels, value) in values {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help, &[("", value as f64)]);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.head(name, "histogram", help);
+        let snapshot = histogram.snapshot();
+        // The last bucket has no bound.
+        let bounded = snapshot.cumulative.len() - 1;
+        for (bound, count) in &snapshot.cumulative[..bounded] {
+            let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {count}");
+        }
+        let (count, sum) = (snapshot.count, snapshot.sum_seconds);
+        let _ =
+            writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}");
+    }
+}
+
+/// All measurements of a node.
+pub(crate) fn render(shared: &Shared) -> String {
+    let mut text = Text(String::with_capacity(16 << 10));
+    transactions(&mut text, shared);
+    reads(&mut text, &shared.counters.metrics);
+    latencies(&mut text, &shared.counters.metrics);
+    queues(&mut text, shared);
+    space(&mut text, shared);
+    text.0
+}
+
+fn transactions(text: &mut Text, shared: &Shared) {
+    let (metrics, counters) = (&shared.counters.metrics, &shared.counters);
+    let of = |count| metrics.get(count) as f64;
+    text.family(
+        "plinth_transactions_started_total",
+        "counter",
+        "Read versions handed out, by priority.",
+        &[
+            ("{priority=\"batch\"}", of(Count::StartedBatch)),
+            ("{priority=\"default\"}", of(Count::StartedDefault)),
+            ("{priority=\"immediate\"}", of(Count::StartedImmediate)),
+        ],
+    );
+    text.family(
+        "plinth_commits_total",
+        "counter",
+        "Transactions that asked to commit, by what became of them.",
+        &[
+            ("{outcome=\"committed\"}", counters.committed.get() as f64),
+            ("{outcome=\"conflicted\"}", counters.conflicted.get() as f64),
+            ("{outcome=\"too_old\"}", counters.too_old.get() as f64),
+            ("{outcome=\"refused\"}", counters.refused.get() as f64),
+        ],
+    );
+    text.counter("plinth_mutations_total", "Mutations committed.", counters.mutations.get());
+    text.counter("plinth_commit_batches_total", "Batches committed.", counters.batches.get());
+    text.counter(
+        "plinth_log_written_bytes_total",
+        "Bytes appended to the log.",
+        counters.bytes_written.get(),
+    );
+    text.counter("plinth_checkpoints_total", "Checkpoints written.", counters.checkpoints.get());
+}
+
+fn reads(text: &mut Text, metrics: &Metrics) {
+    text.counter("plinth_read_requests_total", "Requests to read.", metrics.get(Count::Requests));
+    text.counter("plinth_keys_read_total", "Keys read.", metrics.get(Count::Keys));
+    let help = "Bytes of keys and values read; of single values an estimate from a sample.";
+    text.counter("plinth_read_bytes_total", help, metrics.get(Count::Bytes));
+}
+
+fn latencies(text: &mut Text, metrics: &Metrics) {
+    let commit = "From a request to commit to its answer, a sample of them.";
+    text.histogram("plinth_commit_seconds", commit, &metrics.commit);
+    text.histogram("plinth_log_sync_seconds", "A sync of the log.", &metrics.sync);
+    let wait = "How long transactions that were held back waited to begin.";
+    text.histogram("plinth_start_wait_seconds", wait, &metrics.start_wait);
+    text.histogram("plinth_read_seconds", "Reads answered from memory, a sample of them.", &metrics.read);
+}
+
+fn queues(text: &mut Text, shared: &Shared) {
+    let (queued, queued_bytes) = shared.queue.depth();
+    text.gauge("plinth_commit_queue_transactions", "Transactions that wait to be committed.", queued as f64);
+    text.gauge("plinth_commit_queue_bytes", "Their bytes.", queued_bytes as f64);
+    let waiting = shared.health.gate.waiting() as f64;
+    text.gauge("plinth_start_queue_transactions", "Transactions that are held back.", waiting);
+    text.gauge("plinth_watches", "Watches outstanding.", shared.watches.len() as f64);
+    let limits = shared.health.gate.limits();
+    // Infinite is spelt +Inf, which is how Rust's `inf` is not.
+    let limit = |rate: f64| if rate.is_finite() { rate } else { f64::MAX };
+    text.family(
+        "plinth_transactions_per_second_limit",
+        "gauge",
+        "How many transactions may begin in a second; the largest number there is: no limit.",
+        &[("{priority=\"default\"}", limit(limits.default)), ("{priority=\"batch\"}", limit(limits.batch))],
+    );
+    let labels = format!("{{cause=\"{}\"}}", limits.reason.name());
+    text.family("plinth_limited_by", "gauge", "What limits the rate of transactions.", &[(&labels, 1.0)]);
+    text.gauge(
+        "plinth_throttled_tags",
+        "Tags that are throttled.",
+        shared.health.gate.throttled_tags() as f64,
+    );
+}
+
+fn space(text: &mut Text, shared: &Shared) {
+    let memory = shared.storage.memory();
+    text.family(
+        "plinth_memory_bytes",
+        "gauge",
+        "Memory of the storage, by what is in it.",
+        &[
+            ("{part=\"data\"}", memory.data as f64),
+            ("{part=\"index\"}", memory.index as f64),
+            ("{part=\"window\"}", memory.window as f64),
+        ],
+    );
+    text.gauge("plinth_committed_version", "The newest version.", shared.versions.committed() as f64);
+    let available = if shared.health.failure().is_none() { 1.0 } else { 0.0 };
+    text.gauge("plinth_available", "Whether commits are taken.", available);
+    let locked = if shared.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
+    text.gauge("plinth_locked", "Whether the database is locked.", locked);
+    let uptime = shared.env.now().saturating_sub(shared.counters.opened).as_secs_f64();
+    text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
+    if let Some(free) = shared.counters.metrics.free_bytes() {
+        text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
+    }
+    if let Some(log) = &shared.log {
+        text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.view.disk_bytes() as f64);
+    }
+}

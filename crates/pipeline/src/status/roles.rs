@@ -1,0 +1,93 @@
+//! The one process in the status document, and its roles: all of them.
+
+use super::{counted, disk_used, hex, never, statistics};
+use crate::endpoint::LOCAL_ADDRESS;
+use crate::metrics::{Count, Rated};
+use crate::shared::Shared;
+use plinth_storage::Storage;
+use serde_json::{Value, json};
+
+/// The processes by id.
+pub(super) fn processes(shared: &Shared, uptime: f64) -> Value {
+    let id =
+        shared.directory.as_ref().map_or_else(|| "0".repeat(32), |directory| hex(&directory.ids.node_id));
+    let memory = shared.storage.memory();
+    let mut disk = json!({ "busy": 0 });
+    if let Some(free) = shared.counters.metrics.free_bytes() {
+        disk["free_bytes"] = json!(free);
+    }
+    let role = |name: &str, more: Value| {
+        let mut role = json!({ "id": id.get(..16).unwrap_or_default(), "role": name });
+        if let (Some(role), Value::Object(more)) = (role.as_object_mut(), more) {
+            role.extend(more);
+        }
+        role
+    };
+    let process = json!({
+        "address": LOCAL_ADDRESS,
+        "class_source": "command_line",
+        "class_type": "unset",
+        "disk": disk,
+        "excluded": false,
+        "fault_domain": id,
+        "locality": { "machineid": id, "processid": id, "zoneid": id },
+        "machine_id": id,
+        "memory": { "used_bytes": memory.total() },
+        "messages": [],
+        "roles": [
+            role("master", json!({})),
+            role("cluster_controller", json!({})),
+            role("grv_proxy", json!({
+                "grv_latency_statistics": {
+                    "default": statistics(&shared.counters.metrics.start_wait.snapshot()),
+                },
+            })),
+            role("commit_proxy", json!({
+                "commit_latency_statistics": statistics(&shared.counters.metrics.commit.snapshot()),
+            })),
+            role("resolver", json!({})),
+            role("log", log(shared)),
+            role("storage", storage(shared)),
+        ],
+        "uptime_seconds": uptime,
+        "version": "7.3.0",
+    });
+    json!({ id: process })
+}
+
+fn log(shared: &Shared) -> Value {
+    let written = counted(shared, shared.counters.bytes_written.get(), Rated::BytesWritten);
+    json!({
+        "data_version": shared.versions.committed(),
+        "durable_bytes": written,
+        "input_bytes": written,
+        "queue_disk_used_bytes": shared.log.as_ref().map_or(0, |log| log.view.disk_bytes()),
+    })
+}
+
+fn storage(shared: &Shared) -> Value {
+    let (memory, counters) = (shared.storage.memory(), &shared.counters);
+    let read = |count, rated| counted(shared, counters.metrics.get(count), rated);
+    let lag = json!({ "seconds": 0, "versions": 0 });
+    let mut storage = json!({
+        "bytes_queried": read(Count::Bytes, Rated::BytesRead),
+        "data_lag": lag,
+        "data_version": shared.versions.committed(),
+        "durability_lag": lag,
+        "finished_queries": read(Count::Requests, Rated::Requests),
+        "keys_queried": read(Count::Keys, Rated::Keys),
+        "kvstore_used_bytes": disk_used(shared),
+        "low_priority_queries": never(),
+        "mutation_bytes": counted(shared, counters.bytes_written.get(), Rated::BytesWritten),
+        "mutations": counted(shared, counters.mutations.get(), Rated::Mutations),
+        "query_queue_max": 0,
+        "read_latency_statistics": statistics(&counters.metrics.read.snapshot()),
+        "stored_bytes": memory.data,
+        "total_queries": read(Count::Requests, Rated::Requests),
+    });
+    if let Some(free) = counters.metrics.free_bytes() {
+        storage["kvstore_available_bytes"] = json!(free);
+        storage["kvstore_free_bytes"] = json!(free);
+    }
+    storage
+}

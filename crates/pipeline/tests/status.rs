@@ -1,0 +1,227 @@
+//! What the node says of itself: the status document that FoundationDB's tools read, and the text that Prometheus reads.
+//!
+//! Fields are those that exporters, operators and `fdbcli` look at; that a figure is true is tested where a test knows the truth.
+
+use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_types::{Error, Result};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn open() -> (Arc<Node>, Database) {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let db = Database::new(Arc::new(node.endpoint()));
+    (node, db)
+}
+
+fn status(db: &Database) -> Value {
+    serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
+}
+
+/// What monitoring reads, beside `client`.
+const READ_BY_TOOLS: &[&str] = &[
+    "/client/cluster_file/path",
+    "/client/coordinators/coordinators/0/address",
+    "/client/coordinators/quorum_reachable",
+    "/client/database_status/available",
+    "/client/database_status/healthy",
+    "/client/timestamp",
+    "/cluster/clients/count",
+    "/cluster/cluster_controller_timestamp",
+    "/cluster/configuration/redundancy_mode",
+    "/cluster/configuration/storage_engine",
+    "/cluster/configuration/usable_regions",
+    "/cluster/connection_string",
+    "/cluster/data/average_partition_size_bytes",
+    "/cluster/data/moving_data/in_flight_bytes",
+    "/cluster/data/moving_data/in_queue_bytes",
+    "/cluster/data/moving_data/total_written_bytes",
+    "/cluster/data/partitions_count",
+    "/cluster/data/state/healthy",
+    "/cluster/data/state/name",
+    "/cluster/data/system_kv_size_bytes",
+    "/cluster/data/total_disk_used_bytes",
+    "/cluster/data/total_kv_size_bytes",
+    "/cluster/database_available",
+    "/cluster/database_lock_state/locked",
+    "/cluster/datacenter_lag/seconds",
+    "/cluster/degraded_processes",
+    "/cluster/fault_tolerance/max_zone_failures_without_losing_data",
+    "/cluster/full_replication",
+    "/cluster/generation",
+    "/cluster/latency_probe/batch_priority_transaction_start_seconds",
+    "/cluster/latency_probe/commit_seconds",
+    "/cluster/latency_probe/immediate_priority_transaction_start_seconds",
+    "/cluster/latency_probe/read_seconds",
+    "/cluster/latency_probe/transaction_start_seconds",
+    "/cluster/layers/_valid",
+    "/cluster/protocol_version",
+    "/cluster/qos/batch_performance_limited_by/description",
+    "/cluster/qos/batch_performance_limited_by/name",
+    "/cluster/qos/batch_released_transactions_per_second",
+    "/cluster/qos/batch_transactions_per_second_limit",
+    "/cluster/qos/limiting_data_lag_storage_server/seconds",
+    "/cluster/qos/limiting_durability_lag_storage_server/seconds",
+    "/cluster/qos/limiting_queue_bytes_storage_server",
+    "/cluster/qos/performance_limited_by/name",
+    "/cluster/qos/released_transactions_per_second",
+    "/cluster/qos/throttled_tags/manual/count",
+    "/cluster/qos/transactions_per_second_limit",
+    "/cluster/qos/worst_data_lag_storage_server/seconds",
+    "/cluster/qos/worst_durability_lag_storage_server/seconds",
+    "/cluster/qos/worst_queue_bytes_log_server",
+    "/cluster/qos/worst_queue_bytes_storage_server",
+    "/cluster/recovery_state/name",
+    "/cluster/workload/bytes/read/counter",
+    "/cluster/workload/bytes/written/hz",
+    "/cluster/workload/keys/read/counter",
+    "/cluster/workload/operations/read_requests/counter",
+    "/cluster/workload/operations/reads/hz",
+    "/cluster/workload/operations/writes/counter",
+    "/cluster/workload/transactions/committed/hz",
+    "/cluster/workload/transactions/conflicted/counter",
+    "/cluster/workload/transactions/started/counter",
+    "/cluster/workload/transactions/started_batch_priority/counter",
+];
+
+#[test]
+fn every_field_that_tools_read_is_there() {
+    let (_node, db) = open();
+    let status = status(&db);
+    for field in READ_BY_TOOLS {
+        assert!(status.pointer(field).is_some(), "{field} is missing");
+    }
+    let processes = status["cluster"]["processes"].as_object().unwrap();
+    let (_, process) = processes.iter().next().unwrap();
+    for field in
+        ["address", "class_type", "excluded", "machine_id", "memory", "roles", "uptime_seconds", "version"]
+    {
+        assert!(process.get(field).is_some(), "{field} is missing");
+    }
+    let roles: Vec<_> =
+        process["roles"].as_array().unwrap().iter().map(|role| role["role"].as_str()).collect();
+    assert!(roles.contains(&Some("storage")) && roles.contains(&Some("log")), "{roles:?}");
+}
+
+fn count(status: &Value, pointer: &str) -> u64 {
+    status.pointer(pointer).and_then(|value| value["counter"].as_u64()).unwrap()
+}
+
+#[test]
+fn counts_are_those_of_what_was_done() {
+    let (_node, db) = open();
+    let before = status(&db);
+    for n in 0..10 {
+        let tr = db.create_transaction();
+        tr.get(format!("key{n}")).wait().unwrap();
+        tr.set(format!("key{n}"), "x".repeat(100));
+        tr.commit().wait().unwrap();
+    }
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::PriorityBatch).unwrap();
+    assert_eq!(tr.range(RangeOptions::from("key".."kez")).collect_blocking().unwrap().len(), 10);
+    let after = status(&db);
+    let grew = |pointer: &str| count(&after, pointer) - count(&before, pointer);
+    assert_eq!(grew("/cluster/workload/transactions/committed"), 10);
+    assert_eq!(grew("/cluster/workload/transactions/started_default_priority"), 10);
+    assert_eq!(grew("/cluster/workload/transactions/started_batch_priority"), 1);
+    assert_eq!(grew("/cluster/workload/operations/writes"), 10);
+    assert_eq!(grew("/cluster/workload/keys/read"), 20);
+    assert!(grew("/cluster/workload/bytes/read") >= 1000);
+    assert_eq!(after["cluster"]["qos"]["performance_limited_by"]["name"], "workload");
+}
+
+#[test]
+fn prometheus_can_read_the_text() {
+    let (node, db) = open();
+    for n in 0..500 {
+        let tr = db.create_transaction();
+        tr.get(format!("key{n}")).wait().unwrap();
+        tr.set(format!("key{n}"), "value");
+        tr.commit().wait().unwrap();
+    }
+    let text = node.metrics_text();
+    let mut family = String::new();
+    let mut values = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(kind != "counter" || name.ends_with("_total"), "{line}");
+            family = name.to_owned();
+        } else if !line.starts_with("# HELP ") {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(series.starts_with(&family), "{series} in {family}");
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            assert!(values.insert(series.to_owned(), value).is_none(), "{series} twice");
+        }
+    }
+    assert!(values["plinth_commits_total{outcome=\"committed\"}"] >= 500.0);
+    assert!(values["plinth_transactions_started_total{priority=\"default\"}"] >= 500.0);
+    assert!(
+        values["plinth_commit_seconds_count"] > 0.0 && values["plinth_read_seconds_count"] > 0.0,
+        "sampled"
+    );
+    assert_eq!(values["plinth_limited_by{cause=\"workload\"}"], 1.0);
+}
+
+/// A rule for a tag, as FoundationDB's tools write it.
+fn throttle(tr: &Transaction, tag: &str, rate: f64) -> Result<()> {
+    tr.set_option(TransactionOption::AccessSystemKeys)?;
+    let key = [b"\xff\x02/throttledTags/tag/\x00\x01", &[tag.len() as u8][..], tag.as_bytes()].concat();
+    let until = tr.env().wall_clock().as_secs_f64() + 3600.0;
+    let mut value = 0x0fdb_00b0_7300_0000_u64.to_le_bytes().to_vec();
+    [rate, until, 3600.0].iter().for_each(|number| value.extend(number.to_le_bytes()));
+    value.push(0);
+    tr.set(key, value);
+    Ok(())
+}
+
+#[test]
+fn a_tag_is_throttled_by_its_row_and_others_are_not() {
+    let (_node, db) = open();
+    let tagged = |tag: &str| {
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::Tag(tag.to_owned())).unwrap();
+        tr
+    };
+    tagged("slow").get_read_version().wait().unwrap();
+    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
+    let throttled = || status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] == 1;
+    while !throttled() {
+        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
+    }
+    let waiting = tagged("slow");
+    let reply = waiting.get_read_version();
+    tagged("other").get_read_version().wait().unwrap();
+    db.create_transaction().get_read_version().wait().unwrap();
+    assert!(!reply.is_ready());
+    // The row goes, and with it the rule: whoever waited goes on.
+    db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.clear_prefix(b"\xff\x02/throttledTags/tag/");
+        Ok(())
+    })
+    .unwrap();
+    match reply.wait() {
+        Ok(version) => assert!(version > 0),
+        // On a very slow machine it had waited for five seconds before.
+        Err(error) => assert_eq!(error, Error::tag_throttled()),
+    }
+}
+
+#[test]
+fn whoever_waits_when_the_node_closes_is_told() {
+    let (node, db) = open();
+    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
+    while status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] != 1 {
+        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
+    }
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::Tag("slow".to_owned())).unwrap();
+    let reply = tr.get_read_version();
+    block_on(node.close()).unwrap();
+    assert_eq!(reply.wait(), Err(Error::shutdown_in_progress()));
+}
