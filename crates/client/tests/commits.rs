@@ -121,6 +121,24 @@ fn a_lost_answer_is_found_out_about() {
     assert_eq!(endpoint.lock().commits.len(), 1);
 }
 
+/// A commit's answer was lost, and finding out failed too, on a full disk. The error asked for a retry, and the retry loop
+/// had the transaction take effect twice, in spite of its idempotency id.
+#[test]
+fn what_has_an_id_and_cannot_be_found_out_about_is_not_retried() {
+    for automatic in [true, false] {
+        let (endpoint, db) = stand_in();
+        let tr = db.create_transaction();
+        if automatic {
+            tr.set_option(TransactionOption::AutomaticIdempotency).unwrap();
+        }
+        tr.set("k", "v");
+        endpoint.lock().faults.commit.extend([Error::commit_unknown_result(), Error::io_error()]);
+        let error = tr.commit().wait().unwrap_err();
+        assert_eq!(error.is_retryable(), !automatic, "{error}");
+        assert_eq!(error == Error::commit_unknown_result_fatal(), automatic, "{error}");
+    }
+}
+
 #[test]
 fn sizes_are_limited_and_merging_counts() {
     let (endpoint, db) = stand_in();

@@ -68,7 +68,7 @@ pub use time::{Sleep, Timer};
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
 use simulated::timers::SimulatedSleep;
-use simulated::universe::{self, Host};
+use simulated::universe::Host;
 
 /// A handle to the world outside. Cheap to clone.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Env {
     pub fn wall_clock(&self) -> Duration {
         match &self.inner.world {
             World::Real(_) => RealWorld::wall_clock(),
-            World::Simulated(host) => universe::WALL_CLOCK_START + host.now(),
+            World::Simulated(host) => host.wall_clock(),
         }
     }
 

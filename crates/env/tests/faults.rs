@@ -162,3 +162,15 @@ fn a_call_that_is_dropped_half_way_has_happened_or_not() {
     }
     assert_eq!(seen, BTreeSet::from([1, 2]));
 }
+
+#[test]
+fn a_wall_clock_jumps_and_the_other_clock_goes_on() {
+    let sim = Simulation::new(1);
+    let (env, other) = (sim.process("one"), sim.process("two"));
+    let (before, now) = (env.wall_clock(), env.now());
+    sim.move_wall_clock(&env, 3600);
+    assert_eq!(env.wall_clock(), before + Duration::from_secs(3600));
+    sim.move_wall_clock(&env, -3600);
+    assert_eq!(env.wall_clock(), before - Duration::from_secs(3600));
+    assert_eq!((env.now(), other.wall_clock()), (now, before), "nothing else has moved");
+}

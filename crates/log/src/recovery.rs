@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{CutTail, Identity, LogConfig, Recovery};
 use crate::format::{RECORDS_START, State};
@@ -159,6 +159,7 @@ async fn cut(
         if is_next_and_empty {
             continue;
         }
+        probe!("log: segment behind the end removed");
         bytes += end - RECORDS_START;
         let station = walk.stations.remove(later);
         env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
@@ -169,7 +170,11 @@ async fn cut(
     overwrite(&walk.stations[at], offset, end).await?;
     let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
     let file = walk.stations[at].segment.name();
-    Ok((bytes > 0).then_some(CutTail { file, offset, bytes, reason }))
+    if bytes == 0 {
+        return Ok(None);
+    }
+    probe!("log: torn tail cut");
+    Ok(Some(CutTail { file, offset, bytes, reason }))
 }
 
 /// Where the bytes of a torn tail end. In a recycled file only records count: the rest is old.
@@ -194,6 +199,7 @@ async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {
 /// Writes the records above the last one known durable once more, and syncs them.
 async fn write_again(walk: &mut Walk, read: &Everything) -> Result<()> {
     let Some((_, first, start)) = read.unsure.front().copied() else { return Ok(()) };
+    probe!("log: records not known durable written again");
     let mut begin = start;
     for (kept, station) in read.kept.iter().zip(&mut walk.stations).skip(first) {
         let mut at = begin;
@@ -216,6 +222,7 @@ async fn adopt_next(env: &Env, config: &LogConfig, walk: &mut Walk) -> Result<Ne
     if walk.stations.len() <= walk.at + 1 {
         return Ok(Next::None);
     }
+    probe!("log: unused segment adopted");
     let station = walk.stations.pop().expect("there is one behind the last");
     station.segment.open_lanes(env, config.syncs_in_flight).await?;
     Ok(Next::Ready(Prepared { segment: Arc::clone(&station.segment), dirty: RECORDS_START }))

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::Env;
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{Identity, LogConfig};
 use crate::format::{RECORDS_START, State};
@@ -161,6 +161,7 @@ impl Inner {
 
     /// Has the log refuse everything from now on. The first reason is kept.
     pub(crate) fn poison(&mut self, cause: &Error) {
+        probe!("log: poisoned");
         let cause = cause.detail().map_or_else(|| cause.to_string(), str::to_string);
         let detail =
             format!("the log takes nothing more after a failure that left its files in doubt: {cause}");

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::is_disk_full;
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Result, probe};
 
 use crate::config::LogConfig;
 use crate::format::RECORDS_START;
@@ -128,6 +128,7 @@ impl Run {
         let Shared { env, dir, identity, config, .. } = &*self.shared;
         let mut wanted = Wanted::new(*identity, config, serial, bytes);
         if let Some(spare) = spare {
+            probe!("log: segment made of a spare");
             return wanted.recycle(env, dir, &spare_path(dir, spare.serial), spare.bytes).await;
         }
         let is_urgent =
@@ -136,6 +137,7 @@ impl Run {
             match wanted.make(env, dir, |_| Vec::new(), is_urgent).await {
                 // A small segment in the room that is left is better than none.
                 Err(error) if is_disk_full(&error) && wanted.bytes / 2 >= config.first_segment_bytes => {
+                    probe!("log: smaller segment in the room that is left");
                     wanted.bytes /= 2;
                 }
                 made => return made,

@@ -17,7 +17,7 @@ use plinth_types::mutation::Mutations;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
-    Version, Versionstamp,
+    Version, Versionstamp, planted,
 };
 use std::collections::BTreeMap;
 
@@ -60,10 +60,12 @@ pub(crate) fn decide(
     resolver: &mut Resolver,
 ) -> Decided {
     let mut decided = Decided::default();
-    let mut candidates = Vec::with_capacity(batch.len());
+    let count = batch.len();
+    let mut candidates = Vec::with_capacity(count);
     for (position, submitted) in batch.into_iter().enumerate() {
         let Submitted { mut request, promise } = submitted;
-        let batch_index = position as u16;
+        let last = planted!("stamps run backwards in a batch").then_some(count - 1);
+        let batch_index = last.map_or(position, |last| last - position) as u16;
         let entrance = may_enter(&request, version, metadata)
             .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
         match entrance {
@@ -92,7 +94,8 @@ pub(crate) fn decide(
                 if concerns_metadata {
                     fold(&request.mutations, metadata, &mut folded);
                 }
-                if let Some(id) = &request.idempotency_id {
+                let forgotten = planted!("idempotency ids are forgotten");
+                if let Some(id) = request.idempotency_id.as_ref().filter(|_| !forgotten) {
                     records.add(id, batch_index);
                 }
                 decided.accepted.push(Accepted { mutations: request.mutations, batch_index, promise });

@@ -8,7 +8,7 @@ use crate::shared::{Directory, Shared};
 use plinth_env::Env;
 use plinth_storage::checkpoint::{self, Pace};
 use plinth_storage::{MemoryStorage, Storage};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         match write(&shared).await {
             Ok(_) => (last_bytes, left_before) = (written, 0),
-            Err(_) => shared.pause(&shared.bells.checkpoint, PAUSE_AFTER_FAILURE).await,
+            Err(_) => {
+                probe!("pipeline: checkpoint failed");
+                shared.pause(&shared.bells.checkpoint, PAUSE_AFTER_FAILURE).await;
+            }
         }
     }
 }
@@ -55,10 +58,12 @@ pub(crate) async fn write(shared: &Shared) -> Result<Version> {
     let identity = directory.checkpoint_identity();
     checkpoint::write(&shared.env, &path, identity, &shared.storage, version, Pace::default()).await?;
     if let Some(log) = &shared.log {
-        log.view.pop(CONSUMER, version)?;
+        let too_new = planted!("checkpoints let go of newer log").then(|| shared.versions.committed());
+        log.view.pop(CONSUMER, too_new.unwrap_or(version))?;
     }
     checkpoint::remove_others(&shared.env, &path, version).await?;
     shared.counters.checkpoints.add(1);
+    probe!("pipeline: checkpoint written");
     Ok(version)
 }
 

@@ -7,6 +7,7 @@
 use crate::pace::{self, Pace};
 use crate::shared::{Front, Shared};
 use plinth_storage::Storage;
+use plinth_types::probe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub(crate) async fn run(shared: &Shared, front: &mut Front) {
     if shared.health.failure().is_none()
         && let Err(error) = tend_log(shared, front).await
     {
+        probe!("pipeline: idle log could not be tended");
         // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
         if shared.log.as_ref().is_some_and(|log| log.view.check().is_err()) {
             shared.health.fail(error);
@@ -62,6 +64,7 @@ async fn tend_log(shared: &Shared, front: &mut Front) -> plinth_types::Result<()
     };
     log.mark_durable().await?;
     if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
+        probe!("pipeline: lease extended while idle");
         let position = log.extend_lease(lease).await?;
         log.syncer().sync(position).await?;
         shared.versions.leased(lease);

@@ -22,7 +22,9 @@ use plinth_log::{Identity, Log, LogConfig};
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
-use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits};
+use plinth_types::{
+    Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits, planted, probe,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -109,8 +111,11 @@ impl Node {
         let last = replay(&log, &storage, checkpoint_version).await?;
         let is_new = last == 0;
         let seen = last.max(recovery.lease).max(recovery.last_version);
+        let forgets = planted!("leases are forgotten at a restart");
         let sequencer = if is_new {
             Sequencer::starting_at(1, env.now())
+        } else if forgets {
+            Sequencer::starting_at(last.max(recovery.last_version), env.now())
         } else {
             Sequencer::after_restart(seen, env.now())
         };
@@ -286,6 +291,7 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     env.files().create_dir_all(&log_dir).await?;
     // What an interrupted attempt left.
     for name in env.files().list(&log_dir).await? {
+        probe!("pipeline: creating the database was begun before");
         env.files().remove(&log_dir.join(name)).await?;
     }
     env.files().create_dir_all(&dir.join("checkpoint")).await?;

@@ -3,7 +3,7 @@
 use crate::order::lock;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::{Env, Timer};
-use plinth_types::{Error, Version};
+use plinth_types::{Error, Version, probe};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -43,6 +43,7 @@ impl Waiting {
         version: Version,
         committed: impl FnOnce() -> Version,
     ) -> Reply<()> {
+        probe!("pipeline: read of a version to come");
         let (promise, reply) = promise();
         {
             let mut waiters = lock(&self.waiters);

@@ -20,7 +20,7 @@ use plinth_env::reply::Promise;
 use plinth_log::Position;
 use plinth_storage::Storage;
 use plinth_types::mutation::Mutations;
-use plinth_types::{CommitReply, Error, MutationList, Result, Version};
+use plinth_types::{CommitReply, Error, MutationList, Result, Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -88,11 +88,13 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let position = match append(shared, front, version, assigned.lease, &decided).await {
         Ok(position) => position,
         Err(error) if was_sound && !is_log_sound(shared) => {
+            probe!("pipeline: append failed and left bytes behind");
             // Bytes were written and could not be taken back: a restart may find the batch.
             leave_unknown(shared, decided.accepted, error);
             return None;
         }
         Err(error) => {
+            probe!("pipeline: append refused");
             shared.versions.abandon();
             shared.counters.refused.add(decided.accepted.len() as u64);
             decided.accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
@@ -143,6 +145,13 @@ async fn append(
 
 /// Makes a batch durable and, in its turn, visible.
 async fn finish(shared: &Shared, flight: Flight) {
+    if flight.decided.accepted.len() > 1 {
+        probe!("pipeline: several transactions in a batch");
+    }
+    if planted!("visible before it is durable") {
+        shared.turns.wait(flight.ticket).await;
+        take_effect(shared, &flight);
+    }
     let synced = match (&shared.log, flight.position) {
         (Some(log), Some(position)) => {
             let began = shared.env.now();
@@ -160,7 +169,8 @@ async fn finish(shared: &Shared, flight: Flight) {
         shared.turns.pass(flight.ticket);
         return leave_unknown(shared, flight.decided.accepted, cause);
     }
-    let fired = take_effect(shared, &flight);
+    let is_early = planted!("visible before it is durable");
+    let fired = if is_early { Vec::new() } else { take_effect(shared, &flight) };
     shared.turns.pass(flight.ticket);
     let version = flight.version;
     for Accepted { batch_index, promise, .. } in flight.decided.accepted {

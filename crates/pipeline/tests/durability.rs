@@ -117,6 +117,40 @@ fn a_full_disk_refuses_commits_clearly_and_writing_resumes_when_there_is_room() 
     assert_eq!(simulation.run_until(get(&node, b"after")).as_deref(), Some(&b"v"[..]));
 }
 
+/// While the disk was full read versions stood still, and when there was room again everybody who read was too old: as
+/// long as they tried again, for good. Found by the simulation, where answers get lost (`lost_answers`, seed 12).
+#[test]
+fn after_a_long_time_of_refused_commits_whoever_reads_can_commit_again() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
+    simulation.run_until(set(&node, b"before", b"v")).unwrap();
+    let one = async || {
+        let read_version = version(&node).await;
+        let request = request(&[(M::Set, b"k", &[7; 90_000])]);
+        commit(&node, having_read(request, read_version, &[b"k"])).await
+    };
+    simulation.update_faults(&machine, |plan| plan.capacity = Some(0));
+    simulation.run_until(async {
+        for _ in 0..1000 {
+            // The first may find room that is allocated already.
+            let _ = one().await;
+            machine.sleep(Duration::from_millis(10)).await;
+        }
+    });
+    simulation.update_faults(&machine, |plan| plan.capacity = None);
+    let committed = simulation.run_until(async {
+        for _ in 0..100 {
+            if one().await.is_ok() {
+                return true;
+            }
+            machine.sleep(Duration::from_millis(5)).await;
+        }
+        false
+    });
+    assert!(committed, "with room on the disk");
+}
+
 #[test]
 fn a_failing_sync_is_never_acknowledged_and_ends_all_commits() {
     let simulation = Simulation::new(3);

@@ -30,6 +30,7 @@ pub mod commit;
 pub mod error;
 pub mod key;
 pub mod limits;
+pub mod marks;
 pub mod mutation;
 pub mod printable;
 pub mod ranges;

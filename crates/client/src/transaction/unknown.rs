@@ -8,7 +8,9 @@ use super::commit::Done;
 use crate::options::TransactionOption;
 use crate::range::RangeOptions;
 use bytes::Bytes;
-use plinth_types::{Error, KeyRange, RangeList, Result, Version, Versionstamp, key_after, limits, system};
+use plinth_types::{
+    Error, KeyRange, RangeList, Result, Version, Versionstamp, key_after, limits, probe, system,
+};
 
 /// Records of commits at this version and before have been removed.
 const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
@@ -58,13 +60,21 @@ impl Inner {
         read_version: Version,
     ) -> Result<Done> {
         let Some(key) = self_conflict else { return Err(Error::commit_unknown_result()) };
+        let still_unknown = |error| still_unknown(error, id.is_some());
         self.fence(&[self.prefix(), &key].concat()).await.map_err(still_unknown)?;
-        let Some(id) = id else { return Err(Error::commit_unknown_result()) };
-        match self.find_record(&id, read_version).await.map_err(still_unknown)? {
-            Some(stamp) => Ok(Done { version: stamp.version(), stamp: Ok(stamp) }),
-            None => Err(Error::transaction_too_old().with_detail(
-                "the answer to the commit was lost; its record shows that it did not take effect",
-            )),
+        probe!("client: lost commit fenced");
+        let Some(id) = &id else { return Err(Error::commit_unknown_result()) };
+        match self.find_record(id, read_version).await.map_err(still_unknown)? {
+            Some(stamp) => {
+                probe!("client: lost commit found by its record");
+                Ok(Done { version: stamp.version(), stamp: Ok(stamp) })
+            }
+            None => {
+                probe!("client: lost commit known to have come to nothing");
+                Err(Error::transaction_too_old().with_detail(
+                    "the answer to the commit was lost; its record shows that it did not take effect",
+                ))
+            }
         }
     }
 
@@ -114,12 +124,14 @@ impl Inner {
     }
 }
 
-/// That finding out has failed says nothing about the commit: its own error would look like a refusal.
-fn still_unknown(error: Error) -> Error {
-    if error.is_maybe_committed() || error == Error::commit_unknown_result_fatal() {
+/// That finding out has failed says nothing about the commit: its own error would look like a refusal. Whoever gave the
+/// transaction an id counts on its taking effect once: an error that asks for a retry would have it take effect twice.
+fn still_unknown(error: Error, has_id: bool) -> Error {
+    if error == Error::commit_unknown_result_fatal() || (error.is_maybe_committed() && !has_id) {
         return error;
     }
-    Error::commit_unknown_result().with_detail(format!("and it can't be found out: {error}"))
+    let unknown = if has_id { Error::commit_unknown_result_fatal() } else { Error::commit_unknown_result() };
+    unknown.with_detail(format!("and it can't be found out: {error}"))
 }
 
 fn version_of(value: &[u8]) -> Option<Version> {

@@ -57,6 +57,12 @@ impl Simulation {
         });
     }
 
+    /// Sets the process's wall clock ahead of the others', or behind them, by so many seconds. Its other clock
+    /// ([`Env::now`]) goes on as it was, as on a real machine.
+    pub fn move_wall_clock(&self, process: &Env, seconds_ahead: i64) {
+        self.with(process, |process| process.wall_clock_ahead = seconds_ahead);
+    }
+
     /// Turns one bit of the byte at `offset` of a file over, in whatever state the byte is.
     ///
     /// # Errors

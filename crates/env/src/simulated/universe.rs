@@ -30,7 +30,7 @@ use crate::task::{Completion, panic_message};
 const STEP_NANOS: u64 = 1_000;
 
 /// Where simulated wall clocks begin: some time in 2027.
-pub(crate) const WALL_CLOCK_START: Duration = Duration::from_secs(1_800_000_000);
+const WALL_CLOCK_START: Duration = Duration::from_secs(1_800_000_000);
 
 type TaskId = u64;
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -66,12 +66,15 @@ pub(crate) struct Process {
     pub(crate) plan: FaultPlan,
     /// File calls so far, by kind.
     pub(crate) calls: [u64; 5],
+    /// By how many seconds its wall clock is fast.
+    pub(crate) wall_clock_ahead: i64,
 }
 
 impl Process {
     pub(crate) fn new(name: &str, random: Random) -> Self {
         let plan = FaultPlan::default();
-        Self { name: name.to_string(), incarnation: 0, random, disk: Disk::new(), plan, calls: [0; 5] }
+        let (name, disk) = (name.to_string(), Disk::new());
+        Self { name, incarnation: 0, random, disk, plan, calls: [0; 5], wall_clock_ahead: 0 }
     }
 }
 
@@ -327,6 +330,13 @@ impl Host {
 
     pub(crate) fn now(&self) -> Duration {
         self.universe.lock().now
+    }
+
+    pub(crate) fn wall_clock(&self) -> Duration {
+        let core = self.universe.lock();
+        let ahead = core.processes[self.process].wall_clock_ahead;
+        let (now, by) = (WALL_CLOCK_START + core.now, Duration::from_secs(ahead.unsigned_abs()));
+        if ahead < 0 { now.saturating_sub(by) } else { now.saturating_add(by) }
     }
 
     pub(crate) fn fill_random(&self, bytes: &mut [u8]) {

@@ -8,7 +8,7 @@ use super::format::{BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, pu
 use super::{UNFINISHED, file_name};
 use crate::{MemoryStorage, Snapshot};
 use plinth_env::{Env, File, Open};
-use plinth_types::{Bytes, Result, Version};
+use plinth_types::{Bytes, Result, Version, probe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,6 +69,7 @@ pub async fn write(
     let mut writing = Writing::begin(env, file, header, pace);
     let result = writing.all(&snapshot).await;
     if let Err(error) = result {
+        probe!("storage: checkpoint given up half-way");
         // The room it took is wanted; that it can't be removed adds nothing to the error.
         let _ = env.files().remove(&unfinished).await;
         return Err(error);

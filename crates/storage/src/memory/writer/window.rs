@@ -13,7 +13,7 @@ use super::super::prefetch::prefetch;
 use super::super::record::{Record, RecordRef};
 use super::super::tree::Path;
 use super::Writer;
-use plinth_types::Version;
+use plinth_types::{Version, probe};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
@@ -125,6 +125,7 @@ impl Writer {
         self.window.pop();
         if let Some(prev) = record.prev() {
             if self.window.is_held(prev.version(), record.version()) {
+                probe!("storage: old row kept for a checkpoint");
                 self.window.kept.push(prev.as_ptr());
             } else {
                 self.cut(record, prev);
