@@ -25,7 +25,7 @@ pub fn command(version: &'static str) -> Command {
             "Begin with:\n  plinth demo          a guided tour, under two minutes, nothing needed\n  \
              plinth bench --help  what can be measured\n\n{CODES}"
         ))
-        .subcommands([crate::server::command(), crate::server::dev_command()])
+        .subcommands([crate::server::command(), crate::server::dev_command(), crate::migrate::command()])
         .subcommands([
             demo(),
             bench(),

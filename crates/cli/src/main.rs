@@ -10,6 +10,7 @@
 //!   plinth bench           bench/       a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
 //!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
+//!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
@@ -29,6 +30,7 @@ mod damage;
 mod demo;
 mod failure;
 mod interrupt;
+mod migrate;
 mod scratch;
 mod server;
 mod shell;
@@ -61,6 +63,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("dev", options)) => server::dev(options),
         Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
         Some(("shell", options)) => shell::run(options),
+        Some(("migrate", options)) => migrate::run(options),
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {

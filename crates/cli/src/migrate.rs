@@ -1,0 +1,198 @@
+//! `plinth migrate`: copies a database into another one, ours or FoundationDB's, while it is in use.
+//!
+//! Here stands what a command line needs: names of databases become databases, progress becomes a bar or lines, and
+//! what went wrong becomes advice. The copy itself is the crate `plinth-migrate`.
+
+use crate::failure::{DAMAGED, Failure, INTERRUPTED};
+use crate::interrupt;
+use crate::terminal::{self, Terminal};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::{Database, Error, fdb};
+use plinth_bench::words::{bytes, grouped};
+use plinth_env::{Env, block_on};
+use plinth_migrate::{Phase, Progress, Report, Settings, migrate};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A database by the name that the user gives it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Target {
+    Directory(PathBuf),
+    ClusterFile(PathBuf),
+    Foundation(fdb::Target),
+}
+
+/// A line of progress is printed each time that this many bytes more have been read, where there is no terminal.
+const LINE_BYTES: u64 = 1 << 30;
+
+/// The command line of `plinth migrate`.
+pub fn command() -> Command {
+    let side = |name: &'static str| Arg::new(name).long(name).value_name("T").required(true);
+    Command::new("migrate")
+        .about("Copies a database into another one, Plinth's or FoundationDB's, while it is in use")
+        .after_help(
+            "T is a directory, a server's cluster file, or fdb:CLUSTER_FILE[?lib=/path/to/libfdb_c.so] for what\n\
+             FoundationDB's client library reaches. The destination must be empty; it holds what the source held at one\n\
+             version when the command ends, row for row, which is verified. Interrupted, the same command goes on.\n\n\
+             Examples:\n  plinth migrate --from ./shop --to fdb:/etc/foundationdb/fdb.cluster\n  \
+             plinth migrate --from fdb:/etc/foundationdb/fdb.cluster --to ./shop --lock",
+        )
+        .arg(side("from").help("The source"))
+        .arg(side("to").help("The destination"))
+        .arg(Arg::new("lock").long("lock").action(ArgAction::SetTrue).help(
+            "Locks the source for the last round, and leaves it locked: nothing is written to it that is not copied",
+        ))
+        .arg(
+            Arg::new("workers")
+                .long("workers")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=256))
+                .default_value("4")
+                .help("Threads that copy"),
+        )
+}
+
+/// Runs the command with these options.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let [from, to] = ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
+    let targets = [target(&from)?, target(&to)?];
+    let source =
+        open(&targets[0], true).map_err(|error| Failure::of(format!("cannot open {from}"), error))?;
+    let destination =
+        open(&targets[1], false).map_err(|error| Failure::of(format!("cannot open {to}"), error))?;
+    let stop = interrupt::flag();
+    let task = Arc::new(terminal::progress().counted("migrating", PER_MILLE, "thousandths"));
+    let settings = Settings {
+        source_is_exclusive: matches!(targets[0], Target::Directory(_)),
+        lock_source: options.get_flag("lock"),
+        workers: options.get_one::<u64>("workers").map_or(4, |count| *count as usize),
+        stop: stop.clone(),
+        watcher: Some({
+            let (task, said) = (task.clone(), AtomicU64::new(0));
+            Arc::new(move |progress: &Progress| {
+                let (position, message) = shown(progress);
+                let gigabytes = progress.bytes_read / LINE_BYTES;
+                if said.swap(gigabytes, Ordering::Relaxed) < gigabytes {
+                    eprintln!("  {message}");
+                }
+                task.set(position, message);
+            })
+        }),
+        ..Settings::default()
+    };
+    let name = describe(&source, &targets[0]);
+    let result = migrate(&source, &destination, &name, &settings);
+    drop((settings, task));
+    match result {
+        Ok(report) => {
+            terminal::print(&summary(&report, &from, &to))?;
+            close(destination, &to)?;
+            close(source, &from)?;
+            Ok(0)
+        }
+        Err(error) if stop.load(Ordering::Relaxed) && error == Error::operation_cancelled() => {
+            eprintln!(
+                "plinth: interrupted; the same command goes on from here, and {to} stays locked until it has ended"
+            );
+            Ok(INTERRUPTED)
+        }
+        Err(error) if error == Error::checksum_failed() => {
+            eprintln!("plinth: {to} does not hold what was written to it: {error}");
+            Ok(DAMAGED)
+        }
+        Err(error) => Err(Failure::of(format!("cannot migrate {from} to {to}"), error)),
+    }
+}
+
+const PER_MILLE: u64 = 1000;
+
+fn shown(progress: &Progress) -> (u64, String) {
+    let copied = progress.copied.bytes;
+    match progress.phase {
+        Phase::Copying => {
+            let share = progress.clean_pieces as u64 * PER_MILLE / progress.pieces.max(1) as u64;
+            (share / 2, format!("copied {}, read {}", bytes(copied), bytes(progress.bytes_read)))
+        }
+        Phase::Verifying => {
+            let share = progress.bytes_verified * PER_MILLE / copied.max(1);
+            (
+                PER_MILLE / 2 + share / 2,
+                format!("verified {} of {}", bytes(progress.bytes_verified), bytes(copied)),
+            )
+        }
+    }
+}
+
+fn summary(report: &Report, from: &str, to: &str) -> String {
+    let terminal = Terminal::stdout();
+    let mut lines = vec![
+        format!("rows         {}", grouped(report.sum.rows)),
+        format!("bytes        {}", grouped(report.sum.bytes)),
+        format!("checksum     {:032x}, of both sides", report.sum.hash),
+        format!("version      {} of {from}", report.version),
+        format!("pieces       {} written in {} rounds", grouped(report.pieces_written), report.rounds),
+    ];
+    if report.resumed_pieces > 0 {
+        lines.push(format!(
+            "resumed      with {} pieces of a run before",
+            grouped(report.resumed_pieces as u64)
+        ));
+    }
+    if report.source_is_locked {
+        lines.push(format!("locked       {from} takes no more writes: let its users go to {to}"));
+    }
+    lines.push(format!("{}: {to} holds what {from} held at that version", terminal.good("ok")));
+    lines.join("\n") + "\n"
+}
+
+/// What the source is called in the destination's record: its identity, whatever its path is today.
+fn describe(source: &Database, target: &Target) -> String {
+    let id = source.endpoint().describe().cluster_id;
+    match target {
+        _ if !id.is_empty() => id,
+        Target::Directory(path) | Target::ClusterFile(path) => path.display().to_string(),
+        Target::Foundation(target) => target.to_string(),
+    }
+}
+
+fn target(text: &str) -> Result<Target, Failure> {
+    if fdb::Target::is_one(text) {
+        return text.parse().map(Target::Foundation).map_err(|error| Failure::usage(error.to_string()));
+    }
+    let (path, files) = (PathBuf::from(text), Env::real());
+    let exists = block_on(files.files().exists(&path)).unwrap_or(false);
+    let is_directory =
+        if exists { block_on(files.files().list(&path)).is_ok() } else { !text.ends_with(".cluster") };
+    Ok(if is_directory { Target::Directory(path) } else { Target::ClusterFile(path) })
+}
+
+fn open(target: &Target, must_exist: bool) -> Result<Database, Error> {
+    match target {
+        Target::Directory(path) => {
+            let builder = Database::builder(path);
+            if must_exist { builder.must_exist().open() } else { builder.open() }
+        }
+        Target::ClusterFile(path) => Database::connect(path),
+        Target::Foundation(target) => Database::foundationdb(target),
+    }
+}
+
+fn close(database: Database, name: &str) -> Result<(), Failure> {
+    database.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        assert_eq!(target("./nowhere").unwrap(), Target::Directory("./nowhere".into()));
+        assert!(matches!(target("fdb:a?lib=b"), Ok(Target::Foundation(_))));
+        assert!(target("fdb:a?b").unwrap_err().to_string().contains("fdb:CLUSTER_FILE"));
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(target(file).unwrap(), Target::ClusterFile(file.into()));
+        assert_eq!(target("./no.cluster").unwrap(), Target::ClusterFile("./no.cluster".into()));
+    }
+}

@@ -1,0 +1,141 @@
+//! `plinth migrate` as its users meet it: between directories, through FoundationDB's C library (ours, loaded as Apple's would
+//! be), from and to a server that is running.
+//!
+//! What a copy promises while its source is written is tested in `crates/migrate`; here it is names, words and exit codes.
+
+use plinth::{Database, RangeOptions};
+use plinth_env::{Env, TemporaryDir, block_on};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+fn place() -> TemporaryDir {
+    block_on(Env::real().files().temporary_dir("plinth-cli-migrate")).unwrap()
+}
+
+fn path(place: &TemporaryDir, name: &str) -> String {
+    place.path().join(name).display().to_string()
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn migrate(from: &str, to: &str, more: &[&str]) -> Output {
+    program().args(["migrate", "--from", from, "--to", to]).args(more).output().unwrap()
+}
+
+/// Asserts that it went well, and gives what it printed.
+fn migrated(from: &str, to: &str) -> String {
+    let output = migrate(from, to, &[]);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn fill(db: &Database, rows: usize) {
+    for chunk in (0..rows).collect::<Vec<_>>().chunks(1000) {
+        db.transact_blocking(|tr| {
+            chunk.iter().for_each(|n| tr.set(format!("row/{n:06}"), format!("value {n}")));
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+fn rows(db: &Database) -> Vec<plinth::KeyValue> {
+    db.create_transaction().range(RangeOptions::from("".."\u{7f}")).collect_blocking().unwrap()
+}
+
+/// A cluster file argument by our own library.
+fn by_library(cluster_file: &str) -> String {
+    let test = std::env::current_exe().unwrap();
+    let name = format!("{}fdb_c{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    format!("fdb:{cluster_file}?lib={}", test.parent().unwrap().join(name).display())
+}
+
+#[test]
+fn a_database_goes_out_through_the_c_library_and_comes_back() {
+    let place = place();
+    let (here, there, back) = (path(&place, "here"), path(&place, "there"), path(&place, "back"));
+    let db = Database::open(&here).unwrap();
+    fill(&db, 5000);
+    let original = rows(&db);
+    db.close().unwrap();
+    let out = migrated(&here, &by_library(&there));
+    assert!(out.contains("rows         5,000") && out.contains("of both sides"), "{out}");
+    migrated(&by_library(&there), &back);
+    for copy in [&there, &back] {
+        let db = Database::builder(copy).must_exist().open().unwrap();
+        assert_eq!(rows(&db), original, "{copy}");
+        db.close().unwrap();
+    }
+}
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Server {
+    fn start(place: &TemporaryDir, name: &str) -> (Self, String) {
+        let dir = path(place, name);
+        let mut child = program()
+            .args(["server", "--dir", &dir, "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let cluster_file = line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        assert!(line.starts_with("ready"), "{line}");
+        (Self(child), cluster_file)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_can_be_filled_and_emptied_by_its_cluster_file() {
+    let place = place();
+    let (here, back) = (path(&place, "here"), path(&place, "back"));
+    let db = Database::open(&here).unwrap();
+    fill(&db, 3000);
+    let original = rows(&db);
+    db.close().unwrap();
+    let (_server, cluster_file) = Server::start(&place, "served");
+    migrated(&here, &cluster_file);
+    migrated(&cluster_file, &back);
+    assert_eq!(rows(&Database::connect(&cluster_file).unwrap()), original);
+    assert_eq!(rows(&Database::open(&back).unwrap()), original);
+    // And it is locked if that is asked for.
+    let output = migrate(&cluster_file, &path(&place, "last"), &["--lock"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("takes no more writes"), "{output:?}");
+}
+
+#[test]
+fn what_can_not_be_done_is_said_with_the_place_and_the_remedy() {
+    let place = place();
+    let (here, there) = (path(&place, "here"), path(&place, "there"));
+    let refused = |from: &str, to: &str, code: i32, words: &str| {
+        let output = migrate(from, to, &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    refused(&here, &there, 1, "holds no database");
+    for dir in [&here, &there] {
+        let db = Database::open(dir).unwrap();
+        fill(&db, 1);
+        db.close().unwrap();
+    }
+    refused(&here, &there, 1, "take an empty one");
+    refused(&here, &here, 1, "lock_file_failure");
+    refused(&here, "fdb:x?y=z", 2, "fdb:CLUSTER_FILE");
+    refused(&here, "fdb:x?lib=/nowhere/libfdb_c.so", 1, "/nowhere/libfdb_c.so");
+}
