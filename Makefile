@@ -2,6 +2,8 @@
 # Arguments for the program behind a door: make bench ARGS="--workload read --seconds 10"
 
 ARGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 .PHONY: help demo test check fix bench sim install
 
@@ -32,6 +34,6 @@ bench:
 sim:
 	cargo xtask sim $(ARGS)
 
-# The plinth program into cargo's bin directory.
+# The plinth program, the C library, headers, pkg-config and CMake files: make install PREFIX=/usr DESTDIR=./stage
 install:
-	cargo xtask install $(ARGS)
+	cargo xtask install --prefix "$(PREFIX)" --destdir "$(DESTDIR)" $(ARGS)

@@ -1,6 +1,6 @@
 # For each suite's `run` to read in, from the root of the repository: which library is tested, and where to install.
-#   PLINTH_LIBRARY  directory of a libfdb_c.so that is built already; else it is built
-#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:)
+#   PLINTH_LIBRARY  directory of a libfdb_c.so and a program `plinth` that are built already; else they are built
+#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:), or `server`: one is started
 # A suite that can't run on this machine says why in its last line and ends with status 77.
 skip() {
     echo "$1"
@@ -14,11 +14,27 @@ installed=$target/bindings
 mkdir -p "$installed"
 
 if [ -z "${PLINTH_LIBRARY:-}" ]; then
-    cargo build --quiet --package plinth-capi --profile checked
+    # Together, so that what both use is built once for every suite.
+    cargo build --quiet --package plinth-capi --package plinth-cli --profile checked
     PLINTH_LIBRARY=$target/checked
 fi
 # Before the loader's other places; the official packages bring no library of their own on Linux.
 LD_LIBRARY_PATH=$PLINTH_LIBRARY${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$PLINTH_LIBRARY
 PLINTH_TARGET=${PLINTH_TARGET:-:memory:}
+
+# A server of a new database on a free port, which ends with the suite: so no suite may `exec` in this shell's place.
+if [ "$PLINTH_TARGET" = server ]; then
+    served=$(mktemp -d "${TMPDIR:-/tmp}/plinth-served-XXXXXX")
+    mkfifo "$served/ready"
+    "$PLINTH_LIBRARY/plinth" server --listen 127.0.0.1:0 --dir "$served/data" --cluster-file "$served/fdb.cluster" >"$served/ready" &
+    server=$!
+    trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$served"' EXIT
+    trap 'exit 1' INT TERM
+    # Read and written: the server's later words go nowhere, and don't stop it.
+    exec 9<>"$served/ready"
+    read -r word rest <&9
+    [ "$word" = ready ] || { echo "the server said: $word $rest"; exit 1; }
+    PLINTH_TARGET=$served/fdb.cluster
+fi
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH PLINTH_LIBRARY PLINTH_TARGET

@@ -28,6 +28,7 @@ mod cargo;
 mod check;
 mod exceptions;
 mod finding;
+mod install;
 mod layering;
 mod licences;
 mod manifest;
@@ -52,7 +53,8 @@ cargo xtask COMMAND [ARGUMENTS]
   demo                   build the plinth program and take its guided tour
   bench [ARGUMENTS]      plinth bench, release build
   sim [ARGUMENTS]        the simulation, any number of seeds
-  install                put the plinth program into cargo's bin directory
+  install [--prefix DIRECTORY] [--destdir DIRECTORY] [--profile NAME]
+                         the plinth program, the C library, headers, pkg-config and CMake files
 ";
 
 fn main() -> ExitCode {
@@ -87,7 +89,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "sim" => cargo::run(
             &[&["run", "--profile", "checked", "--package", "plinth-sim", "--"], &rest[..]].concat(),
         ),
-        "install" => cargo::run(&[&["install", "--locked", "--path", "crates/cli"], &rest[..]].concat()),
+        "install" => install::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(true)

@@ -4,7 +4,7 @@
 //! checks), because simulation and model tests spend their time computing. Then come the binding suites: each folder of
 //! `tests/bindings/` with an executable `run`, which installs what it needs, prints what cargo's tests print
 //! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that says why when it
-//! can't run on this machine.
+//! can't run on this machine. Those that any database will do for run a second time, against a server.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as one failed test, so that
 //! the sum never looks better than the run was.
@@ -17,6 +17,9 @@ use std::process::Command;
 
 /// By which a binding suite says that it can't run here.
 const SKIPPED_STATUS: i32 = 77;
+
+/// The suites that also run against a server; `tests/bindings/library.sh` starts it.
+const ON_A_SERVER: [&str; 6] = ["go", "java", "node", "python", "record-layer", "rust"];
 
 /// How many tests ended how.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -102,7 +105,10 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
     watch(&mut tally, "cargo test", command)?;
     if filters.is_empty() {
         for name in suites()? {
-            run_suite(&mut tally, &name, &skips)?;
+            run_suite(&mut tally, &name, &skips, false)?;
+            if ON_A_SERVER.contains(&name.as_str()) {
+                run_suite(&mut tally, &name, &skips, true)?;
+            }
         }
     }
     tally.print();
@@ -147,22 +153,27 @@ fn suites() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn run_suite(tally: &mut Tally, name: &str, skips: &[(&str, &str)]) -> Result<()> {
+fn run_suite(tally: &mut Tally, name: &str, skips: &[(&str, &str)], on_a_server: bool) -> Result<()> {
     let skipped = Counts { skipped: 1, ..Counts::default() };
+    let label = format!("bindings/{name}{}", if on_a_server { ", on a server" } else { "" });
     if let Some((_, reason)) = skips.iter().find(|(skip, _)| *skip == name) {
-        tally.suites.push((format!("bindings/{name}, left out: {reason}"), skipped));
+        tally.suites.push((format!("{label}, left out: {reason}"), skipped));
         return Ok(());
     }
-    tally.current = format!("bindings/{name}");
-    let (status, last) = watch(tally, &format!("bindings/{name}"), suite_command(name))?;
+    let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
+    if on_a_server {
+        command.env("PLINTH_TARGET", "server");
+    }
+    // A suite may count several times, once for each version of a package: all of them have its name.
+    let before = tally.suites.len();
+    let (status, last) = watch(tally, &label, command)?;
+    for (suite, _) in &mut tally.suites[before..] {
+        suite.clone_from(&label);
+    }
     if status == Some(SKIPPED_STATUS) {
-        tally.suites.push((format!("bindings/{name}, left out: {last}"), skipped));
+        tally.suites.push((format!("{label}, left out: {last}"), skipped));
     }
     Ok(())
-}
-
-fn suite_command(name: &str) -> Command {
-    Command::new(Path::new("tests/bindings").join(name).join("run"))
 }
 
 /// Runs a command, passing on and counting what it prints; gives back its status and its last line.

@@ -1,49 +1,28 @@
-//! A database that can't be reached: operations fail with what is wrong, or wait until their timeout if nothing is
-//! known to be wrong but that nobody answers.
+//! A database that can't be used: every operation fails with what is wrong.
 
 use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
-use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::reply::Reply;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
     RangeResult, Version,
 };
-use std::sync::{Mutex, PoisonError};
 
 /// An endpoint without a database behind it.
 pub(crate) struct Absent {
     env: Env,
     description: Description,
-    failure: Option<Error>,
-    /// Promises that are never kept, of those who still wait.
-    waiting: Mutex<Vec<Box<dyn Unkept>>>,
-}
-
-trait Unkept: Send {
-    fn is_cancelled(&self) -> bool;
-}
-
-impl<T: Send> Unkept for Promise<T> {
-    fn is_cancelled(&self) -> bool {
-        Promise::is_cancelled(self)
-    }
+    failure: Error,
 }
 
 impl Absent {
-    /// Every operation fails with `failure`, or, without one, waits.
-    pub(crate) fn new(env: Env, description: Description, failure: Option<Error>) -> Self {
-        Self { env, description, failure, waiting: Mutex::new(Vec::new()) }
+    /// Every operation fails with `failure`.
+    pub(crate) fn new(env: Env, description: Description, failure: Error) -> Self {
+        Self { env, description, failure }
     }
 
     fn answer<T: Send + 'static>(&self) -> Reply<T> {
-        if let Some(failure) = &self.failure {
-            return Reply::ready(Err(failure.clone()));
-        }
-        let (promise, reply) = promise();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|unkept| !unkept.is_cancelled());
-        waiting.push(Box::new(promise));
-        reply
+        Reply::ready(Err(self.failure.clone()))
     }
 }
 
@@ -105,11 +84,13 @@ impl Endpoint for Absent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plinth_client::remote::{ClusterFile, RemoteEndpoint};
     use plinth_client::{Database, TransactionOption};
     use std::sync::Arc;
 
     fn unreachable() -> Database {
-        Database::new(Arc::new(Absent::new(Env::real(), Description::default(), None)))
+        let file = ClusterFile::parse("nobody:there@127.0.0.1:1").unwrap();
+        Database::new(Arc::new(RemoteEndpoint::connect(&Env::real(), file)))
     }
 
     #[test]
@@ -134,9 +115,8 @@ mod tests {
 
     #[test]
     fn operations_tell_what_is_wrong() {
-        let failure = Some(Error::no_cluster_file_found());
-        let db = Database::new(Arc::new(Absent::new(Env::real(), Description::default(), failure)));
-        let tr = db.create_transaction();
+        let absent = Absent::new(Env::real(), Description::default(), Error::no_cluster_file_found());
+        let tr = Database::new(Arc::new(absent)).create_transaction();
         assert_eq!(tr.get("key").wait(), Err(Error::no_cluster_file_found()));
         tr.set("key", "value");
         assert!(tr.commit().wait().is_err());

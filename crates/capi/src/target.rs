@@ -5,12 +5,13 @@
 //! | a directory, or a name that doesn't exist and doesn't end in `.cluster` | a store in this process, in that directory |
 //! | `:memory:` | a store of its own in memory |
 //! | `:memory:NAME` | a store in memory that this process shares by name, while anybody has it open |
-//! | a file | a FoundationDB cluster file |
+//! | a file | a cluster file: a server, reached when it is first needed |
 //! | nothing | what `FDB_CLUSTER_FILE` says, else `fdb.cluster` here, else the system's |
 //!
 //! A directory is opened once in a process, however often and by whatever name it is asked for.
 
 use crate::absent::Absent;
+use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Description, Endpoint};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
@@ -18,8 +19,12 @@ use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 const MEMORY: &str = ":memory:";
+/// How long to wait for a directory that this process is about to let go of: this often, with this pause.
+const CLOSING_TRIES: u32 = 1000;
+const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 const SYSTEM_CLUSTER_FILE: &str = if cfg!(target_os = "macos") {
     "/usr/local/etc/foundationdb/fdb.cluster"
 } else {
@@ -54,13 +59,11 @@ pub(crate) fn open(given: Option<&str>) -> Result<Arc<dyn Endpoint>> {
 /// # Errors
 /// `connection_string_invalid`; those of opening a directory.
 pub(crate) fn open_connection_string(text: &str) -> Result<Arc<dyn Endpoint>> {
-    if let Some(connection) = connection_string(text) {
-        return Ok(absent("", connection, None));
+    match ClusterFile::parse(text) {
+        Ok(file) => Ok(remote(file)),
+        Err(error) if text.is_empty() || text.contains('@') => Err(error),
+        Err(_) => open_named(text),
     }
-    if text.is_empty() || text.contains('@') {
-        return Err(Error::connection_string_invalid());
-    }
-    open_named(text)
 }
 
 fn open_default() -> Result<Arc<dyn Endpoint>> {
@@ -69,7 +72,7 @@ fn open_default() -> Result<Arc<dyn Endpoint>> {
             return open_named(name);
         }
     }
-    Ok(absent("", String::new(), Some(Error::no_cluster_file_found())))
+    Ok(absent("", Error::no_cluster_file_found()))
 }
 
 fn open_named(name: &str) -> Result<Arc<dyn Endpoint>> {
@@ -83,17 +86,14 @@ fn open_named(name: &str) -> Result<Arc<dyn Endpoint>> {
     if is_directory {
         return open_directory(path);
     }
-    if !exists {
-        return Ok(absent(name, String::new(), Some(Error::no_cluster_file_found().with_detail(name))));
-    }
-    let text = match block_on(files.read(path)) {
-        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
-        Err(error) => return Ok(absent(name, String::new(), Some(error))),
-    };
-    match connection_string(&text) {
-        Some(connection) => Ok(absent(name, connection, None)),
-        None => Ok(absent(name, String::new(), Some(Error::connection_string_invalid().with_detail(name)))),
-    }
+    Ok(match block_on(ClusterFile::read(env(), path)) {
+        Ok(file) => remote(file),
+        Err(error) => absent(name, error),
+    })
+}
+
+fn remote(file: ClusterFile) -> Arc<dyn Endpoint> {
+    Arc::new(RemoteEndpoint::connect(env(), file))
 }
 
 fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {
@@ -112,50 +112,40 @@ fn open_directory(path: &Path) -> Result<Arc<dyn Endpoint>> {
 }
 
 /// The store of this name if it is open, else a new one.
-fn shared(name: PathBuf, make: impl FnOnce() -> Result<Arc<Node>>) -> Result<Arc<dyn Endpoint>> {
+fn shared(name: PathBuf, make: impl Fn() -> Result<Arc<Node>>) -> Result<Arc<dyn Endpoint>> {
     // Held while a store is made, so that two threads don't make it twice.
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(node) = open.get(&name).and_then(Weak::upgrade) {
         return Ok(Arc::new(node.endpoint()));
     }
-    open.retain(|_, node| node.strong_count() > 0);
-    let node = make()?;
+    // The last handle on it may be going this very moment, on another thread, and its lock with it.
+    let tries = if open.contains_key(&name) { CLOSING_TRIES } else { 1 };
+    let node = when_free(tries, make)?;
+    // A directory stays known: whoever asks for it next may have to wait for its lock.
+    open.retain(|name, node| node.strong_count() > 0 || !is_memory(name));
     open.insert(name, Arc::downgrade(&node));
     Ok(Arc::new(node.endpoint()))
 }
 
-fn absent(path: &str, connection: String, failure: Option<Error>) -> Arc<dyn Endpoint> {
-    let description = Description {
-        cluster_file_path: path.to_string(),
-        connection_string: connection,
-        cluster_id: String::new(),
-    };
+fn is_memory(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(MEMORY))
+}
+
+/// Tries again while the directory is locked.
+fn when_free(tries: u32, make: impl Fn() -> Result<Arc<Node>>) -> Result<Arc<Node>> {
+    for _ in 1..tries {
+        match make() {
+            Err(error) if error == Error::lock_file_failure() => block_on(env().sleep(CLOSING_PAUSE)),
+            made => return made,
+        }
+    }
+    make()
+}
+
+/// What tells of an error at each operation, as FoundationDB does where a cluster file is wrong.
+fn absent(path: &str, failure: Error) -> Arc<dyn Endpoint> {
+    let description = Description { cluster_file_path: path.to_string(), ..Description::default() };
     Arc::new(Absent::new(env().clone(), description, failure))
-}
-
-/// The connection string in a cluster file, if it is one: `description:id@address,address...`, comments and blank lines
-/// left out.
-fn connection_string(text: &str) -> Option<String> {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let line = lines.next()?;
-    if lines.next().is_some() {
-        return None;
-    }
-    let (key, addresses) = line.split_once('@')?;
-    let (description, id) = key.split_once(':')?;
-    let is_word = |text: &str, more: &str| {
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
-    };
-    if !is_word(description, "_") || !is_word(id, "") {
-        return None;
-    }
-    addresses.split(',').all(is_address).then(|| line.to_string())
-}
-
-fn is_address(address: &str) -> bool {
-    let address = address.strip_suffix(":tls").unwrap_or(address);
-    let Some((host, port)) = address.rsplit_once(':') else { return false };
-    !host.is_empty() && !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 #[cfg(test)]
@@ -164,19 +154,20 @@ mod tests {
 
     #[test]
     fn connection_strings_are_told_from_names() {
-        let ok = |text| connection_string(text).is_some();
-        assert!(ok("desc:id@127.0.0.1:4500"));
-        assert!(ok("# comment\n\nd_1:Ab9@[::1]:4500:tls,host.example:1\n"));
-        for bad in ["", "desc@1.2.3.4:1", "d:i@", "d:i@host", "d:i@1.2.3.4:0", "d-x:i@1.2.3.4:1", "./data"] {
-            assert!(!ok(bad), "{bad}");
+        let told = |text| open_connection_string(text).map(|endpoint| endpoint.describe().connection_string);
+        let server = "desc:id@127.0.0.1:4500";
+        assert_eq!(told(server).map_err(|error| error.code()), Ok(server.to_string()));
+        for bad in ["", "desc@1.2.3.4:1", "d:i@", "d:i@host"] {
+            assert_eq!(told(bad).map_err(|error| error.code()), Err(2104), "{bad}");
         }
+        assert!(told(":memory:").is_ok());
     }
 
     #[test]
     fn stores_are_shared_by_name_and_by_directory() {
         let id = |endpoint: &Arc<dyn Endpoint>| endpoint.describe().cluster_file_path;
         let one = open_named(":memory:one").unwrap();
-        assert_eq!(OPEN.lock().unwrap().len(), 1);
+        assert!(OPEN.lock().unwrap().contains_key(Path::new(":memory:one")));
         let again = open_named(":memory:one").unwrap();
         assert_eq!(id(&one), id(&again));
         drop((one, again));
@@ -188,6 +179,25 @@ mod tests {
         drop((first, second));
         let third = open_named(path.to_str().unwrap()).unwrap();
         drop(third);
+    }
+
+    /// A thread that opened a directory while another let go of it was told that the directory was locked.
+    #[test]
+    fn closing_and_reopening_may_race() {
+        let dir = block_on(env().files().temporary_dir("capi-race")).unwrap();
+        let path = dir.path().join("data");
+        let name = path.to_str().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        let endpoint = open_named(name).expect("it opens");
+                        let version = endpoint.read_version(plinth_client::ReadVersionRequest::default());
+                        assert!(version.wait().is_ok());
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! C programs against our headers and library, as a user of the C API would build them.
 //!
-//! A machine without a C compiler says so and passes: there is nothing to be learnt there. With valgrind on the machine and
-//! `PLINTH_VALGRIND` set, the programs run under it, and any leak or bad access fails the test.
+//! A machine without a C compiler says so and passes: there is nothing to be learnt there. The suite `tests/bindings/c` runs the
+//! same programs against an installed library, and under valgrind.
 
 use plinth_env::{Env, block_on};
 use std::path::{Path, PathBuf};
@@ -39,19 +39,7 @@ fn run(name: &str, arguments: &[&str]) {
         built => built.unwrap(),
     };
     assert!(built.status.success(), "{}", shown(&built));
-    let mut command = if std::env::var_os("PLINTH_VALGRIND").is_some() {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args([
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite",
-            "--error-exitcode=9",
-            "--quiet",
-        ]);
-        valgrind.arg(&binary);
-        valgrind
-    } else {
-        Command::new(&binary)
-    };
+    let mut command = Command::new(&binary);
     let ran = command
         .args(arguments)
         .env("LD_LIBRARY_PATH", library())
@@ -77,6 +65,24 @@ fn futures_and_callbacks_behave_in_a_directory() {
     let folder = block_on(env.files().temporary_dir("futures-data")).unwrap();
     let data = folder.path().join("data");
     run("futures", &[data.to_str().expect("a path of letters")]);
+}
+
+#[test]
+fn misuse_gives_numbers() {
+    run("misuse", &[]);
+}
+
+#[test]
+fn threads_share_the_library_in_memory() {
+    run("threads", &[]);
+}
+
+#[test]
+fn threads_share_the_library_in_a_directory() {
+    let env = Env::real();
+    let folder = block_on(env.files().temporary_dir("threads-data")).unwrap();
+    let data = folder.path().join("data");
+    run("threads", &[data.to_str().expect("a path of letters")]);
 }
 
 #[test]

@@ -8,25 +8,31 @@
 #define DLLEXPORT
 #endif
 
-#ifndef WARN_UNUSED_RESULT
-#if defined(__GNUC__) || defined(__clang__)
-#define WARN_UNUSED_RESULT __attribute__((warn_unused_result))
-#else
-#define WARN_UNUSED_RESULT
-#endif
-#endif
-
 #include "fdb_c_apiversion.g.h"
+
+#if defined(FDB_USE_LATEST_API_VERSION)
+#undef FDB_API_VERSION
+#define FDB_API_VERSION FDB_LATEST_API_VERSION
+#elif defined(FDB_USE_LATEST_BINDINGS_API_VERSION)
+#undef FDB_API_VERSION
+#define FDB_API_VERSION FDB_LATEST_BINDINGS_API_VERSION
+#endif
 
 #ifndef FDB_API_VERSION
 #error FDB_API_VERSION must be defined before fdb_c.h is included
-#elif defined(FDB_USE_LATEST_API_VERSION)
-#undef FDB_API_VERSION
-#define FDB_API_VERSION FDB_LATEST_API_VERSION
 #elif FDB_API_VERSION < 23
 #error API versions below 23 are not supported
 #elif FDB_API_VERSION > FDB_LATEST_API_VERSION
 #error The API version is newer than this header
+#endif
+
+/* Results must be used in C++; C programs were never asked to. */
+#ifndef WARN_UNUSED_RESULT
+#ifdef __GNUG__
+#define WARN_UNUSED_RESULT __attribute__((warn_unused_result))
+#else
+#define WARN_UNUSED_RESULT
+#endif
 #endif
 
 #include <stdint.h>
@@ -219,6 +225,42 @@ DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_transaction_summarize_blob_granules(
 DLLEXPORT WARN_UNUSED_RESULT FDBResult* fdb_transaction_read_blob_granules(
     FDBTransaction* tr, uint8_t const* begin, int begin_length, uint8_t const* end, int end_length,
     int64_t begin_version, int64_t read_version, FDBReadBlobGranuleContext context);
+
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_transaction_read_blob_granules_description(
+    FDBTransaction* tr, uint8_t const* begin, int begin_length, uint8_t const* end, int end_length,
+    int64_t begin_version, int64_t read_version, int64_t* out_read_version);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_future_readbg_get_descriptions(
+    FDBFuture* f, FDBBGFileDescription** out_descriptions, int* out_count);
+DLLEXPORT WARN_UNUSED_RESULT FDBResult* fdb_readbg_parse_snapshot_file(
+    const uint8_t* file_data, int file_length, FDBBGTenantPrefix const* tenant_prefix,
+    FDBBGEncryptionCtx const* encryption);
+DLLEXPORT WARN_UNUSED_RESULT FDBResult* fdb_readbg_parse_delta_file(
+    const uint8_t* file_data, int file_length, FDBBGTenantPrefix const* tenant_prefix,
+    FDBBGEncryptionCtx const* encryption);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_result_get_bg_mutations_array(
+    FDBResult* r, FDBBGMutation const** out_mutations, int* out_count);
+
+/* Change data capture, which FoundationDB has not released yet: every future fails with 2108 */
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_register_cdc_stream(
+    FDBDatabase* db, uint8_t const* name, int name_length, uint8_t const* begin, int begin_length, uint8_t const* end,
+    int end_length);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_remove_cdc_stream(
+    FDBDatabase* db, uint8_t const* name, int name_length);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_list_cdc_streams(FDBDatabase* db);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_create_cdc_consumer(
+    FDBDatabase* db, uint8_t const* name, int name_length);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_resume_cdc_consumer(
+    FDBDatabase* db, uint64_t stream_id, int64_t last_consumed_version);
+DLLEXPORT void fdb_cdc_consumer_destroy(FDBCdcConsumer* consumer);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_cdc_consumer_consume(FDBCdcConsumer* consumer);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_cdc_consumer_acknowledge(FDBCdcConsumer* consumer);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_cdc_consumer_get_position(
+    FDBCdcConsumer* consumer, uint64_t* out_stream_id, int64_t* out_last_consumed_version);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_future_get_cdc_stream_info_array(
+    FDBFuture* f, FDBCdcStreamInfo const** out_streams, int* out_count);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_future_get_cdc_consumer(FDBFuture* f, FDBCdcConsumer** out_consumer);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_future_get_cdc_versioned_mutations(
+    FDBFuture* f, FDBCdcVersionedMutations const** out_mutations, int* out_count, int64_t* out_last_consumed_version);
 
 /* Programs compiled for API versions below 620 */
 #if FDB_API_VERSION < 620

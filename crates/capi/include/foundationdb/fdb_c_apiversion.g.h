@@ -3,6 +3,8 @@
 #pragma once
 
 /* The newest API version that programs may be compiled for. */
-#define FDB_LATEST_API_VERSION 740
+#define FDB_LATEST_API_VERSION 800
+/* The newest one that bindings use. */
+#define FDB_LATEST_BINDINGS_API_VERSION 800
 
 #endif

@@ -53,7 +53,7 @@ typedef enum {
     FDB_NET_OPTION_CLIENT_TMP_DIR = 91, /* text */
     FDB_NET_OPTION_SUPPORTED_CLIENT_VERSIONS = 1000, /* text */
     FDB_NET_OPTION_EXTERNAL_CLIENT = 1001, /* no value */
-    FDB_NET_OPTION_EXTERNAL_CLIENT_TRANSPORT_ID = 1002, /* integer: 8 bytes, little-endian */
+    FDB_NET_OPTION_EXTERNAL_CLIENT_TRANSPORT_ID = 1002 /* integer: 8 bytes, little-endian */
 } FDBNetworkOption;
 
 typedef enum {
@@ -75,7 +75,7 @@ typedef enum {
     FDB_DB_OPTION_TRANSACTION_USED_DURING_COMMIT_PROTECTION_DISABLE = 701, /* no value */
     FDB_DB_OPTION_TRANSACTION_REPORT_CONFLICTING_KEYS = 702, /* no value */
     FDB_DB_OPTION_USE_CONFIG_DATABASE = 800, /* no value */
-    FDB_DB_OPTION_TEST_CAUSAL_READ_RISKY = 900, /* integer: 8 bytes, little-endian */
+    FDB_DB_OPTION_TEST_CAUSAL_READ_RISKY = 900 /* integer: 8 bytes, little-endian */
 } FDBDatabaseOption;
 
 typedef enum {
@@ -133,7 +133,7 @@ typedef enum {
     FDB_TR_OPTION_BYPASS_UNREADABLE = 1100, /* no value */
     FDB_TR_OPTION_USE_GRV_CACHE = 1101, /* no value */
     FDB_TR_OPTION_SKIP_GRV_CACHE = 1102, /* no value */
-    FDB_TR_OPTION_AUTHORIZATION_TOKEN = 2000, /* text */
+    FDB_TR_OPTION_AUTHORIZATION_TOKEN = 2000 /* text */
 } FDBTransactionOption;
 
 typedef enum {
@@ -143,7 +143,7 @@ typedef enum {
     FDB_STREAMING_MODE_SMALL = 1,
     FDB_STREAMING_MODE_MEDIUM = 2,
     FDB_STREAMING_MODE_LARGE = 3,
-    FDB_STREAMING_MODE_SERIAL = 4,
+    FDB_STREAMING_MODE_SERIAL = 4
 } FDBStreamingMode;
 
 typedef enum {
@@ -161,18 +161,18 @@ typedef enum {
     FDB_MUTATION_TYPE_SET_VERSIONSTAMPED_VALUE = 15,
     FDB_MUTATION_TYPE_BYTE_MIN = 16,
     FDB_MUTATION_TYPE_BYTE_MAX = 17,
-    FDB_MUTATION_TYPE_COMPARE_AND_CLEAR = 20,
+    FDB_MUTATION_TYPE_COMPARE_AND_CLEAR = 20
 } FDBMutationType;
 
 typedef enum {
     FDB_CONFLICT_RANGE_TYPE_READ = 0,
-    FDB_CONFLICT_RANGE_TYPE_WRITE = 1,
+    FDB_CONFLICT_RANGE_TYPE_WRITE = 1
 } FDBConflictRangeType;
 
 typedef enum {
     FDB_ERROR_PREDICATE_RETRYABLE = 50000,
     FDB_ERROR_PREDICATE_MAYBE_COMMITTED = 50001,
-    FDB_ERROR_PREDICATE_RETRYABLE_NOT_COMMITTED = 50002,
+    FDB_ERROR_PREDICATE_RETRYABLE_NOT_COMMITTED = 50002
 } FDBErrorPredicate;
 
 #endif

@@ -172,6 +172,8 @@ unsafe extern "C" fn fdb_future_get_value(
         unsafe {
             let found = get(future, |value| match value {
                 Value::Optional(value) => Some(value.as_ref().map(|v| (v.as_ptr(), length(v.len())))),
+                // The Go package reads the client's status with this getter.
+                Value::Bytes(bytes) => Some(Some((bytes.as_ptr(), length(bytes.len())))),
                 _ => None,
             })?;
             store(out_present, c_int::from(found.is_some()));

@@ -21,7 +21,7 @@ impl TenantHandle {
         match self.database.open_tenant(&self.name).wait() {
             Ok(tenant) => Ok(tenant.create_transaction()),
             Err(error) => {
-                let nowhere = Absent::new(target::env().clone(), Description::default(), Some(error));
+                let nowhere = Absent::new(target::env().clone(), Description::default(), error);
                 Ok(super::database::database(Arc::new(nowhere))?.create_transaction())
             }
         }

@@ -106,12 +106,13 @@ def test_an_unreachable_cluster_times_out(db):
 def test_callbacks_run_on_the_network_thread_or_at_once(db):
     db[b"w"] = b"0"
     watch = _watch(db, b"w")
-    seen, done = [], threading.Event()
+    seen, made, done = [], [], threading.Event()
 
     def called(future):
         seen.append(threading.current_thread().name)
-        # Futures that are ready may be waited for here; others may not, and callbacks may make new ones.
-        assert db.create_transaction()[b"w"].present()
+        # Futures that aren't ready may not be waited for here, but callbacks may make new ones.
+        tr = db.create_transaction()
+        made.append((tr, tr[b"w"]))
         done.set()
 
     watch.on_ready(called)
@@ -119,6 +120,7 @@ def test_callbacks_run_on_the_network_thread_or_at_once(db):
     db[b"w"] = b"1"
     assert done.wait(30)
     assert seen[0] != threading.current_thread().name
+    assert made[0][1].present()
     seen.clear()
     watch.on_ready(called)
     assert seen == [threading.current_thread().name]

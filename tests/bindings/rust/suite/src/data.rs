@@ -29,14 +29,19 @@ fn modes(db: &Database, _: &mut Chance) {
             let limit = (at == 2).then_some(10_000);
             let range = RangeOption { limit, reverse, mode, ..RangeOption::from((&b"k"[..], &b"l"[..])) };
             let found = rows(&begin(db), range, false).expect("a read");
-            assert!(found == *if reverse { &backwards } else { &want }, "mode {at} {reverse}: {}", found.len());
+            assert!(
+                found == *if reverse { &backwards } else { &want },
+                "mode {at} {reverse}: {}",
+                found.len()
+            );
         }
     }
 }
 
 /// The key that a selector finds in sorted keys: empty before all, `\xff` past them.
 pub fn select(keys: &[Vec<u8>], key: &[u8], or_equal: bool, offset: i64) -> Vec<u8> {
-    let before = keys.iter().filter(|other| if or_equal { &other[..] <= key } else { &other[..] < key }).count();
+    let before =
+        keys.iter().filter(|other| if or_equal { &other[..] <= key } else { &other[..] < key }).count();
     match usize::try_from(before as i64 + offset - 1) {
         Err(_) => Vec::new(),
         Ok(at) => keys.get(at).cloned().unwrap_or_else(|| vec![0xff]),
@@ -56,9 +61,11 @@ fn selectors(db: &Database, chance: &mut Chance) {
         visible.insert(key);
     }
     tr.clear_range(b"b", b"bb");
-    let keys: Vec<Vec<u8>> = visible.into_iter().filter(|key| !(&b"b"[..]..&b"bb"[..]).contains(&&key[..])).collect();
+    let keys: Vec<Vec<u8>> =
+        visible.into_iter().filter(|key| !(&b"b"[..]..&b"bb"[..]).contains(&&key[..])).collect();
     for _ in 0..500 {
-        let (key, or_equal, offset) = (chance.bytes(0, 4, b"abcd"), chance.one_in(2), chance.between(-15, 15));
+        let (key, or_equal, offset) =
+            (chance.bytes(0, 4, b"abcd"), chance.one_in(2), chance.between(-15, 15));
         let selector = KeySelector::new((&key[..]).into(), or_equal, offset as i32);
         let found = block_on(tr.get_key(&selector, false)).expect("a key").to_vec();
         assert_eq!(found, select(&keys, &key, or_equal, offset), "{key:?} {or_equal} {offset}");
@@ -88,7 +95,8 @@ pub const OPERATIONS: [MutationType; 10] = [
 
 /// What an operation makes of an old value, if there is one, and an operand.
 pub fn apply(operation: MutationType, old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
-    let cut: Vec<u8> = (0..operand.len()).map(|at| old.and_then(|old| old.get(at)).copied().unwrap_or(0)).collect();
+    let cut: Vec<u8> =
+        (0..operand.len()).map(|at| old.and_then(|old| old.get(at)).copied().unwrap_or(0)).collect();
     let pairs = cut.iter().zip(operand);
     let number = |bytes: &[u8]| bytes.iter().rev().copied().collect::<Vec<u8>>();
     Some(match (operation, old) {

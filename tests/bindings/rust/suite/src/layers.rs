@@ -72,12 +72,14 @@ fn path(names: &[&str]) -> Vec<String> {
 fn directories(db: &Database, _: &mut Chance) {
     let layer = DirectoryLayer::default();
     let tr = begin(db);
-    let users = block_on(layer.create_or_open(&tr, &path(&["app", "users"]), None, None)).expect("a directory");
+    let users =
+        block_on(layer.create_or_open(&tr, &path(&["app", "users"]), None, None)).expect("a directory");
     block_on(tr.commit()).expect("a commit");
     let key = [users.bytes().expect("a prefix"), b"ada"].concat();
     set(db, &[(&key, b"1815")]);
     let tr = begin(db);
-    let moved = block_on(layer.move_to(&tr, &path(&["app", "users"]), &path(&["app", "people"]))).expect("a move");
+    let moved =
+        block_on(layer.move_to(&tr, &path(&["app", "users"]), &path(&["app", "people"]))).expect("a move");
     assert_eq!(moved.bytes().expect("a prefix"), users.bytes().expect("a prefix"));
     assert_eq!(block_on(layer.list(&tr, &path(&["app"]))).expect("names"), ["people"]);
     assert!(block_on(layer.create(&tr, &path(&["app", "people"]), None, None)).is_err());

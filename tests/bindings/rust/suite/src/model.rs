@@ -84,7 +84,8 @@ fn range(tr: &Transaction, view: &View, chance: &mut Chance, (low, high): (&[u8]
         want.reverse();
     }
     want.truncate(if limit == 0 { usize::MAX } else { limit });
-    let options = RangeOption { limit: (limit > 0).then_some(limit), reverse, mode, ..RangeOption::from((low, high)) };
+    let options =
+        RangeOption { limit: (limit > 0).then_some(limit), reverse, mode, ..RangeOption::from((low, high)) };
     let found = rows(tr, options, snapshot).expect("a read");
     assert!(found.iter().map(|(key, value)| (key, value)).eq(want), "{low:?} {high:?} {limit} {reverse}");
 }

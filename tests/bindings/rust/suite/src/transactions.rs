@@ -75,7 +75,9 @@ fn adding(begin: &'static [u8], end: &'static [u8], kind: ConflictRangeType) -> 
 
 fn conflicts(db: &Database, _: &mut Chance) {
     let after_a = || -> Step {
-        Box::new(|tr| drop(block_on(tr.get_key(&KeySelector::first_greater_than(&b"a"[..]), false)).expect("a key")))
+        Box::new(|tr| {
+            drop(block_on(tr.get_key(&KeySelector::first_greater_than(&b"a"[..]), false)).expect("a key"))
+        })
     };
     let snapshot: Step = Box::new(|tr| drop(block_on(tr.get(b"a", true)).expect("a read")));
     let silently: Step = Box::new(|tr| {
