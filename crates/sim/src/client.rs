@@ -4,12 +4,14 @@
 //! and says what is known about the outcome. The node may die at any moment in between: then the
 //! attempt ends there, and nobody knows whether its commit took effect.
 
+use crate::link::LATEST;
 use crate::stage::Stage;
 use plinth_client::Transaction;
 use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Result, Version};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,15 +28,17 @@ pub enum Outcome<T> {
 
 /// A client with its own random numbers.
 pub struct Client {
-    /// Its number, from 0.
+    /// Its number among the clients of its workload, from 0.
     pub id: usize,
+    /// Its number among all clients of the run.
+    place: usize,
     stage: Arc<Stage>,
     random: Mutex<Random>,
 }
 
 impl Client {
-    pub(crate) fn new(id: usize, stage: Arc<Stage>, random: Random) -> Self {
-        Self { id, stage, random: Mutex::new(random) }
+    pub(crate) fn new(id: usize, place: usize, stage: Arc<Stage>, random: Random) -> Self {
+        Self { id, place, stage, random: Mutex::new(random) }
     }
 
     /// Where it meets the database.
@@ -87,10 +91,10 @@ impl Client {
         &self,
         work: impl FnOnce(crate::stage::Life) -> Fut,
     ) -> Option<T> {
-        let life = self.stage.life(self.id).await;
+        let life = self.stage.life(self.place).await;
         let number = life.number;
         // The end is looked at first: what a dead node says counts for nothing.
-        match race(self.stage.end_of(number, self.id), work(life)).await {
+        match race(self.stage.end_of(number, self.place), work(life)).await {
             First::Left(()) => {
                 self.stage.probe("attempt cut off by the end of the node");
                 None
@@ -100,28 +104,62 @@ impl Client {
     }
 
     /// Runs `body` in a transaction and commits it, once.
-    pub async fn attempt<T, Fut>(&self, body: impl FnOnce(Transaction) -> Fut) -> Outcome<T>
+    pub async fn attempt<T: Send, Fut>(&self, body: impl FnOnce(Transaction) -> Fut + Send) -> Outcome<T>
     where
-        Fut: Future<Output = Result<T>>,
+        Fut: Future<Output = Result<T>> + Send,
     {
+        let place = Mutex::new(None);
+        let outcome = self.attempt_boxed(Box::new(|tr| put(&place, body(tr)))).await;
+        match (outcome, take(place)) {
+            (Outcome::Committed((), version), Some(value)) => Outcome::Committed(value, version),
+            (Outcome::Refused(error), _) => Outcome::Refused(error),
+            _ => Outcome::Unknown,
+        }
+    }
+
+    async fn attempt_boxed<'a>(&'a self, body: Body<'a>) -> Outcome<()> {
         let done = self.in_life(|life| async move {
             let transaction = life.database.create_transaction();
-            let value = body(transaction.clone()).await.map_err(|error| (error, false))?;
+            body(transaction.clone()).await.map_err(|error| (error, false))?;
             transaction.commit().await.map_err(|error| (error, true))?;
-            Ok((value, transaction.committed_version()))
+            Ok(transaction.committed_version())
         });
         match done.await {
             None => Outcome::Unknown,
-            Some(Ok((value, version))) => {
+            Some(Ok(version)) => {
                 self.stage.count_commit();
-                Outcome::Committed(value, version)
+                Outcome::Committed((), version)
             }
-            Some(Err((error, was_commit))) => self.judge(error, was_commit),
+            Some(Err((error, was_commit))) => {
+                if was_commit && is_undecided(&error) {
+                    // Its request may still be on its way; it has arrived, or never will, when this has passed.
+                    self.stage.env().sleep(LATEST).await;
+                }
+                self.judge(error, was_commit)
+            }
+        }
+    }
+
+    /// Runs `body` in a transaction that is not committed. `None` if the node's life ends before.
+    pub async fn look<T: Send, Fut>(&self, body: impl FnOnce(Transaction) -> Fut + Send) -> Option<T>
+    where
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let place = Mutex::new(None);
+        self.look_boxed(Box::new(|tr| put(&place, body(tr)))).await;
+        take(place)
+    }
+
+    async fn look_boxed<'a>(&'a self, body: Body<'a>) {
+        let done = self.in_life(|life| async move { body(life.database.create_transaction()).await });
+        if let Some(Err(error)) = done.await {
+            let _: Outcome<()> = self.judge(error, false);
         }
     }
 
     fn judge<T>(&self, error: Error, was_commit: bool) -> Outcome<T> {
-        let unknown = error.is_maybe_committed() || error == Error::broken_promise();
+        let is_lost = [Error::broken_promise(), Error::commit_unknown_result_fatal()].contains(&error);
+        let unknown = error.is_maybe_committed() || is_lost;
         if was_commit && unknown {
             self.stage.probe("commit result unknown");
             return Outcome::Unknown;
@@ -141,9 +179,12 @@ impl Client {
 
     /// Attempts `body` until it commits for certain. Bodies must bear being applied more than once.
     /// `None` if the run ends before.
-    pub async fn insist<T, Fut>(&self, mut body: impl FnMut(Transaction) -> Fut) -> Option<(T, Version)>
+    pub async fn insist<T: Send, Fut>(
+        &self,
+        mut body: impl FnMut(Transaction) -> Fut + Send,
+    ) -> Option<(T, Version)>
     where
-        Fut: Future<Output = Result<T>>,
+        Fut: Future<Output = Result<T>> + Send,
     {
         loop {
             match self.attempt(&mut body).await {
@@ -159,22 +200,55 @@ impl Client {
 
     /// The client library's own retry loop in the present life. `None`: that life ended, or an error that
     /// no retry helps against came.
-    pub async fn transact<T, Fut>(&self, body: impl FnMut(Transaction) -> Fut) -> Option<T>
+    pub async fn transact<T: Send, Fut>(&self, mut body: impl FnMut(Transaction) -> Fut + Send) -> Option<T>
     where
-        Fut: Future<Output = Result<T>>,
+        Fut: Future<Output = Result<T>> + Send,
     {
-        let done = self.in_life(|life| async move { life.database.transact(body).await }).await?;
+        let place = Mutex::new(None);
+        let is_done = self.transact_boxed(Box::new(|tr| put(&place, body(tr)))).await;
+        take(place).filter(|_| is_done)
+    }
+
+    async fn transact_boxed<'a>(&'a self, body: BodyAgain<'a>) -> bool {
+        let done = self.in_life(|life| async move { life.database.transact(body).await }).await;
         match done {
-            Ok(value) => {
+            Some(Ok(())) => {
                 self.stage.count_commit();
-                Some(value)
+                true
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let _: Outcome<()> = self.judge(error, true);
-                None
+                false
             }
+            None => false,
         }
     }
+}
+
+/// The steps of a transaction's body, and bodies, without their types: what surrounds them is compiled once.
+type Steps<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+type Body<'a> = Box<dyn FnOnce(Transaction) -> Steps<'a> + Send + 'a>;
+type BodyAgain<'a> = Box<dyn FnMut(Transaction) -> Steps<'a> + Send + 'a>;
+
+/// Puts what the steps give into its place.
+fn put<'a, T: Send>(
+    place: &'a Mutex<Option<T>>,
+    steps: impl Future<Output = Result<T>> + Send + 'a,
+) -> Steps<'a> {
+    Box::pin(async move {
+        let value = steps.await?;
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        Ok(())
+    })
+}
+
+fn take<T>(place: Mutex<Option<T>>) -> Option<T> {
+    place.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a commit's fate is unknown and may still be decided: the client library could not make sure.
+fn is_undecided(error: &Error) -> bool {
+    *error == Error::commit_unknown_result() && error.detail().is_some()
 }
 
 impl std::fmt::Debug for Client {

@@ -60,6 +60,8 @@ pub struct Record {
     pub submitted: Option<u64>,
     pub ended: u64,
     pub read_version: Option<Version>,
+    /// The number of the event that it had its read version.
+    pub read_at: u64,
     pub reads: Vec<(Asked, Told)>,
     pub writes: Vec<Write>,
     pub fate: Fate,
@@ -110,6 +112,7 @@ impl History {
             submitted: None,
             ended: 0,
             read_version: None,
+            read_at: 0,
             reads: Vec::new(),
             writes: Vec::new(),
             fate: Fate::Unknown,
@@ -130,6 +133,7 @@ impl History {
         lock().life = client.stage().life_number();
         let version = tr.get_read_version().await?;
         lock().read_version = Some(version);
+        lock().read_at = self.tick();
         for _ in 0..client.below(4) {
             let asked = random_read(client, keys);
             let told = ask(tr, &asked).await?;

@@ -8,6 +8,7 @@
 use crate::writer;
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,11 +27,12 @@ pub struct Kills {
 /// For how long writers live at most, in microseconds: some die while they open the database, others amid commits.
 const LONGEST_MICROS: [u64; 3] = [20_000, 100_000, 300_000];
 
-/// Kills `rounds` writers, one after the other, on a directory of their own. `program` is this package's binary.
+/// Kills `rounds` writers, one after the other, on a directory of their own. `program` starts the command line of
+/// [`command`](crate::command).
 ///
 /// # Errors
 /// What was lost, or why no writer could be run.
-pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<Kills, String> {
+pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, String> {
     let env = Env::real();
     let mut random = Random::new(seed);
     let dir = block_on(env.files().temporary_dir("plinth-kill")).map_err(|error| error.to_string())?;
@@ -57,14 +59,16 @@ pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<Kills, String> {
     Ok(kills)
 }
 
-fn live_and_die(env: &Env, program: &Path, dir: &Path, life: Duration) -> Result<String, String> {
+fn live_and_die(env: &Env, program: &[OsString], dir: &Path, life: Duration) -> Result<String, String> {
+    let (program, before) = program.split_first().ok_or("no program to start")?;
     let mut child = Command::new(program)
+        .args(before)
         .arg(writer::COMMAND)
         .arg(dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("start {}: {error}", program.display()))?;
+        .map_err(|error| format!("start {}: {error}", program.to_string_lossy()))?;
     block_on(env.sleep(life));
     child.kill().map_err(|error| format!("kill the writer: {error}"))?;
     let ended = child.wait_with_output().map_err(|error| format!("wait for the writer: {error}"))?;

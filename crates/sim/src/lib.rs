@@ -2,44 +2,58 @@
 //!
 //! ## Role
 //! A seed gives a run: a node with random settings on a simulated disk, clients that work on it through the
-//! public transactions, and a nemesis that crashes the node, fails and stalls its calls, and fills its
-//! disk. A workload's oracle says whether what its clients saw could be. The same seed gives the same run on every
-//! machine, so a failure is one line: `plinth-sim --workload NAME --seed N`.
+//! public transactions, and a nemesis that crashes the node, fails and stalls its calls, fills its disk and turns bits
+//! over on it. A workload's oracle says whether what its clients saw could be. The same seed gives the same run on every
+//! machine, so a failure is one line: `make sim ARGS='--spec NAME --seed N'`.
 //!
 //! ## Data structure
 //! ```text
-//!   seed ──▶ Plan: settings, how many clients, how long
+//!   spec (TOML): workloads with parameters, faults, link, size
+//!     │
+//!   seed ──▶ Plan ──▶ settings of the node, how many clients, how long
 //!              │
 //!   run ───────┤ stage ◀── life 1 ──✗ crash ── life 2 ──✗ fsync fails ── life 3 ...   process "node", one disk
 //!              │   ▲
-//!              │   └── attempts ── client 0, client 1, ...                              process "clients"
+//!              │   └── attempts ── link ── client 0, client 1, ...                      process "clients"
 //!              ▼
-//!   phases: setup │ work under faults │ faults off, restart, check (safety) │ commit once more (liveness)
+//!   phases: setup │ work under faults │ faults off, restart, check (safety) │ commit once more (liveness) │ checksums
 //! ```
 //!
 //! ## Invariants
 //! 1. Everything random comes from the seed; what is collected is kept in order (no hash maps).
-//! 2. A client never uses what a node told it after that node's life has ended: in process, client and node die
-//!    together. An attempt that is cut off like that has an unknown result.
-//! 3. A workload has one oracle, in its own file, and owns the whole database.
+//! 2. A client never uses what a node told it after that node's life has ended. An attempt that is cut off like that
+//!    has an unknown result.
+//! 3. A workload has one oracle, in its own file; specs compose them, and each stays within keys of its own.
 //!
 //! ## Not here
-//! Faults themselves: `plinth_env::simulated`. Compositions of workloads in files: to come.
-//! Read next: `run.rs`, `stage.rs`, `client.rs`, then `workloads/cycle.rs`.
+//! Faults themselves: `plinth_env::simulated`. How to run, write and read all this: `docs/simulation.md`.
+//! Read next: `spec.rs`, `run.rs`, `stage.rs`, `client.rs`, then `workloads/cycle.rs`.
 #![forbid(unsafe_code)]
 
+mod bugs;
 mod client;
+pub mod command;
+mod damage;
+mod faults;
+mod fixed;
 mod history;
 pub mod kill;
+mod link;
+mod many;
 mod nemesis;
 mod plan;
 pub mod probes;
 mod run;
+mod shadow;
+mod spec;
 mod stage;
 pub mod workloads;
 pub mod writer;
 
+pub use bugs::Bug;
 pub use client::{Client, Outcome};
-pub use plan::{Bug, Plan};
+pub use many::{Sum, run_many};
+pub use plan::Plan;
 pub use run::{Report, run};
+pub use spec::{BUILT_IN, Draw, Spec};
 pub use stage::Stage;

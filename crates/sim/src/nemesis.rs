@@ -2,9 +2,14 @@
 //!
 //! It acts from outside of the simulated world, between two of its steps. Opening the node again happens
 //! under the same faults: it may fail, and it may be interrupted by another crash; but errors that say that the
-//! files are damaged are never excused, for no fault here damages what was synced.
+//! files are damaged are never excused, unless a bit was turned over on the disk: then the node must find the damage and
+//! name the file, or show by its answers that it had been nobody's data (`damage`).
 
-use crate::plan::{Bug, draw_config};
+use crate::bugs::Bug;
+use crate::damage::Damage;
+use crate::faults::{Fault, Faults};
+use crate::link::Link;
+use crate::plan::{Setting, draw_config};
 use crate::stage::Stage;
 use plinth_client::Database;
 use plinth_env::Env;
@@ -19,10 +24,34 @@ use std::time::Duration;
 pub(crate) const DIR: &str = "/db";
 
 /// How long opening may take when nothing interrupts it; far more than the worst stalls add up to.
-const OPEN_LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const OPEN_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often opening may fail before the faults are switched off, and from then on it must succeed.
 const PATIENCE: usize = 8;
+
+/// Why a run goes no further.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Something is wrong.
+    Failure(String),
+    /// The node refuses to open a disk on which a bit was turned over, and says where: a good end.
+    FoundDamage,
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Self {
+        Self::Failure(what)
+    }
+}
+
+/// What a nemesis is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    pub setting: Setting,
+    pub faults: Faults,
+    pub link: Link,
+    pub bug: Option<Bug>,
+}
 
 /// A node's machine, and what happens to it.
 pub(crate) struct Nemesis {
@@ -30,28 +59,30 @@ pub(crate) struct Nemesis {
     pub machine: Env,
     pub stage: Arc<Stage>,
     pub random: Random,
-    window: i64,
-    bug: Option<Bug>,
+    pub damage: Damage,
+    orders: Orders,
     node: Option<Arc<Node>>,
 }
 
 impl Nemesis {
-    pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, window: i64, bug: Option<Bug>) -> Self {
+    pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, orders: Orders) -> Self {
         let machine = sim.process("node");
-        Self { sim, machine, stage, random, window, bug, node: None }
+        Self { sim, machine, stage, random, damage: Damage::default(), orders, node: None }
     }
 
     /// Does one thing to the node, and lets it work on for a while.
-    pub fn act(&mut self) -> std::result::Result<(), String> {
-        match self.random.below(12) {
-            0..3 => self.crash(),
-            3 => self.kill(),
-            4 => self.close(),
-            5 | 6 => self.errors(),
-            7 => self.failing_syncs(),
-            8 | 9 => self.disk_full(),
-            10 => self.stalls(),
-            _ => self.calm(),
+    pub fn act(&mut self) -> std::result::Result<(), Stop> {
+        match self.orders.faults.draw(&mut self.random) {
+            Fault::Crash => self.crash(),
+            Fault::Kill => self.kill(),
+            Fault::Close => _ = self.close(),
+            Fault::Errors => self.errors(),
+            Fault::FailingSyncs => self.failing_syncs(),
+            Fault::DiskFull => self.disk_full(),
+            Fault::Stalls => self.stalls(),
+            Fault::Clock => self.move_clock(),
+            Fault::BitFlip => self.flip_a_bit(),
+            Fault::Calm => self.calm(),
         }
         // An hour's work of a node that takes no more commits tests nothing: it is seen to soon.
         let longest = if self.random.chance(0.5) { 1_000_000 } else { 60_000 };
@@ -69,9 +100,12 @@ impl Nemesis {
     }
 
     fn end_life_somehow(&mut self) {
+        if self.node.is_none() {
+            return;
+        }
         match self.random.below(4) {
             0 => self.kill(),
-            1 => self.close(),
+            1 => _ = self.close(),
             _ => self.crash(),
         }
     }
@@ -101,12 +135,15 @@ impl Nemesis {
         self.bury();
     }
 
-    /// The node is asked to close, with clients still at work, and gets the time it needs.
-    pub fn close(&mut self) {
-        let Some(node) = self.node.clone() else { return };
+    /// The node is asked to close, with clients still at work, and gets the time it needs. Whether it closed without
+    /// an error, if it was open.
+    pub fn close(&mut self) -> bool {
+        let Some(node) = self.node.clone() else { return false };
+        let closed = Arc::new(Mutex::new(false));
+        let place = closed.clone();
         let closing = self.machine.spawn("close", async move {
             // Under faults it may well fail; what was acknowledged must be there all the same.
-            drop(node.close().await);
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = node.close().await.is_ok();
         });
         match self.sim.run_until_within(OPEN_LIMIT, closing) {
             Some(_) => self.stage.probe("closed gracefully"),
@@ -115,6 +152,7 @@ impl Nemesis {
         self.stage.end_life();
         self.sim.kill(&self.machine);
         self.bury();
+        *closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of what the dead process had, and begins its machine's next life.
@@ -155,13 +193,29 @@ impl Nemesis {
         self.sim.update_faults(&self.machine, |plan| plan.capacity = capacity);
     }
 
+    fn move_clock(&mut self) {
+        self.stage.probe("wall clock moved");
+        let seconds = self.random.below(20_000_000);
+        self.sim.move_wall_clock(&self.machine, seconds as i64 - 10_000_000);
+    }
+
+    /// The node ends well, and while it is down a bit turns over. Everything it had was durable and known to be, so
+    /// whatever the bit was part of, the next start can tell.
+    fn flip_a_bit(&mut self) {
+        self.calm();
+        if self.close() {
+            self.damage.flip_a_bit(&self.sim, &self.machine, &mut self.random);
+            self.stage.probe("bit turned over");
+        }
+    }
+
     /// Nothing goes wrong any more, until something does.
     pub fn calm(&mut self) {
         self.sim.set_faults(&self.machine, FaultPlan::default());
     }
 
     /// Opens the node, again and again if it must be, and gives it to the clients.
-    pub fn open(&mut self) -> std::result::Result<(), String> {
+    pub fn open(&mut self) -> std::result::Result<(), Stop> {
         for attempt in 0.. {
             if attempt == PATIENCE {
                 self.calm();
@@ -171,25 +225,39 @@ impl Nemesis {
             let limit = if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
             match self.try_open(limit) {
                 Some(Ok(node)) => {
-                    self.stage.begin_life(Database::new(Arc::new(node.endpoint())));
+                    let endpoint = Arc::new(node.endpoint());
+                    let (clients, faulty) = (self.stage.env(), self.stage.is_faulty());
+                    let endpoint = self.orders.link.connect(endpoint, clients, &mut self.random, faulty);
+                    self.stage.begin_life(Database::new(endpoint));
                     self.node = Some(node);
                     return Ok(());
                 }
-                Some(Err(error)) if must_succeed => return Err(format!("the node does not open: {error}")),
-                Some(Err(error)) if !is_excused(&error) => {
-                    return Err(format!("the node says that its files are damaged: {error}"));
+                Some(Err(error)) if !is_excused(&error) => return Err(self.judge_refusal(&error)),
+                Some(Err(error)) if must_succeed => {
+                    return Err(format!("the node does not open: {error}").into());
                 }
                 Some(Err(_)) => self.stage.probe("open failed and was tried again"),
                 None if hasty => self.stage.probe("crash during recovery"),
-                None => return Err(format!("the node did not open within {limit:?}")),
+                None => return Err(format!("the node did not open within {limit:?}").into()),
             }
             self.crash();
         }
         Ok(())
     }
 
+    /// The node says that its files are damaged.
+    fn judge_refusal(&mut self, error: &Error) -> Stop {
+        match self.damage.explains(&self.sim, &self.machine, error) {
+            Ok(()) => {
+                self.stage.probe("damage found and named");
+                Stop::FoundDamage
+            }
+            Err(what) => what.into(),
+        }
+    }
+
     fn try_open(&mut self, limit: Duration) -> Option<Result<Arc<Node>>> {
-        let config = draw_config(&mut self.random, self.window, self.bug);
+        let config = draw_config(&mut self.random, self.orders.setting, self.orders.bug);
         let machine = self.machine.clone();
         let opened = Arc::new(Mutex::new(None));
         let place = opened.clone();
@@ -199,6 +267,12 @@ impl Nemesis {
         });
         let _ = self.sim.run_until_within(limit, opening);
         opened.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The end of a run: the node is closed, and every checksum in its directory must hold.
+    pub fn inspect(&mut self) -> std::result::Result<(), Stop> {
+        self.close();
+        self.damage.inspect(&self.sim, &self.machine).map_err(Stop::Failure)
     }
 }
 

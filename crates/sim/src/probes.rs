@@ -1,13 +1,18 @@
 //! Probes: marks on rare paths, counted, so that a report can say which of them no run has reached.
 //!
-//! A rare path that no seed reaches is a test that isn't there. Each probe has its line in [`ALL`]; the
-//! counts of a run are part of its report, and those of many runs add up.
+//! A rare path that no seed reaches is a test that isn't there. Each probe has its line in [`ALL`]: those of the harness
+//! here, and those that stand in the product (`probe!`), of which a test compares the table with the sources. The counts
+//! of a run are part of its report, and those of many runs add up.
 
 use std::collections::BTreeMap;
 
 /// Every probe there is, by name.
 pub const ALL: &[&str] = &[
     "attempt cut off by the end of the node",
+    "bit turned over",
+    "client: lost commit fenced",
+    "client: lost commit found by its record",
+    "client: lost commit known to have come to nothing",
     "closed gracefully",
     "commit refused: disk full",
     "commit refused: i/o error",
@@ -16,17 +21,41 @@ pub const ALL: &[&str] = &[
     "commit too old",
     "conflict",
     "crash",
+    "crash during recovery",
     "crash: all unsynced data kept",
     "crash: all unsynced data lost",
-    "crash during recovery",
+    "damage found and named",
     "disk full",
     "i/o errors",
     "killed",
+    "link: answer to a commit lost",
+    "link: commit late",
+    "link: commit lost",
+    "log: poisoned",
+    "log: records not known durable written again",
+    "log: segment behind the end removed",
+    "log: segment made of a spare",
+    "log: smaller segment in the room that is left",
+    "log: torn tail cut",
+    "log: unused segment adopted",
     "open failed and was tried again",
+    "pipeline: append failed and left bytes behind",
+    "pipeline: append refused",
+    "pipeline: checkpoint failed",
+    "pipeline: checkpoint written",
+    "pipeline: creating the database was begun before",
+    "pipeline: idle log could not be tended",
+    "pipeline: lease extended while idle",
+    "pipeline: read of a version to come",
+    "pipeline: several transactions in a batch",
+    "pipeline: watch fires as it is registered",
     "stalls",
+    "storage: checkpoint given up half-way",
+    "storage: old row kept for a checkpoint",
     "sync failures",
-    "watch fired",
+    "wall clock moved",
     "watch ended with its node",
+    "watch fired",
 ];
 
 /// How often each probe was reached.
@@ -41,8 +70,30 @@ impl Probes {
     /// # Panics
     /// If the probe has no line in [`ALL`]: the report could not tell that it was never reached.
     pub fn hit(&mut self, name: &'static str) {
+        self.add(name, 1);
+    }
+
+    fn add(&mut self, name: &'static str, hits: u64) {
         assert!(ALL.contains(&name), "the probe {name:?} has no line in the table");
-        *self.counts.entry(name).or_insert(0) += 1;
+        *self.counts.entry(name).or_insert(0) += hits;
+    }
+
+    /// Adds what this thread has reached in the product since it was last asked.
+    #[cfg(feature = "probes")]
+    pub(crate) fn take_hits(&mut self) {
+        for (name, hits) in plinth_types::marks::take_hits() {
+            self.add(name, hits);
+        }
+    }
+
+    /// Without the feature the product counts nothing.
+    #[cfg(not(feature = "probes"))]
+    pub(crate) fn take_hits(&mut self) {}
+
+    /// Forgets what this thread has reached in the product before.
+    pub(crate) fn forget_hits() {
+        #[cfg(feature = "probes")]
+        drop(plinth_types::marks::take_hits());
     }
 
     /// Adds the counts of another run.

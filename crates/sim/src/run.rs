@@ -1,12 +1,13 @@
 //! A run: from a plan to a report.
 //!
-//! Set up without faults; work under faults; then faults off, one more crash, a last recovery, the workload's
-//! check (safety), and commits that must succeed within a bounded time (liveness). Panics anywhere inside count as
-//! failures like any other.
+//! Set up without faults; work under faults; then faults off, one more crash, a last recovery, the workloads'
+//! checks (safety), commits that must succeed within a bounded time (liveness), and every checksum in the directory.
+//! Panics anywhere inside count as failures like any other.
 
+use crate::bugs;
 use crate::client::Client;
-use crate::nemesis::Nemesis;
-use crate::plan::{Plan, Size, draw_window};
+use crate::nemesis::{Nemesis, Orders, Stop};
+use crate::plan::{Plan, Setting, Size};
 use crate::probes::Probes;
 use crate::stage::Stage;
 use crate::workloads::{self, Workload};
@@ -43,10 +44,10 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { workload, seed, .. } = &self.plan;
+        let Plan { spec, seed, .. } = &self.plan;
         let (lives, committed, hash) = (self.lives, self.committed, self.trace_hash);
         let verdict = if self.failure.is_some() { "FAILED" } else { "ok" };
-        write!(f, "{workload} seed {seed}: {verdict}, {committed} commits, {lives} lives, ")?;
+        write!(f, "{} seed {seed}: {verdict}, {committed} commits, {lives} lives, ", spec.name)?;
         write!(
             f,
             "{:.1} s simulated, {} events, trace {hash:016x}",
@@ -63,20 +64,22 @@ impl fmt::Display for Report {
 /// Runs a plan.
 ///
 /// # Panics
-/// If there is no workload of this name, or a bug is asked for without the feature `planted-bugs`.
+/// If a bug is asked for without the feature `planted-bugs`.
 pub fn run(plan: &Plan) -> Report {
+    bugs::plant(plan.bug);
+    Probes::forget_hits();
     let sim = Simulation::new(plan.seed);
     let stage = Arc::new(Stage::new(sim.process("clients")));
     let mut random = sim.random();
-    let workload = workloads::make(&plan.workload, &mut random).unwrap_or_else(|| {
-        panic!("there is no workload {:?}; there are {:?}", plan.workload, workloads::NAMES)
-    });
-    let done = catch_unwind(AssertUnwindSafe(|| perform(plan, &sim, &stage, &workload, &mut random)));
+    let done = catch_unwind(AssertUnwindSafe(|| perform(plan, &sim, &stage, &mut random)));
     let failure = match done {
-        Ok(Ok(())) => stage.failure(),
-        Ok(Err(what)) => Some(stage.failure().unwrap_or(what)),
+        Ok(Ok(()) | Err(Stop::FoundDamage)) => stage.failure(),
+        Ok(Err(Stop::Failure(what))) => Some(stage.failure().unwrap_or(what)),
         Err(panic) => Some(format!("panic: {}", panic_message(&*panic))),
     };
+    let mut probes = stage.probes();
+    probes.take_hits();
+    bugs::plant(None);
     Report {
         plan: plan.clone(),
         trace_hash: sim.trace_hash(),
@@ -84,65 +87,96 @@ pub fn run(plan: &Plan) -> Report {
         simulated: sim.now(),
         lives: stage.life_number(),
         committed: stage.committed(),
-        probes: stage.probes(),
+        probes,
         failure,
     }
 }
 
-fn perform(
-    plan: &Plan,
-    sim: &Simulation,
-    stage: &Arc<Stage>,
-    workload: &Arc<dyn Workload>,
-    random: &mut Random,
-) -> Result<(), String> {
-    let size = Size::draw(random);
-    let window = if workload.needs_long_window() {
-        plinth_types::limits::WINDOW_VERSIONS
-    } else {
-        draw_window(random)
+/// The workloads of a run, and how many clients each has.
+struct Cast {
+    workloads: Vec<Arc<dyn Workload>>,
+    size: Size,
+}
+
+impl Cast {
+    /// One client of each workload, whose number tells it from those that work.
+    fn one_each(&self, stage: &Arc<Stage>, random: &mut Random) -> Vec<(Arc<dyn Workload>, Client)> {
+        let made = self.workloads.iter().enumerate().map(|(place, workload)| {
+            (workload.clone(), Client::new(0, place * self.size.clients, stage.clone(), random.split()))
+        });
+        made.collect()
+    }
+}
+
+fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Random) -> Result<(), Stop> {
+    let made = plan.spec.workloads.iter().map(|entry| workloads::make(entry, random));
+    let workloads = made.collect::<Result<Vec<_>, String>>()?;
+    let cast = Cast { workloads, size: Size::draw(&plan.spec, random) };
+    let needs_long_window = cast.workloads.iter().any(|workload| workload.needs_long_window());
+    let orders = Orders {
+        setting: Setting::draw(random, needs_long_window),
+        faults: plan.spec.faults.clone(),
+        link: plan.spec.links[random.index(plan.spec.links.len())],
+        bug: plan.bug,
     };
-    let mut nemesis = Nemesis::new(sim.clone(), stage.clone(), random.split(), window, plan.bug);
+    let mut nemesis = Nemesis::new(sim.clone(), stage.clone(), random.split(), orders);
     nemesis.open()?;
-    phase(sim, stage, "setting up", workload.clone().set_up(client(0, stage, random)))?;
-    let clients: Vec<_> = (0..size.clients)
-        .map(|id| {
-            let client = client(id, stage, random);
-            stage.env().spawn(&format!("client-{id}"), workload.clone().run(client, size.clients))
-        })
-        .collect();
-    let end = sim.now() + size.duration;
-    stage.set_faulty(plan.faults);
+    for (workload, client) in cast.one_each(stage, random) {
+        phase(sim, stage, "setting up", workload.set_up(client))?;
+    }
+    work(plan, &cast, &mut nemesis, random)?;
+    check(&cast, &nemesis, random, "the check")?;
+    if plan.is_faulty() {
+        nemesis.close();
+        nemesis.open()?;
+        check(&cast, &nemesis, random, "the check after closing")?;
+    }
+    let client = Client::new(0, 0, stage.clone(), random.split());
+    phase(sim, stage, "the last commits", last_commits(client))?;
+    nemesis.inspect()
+}
+
+/// Has the clients work under faults, and lets them come to an end without.
+fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) -> Result<(), Stop> {
+    let (sim, stage) = (nemesis.sim.clone(), nemesis.stage.clone());
+    let mut clients = Vec::new();
+    for (at, workload) in cast.workloads.iter().enumerate() {
+        for id in 0..cast.size.clients {
+            let place = at * cast.size.clients + id;
+            let client = Client::new(id, place, stage.clone(), random.split());
+            let work = workload.clone().run(client, cast.size.clients);
+            clients.push(stage.env().spawn(&format!("client-{place}"), work));
+        }
+    }
+    let end = sim.now() + cast.size.duration;
+    stage.set_faulty(plan.is_faulty());
     while sim.now() < end && stage.failure().is_none() {
         nemesis.work_for(Duration::from_millis(random.in_range(5..400)));
-        if plan.faults {
+        if plan.is_faulty() {
             nemesis.act()?;
         }
     }
     stage.set_faulty(false);
     nemesis.calm();
-    if plan.faults {
+    if plan.is_faulty() {
         nemesis.crash();
         nemesis.open()?;
     }
     stage.stop();
-    phase(sim, stage, "the clients' last attempts", async move {
+    phase(&sim, &stage, "the clients' last attempts", async move {
         for client in clients {
             // A panic in it has ended the run already.
             let _ = client.await;
         }
     })?;
-    phase(sim, stage, "the check", workload.clone().check(client(0, stage, random)))?;
-    if plan.faults {
-        nemesis.close();
-        nemesis.open()?;
-        phase(sim, stage, "the check after closing", workload.clone().check(client(0, stage, random)))?;
-    }
-    phase(sim, stage, "the last commits", last_commits(client(0, stage, random)))
+    Ok(())
 }
 
-fn client(id: usize, stage: &Arc<Stage>, random: &mut Random) -> Client {
-    Client::new(id, stage.clone(), random.split())
+fn check(cast: &Cast, nemesis: &Nemesis, random: &mut Random, name: &str) -> Result<(), Stop> {
+    for (workload, client) in cast.one_each(&nemesis.stage, random) {
+        phase(&nemesis.sim, &nemesis.stage, name, workload.check(client))?;
+    }
+    Ok(())
 }
 
 /// Liveness: with nothing going wrong any more, everybody's commits succeed.

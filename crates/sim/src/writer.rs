@@ -9,7 +9,6 @@ use plinth_pipeline::{Node, NodeConfig};
 use plinth_types::{Error, Result};
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 /// The program's command for this.
@@ -79,10 +78,10 @@ async fn write(dir: &Path) -> Result<()> {
     }
 }
 
-/// Writes until it is killed; comes back only with an error.
-pub fn run(dir: &Path) -> ExitCode {
+/// Writes until it is killed; comes back only with an error, and its exit code.
+pub fn run(dir: &Path) -> u8 {
     if let Err(error) = block_on(write(dir)) {
         eprintln!("{error}");
     }
-    ExitCode::FAILURE
+    1
 }

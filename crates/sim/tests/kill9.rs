@@ -1,13 +1,12 @@
 //! Real processes, killed at random instants. How many: `PLINTH_KILL_ROUNDS`, 200 if it isn't set.
 
 use plinth_sim::kill;
-use std::path::Path;
 
 #[test]
 fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let rounds =
         std::env::var("PLINTH_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(200);
-    let killed = kill::rounds(Path::new(env!("CARGO_BIN_EXE_plinth-sim")), rounds, 1).unwrap();
+    let killed = kill::rounds(&[env!("CARGO_BIN_EXE_plinth-sim").into()], rounds, 1).unwrap();
     assert_eq!(killed.rounds, rounds);
     println!("{killed:?}");
 }

@@ -1,33 +1,55 @@
 //! The test of the tests: bugs planted on purpose are caught, each within a bounded number of seeds, and the seeds that
 //! catch them pass without the bug.
 
-use plinth_sim::{Bug, Plan, run};
+use plinth_sim::{Bug, Plan, Spec, run};
+use std::sync::Arc;
 
-/// The first of `seeds` seeds that catches the bug. It must pass without it.
-fn is_caught(bug: Bug, workload: &str, seeds: u64) {
-    let caught = (1..=seeds).map(|seed| run(&Plan::new(workload, seed).with_bug(bug)));
-    let caught = caught.into_iter().find(|report| report.failure.is_some());
-    let report = caught.unwrap_or_else(|| panic!("{bug:?} is not noticed by {seeds} seeds of {workload}"));
-    println!("{bug:?}: {report}");
-    let healthy = run(&Plan::new(workload, report.plan.seed));
+/// Some seed of at most `seeds` notices the bug under the spec. It must pass without the bug.
+fn is_caught(bug: Bug, spec: &str, seeds: u64) {
+    let spec = Arc::new(Spec::find(spec).unwrap());
+    let runs = (1..=seeds).map(|seed| run(&Plan::new(spec.clone(), seed).with_bug(bug)));
+    let caught = runs.into_iter().find(|report| report.failure.is_some());
+    let report = caught.unwrap_or_else(|| panic!("{bug:?} is not noticed by {seeds} seeds of {}", spec.name));
+    println!("{bug:?}, after {} seeds: {report}", report.plan.seed);
+    let healthy = run(&Plan::new(spec, report.plan.seed));
     assert!(healthy.failure.is_none(), "{healthy}");
 }
 
-#[test]
-fn a_resolver_that_ignores_reads_is_caught_by_every_oracle_of_isolation() {
-    for workload in ["cycle", "serializability", "conflict_range"] {
-        is_caught(Bug::IgnoreReads, workload, 5);
-    }
+macro_rules! caught {
+    ($($test:ident: $bug:ident by $($spec:literal within $seeds:literal),+;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                $(is_caught(Bug::$bug, $spec, $seeds);)+
+            }
+        )*
+
+        #[test]
+        fn every_bug_has_a_test() {
+            for bug in Bug::ALL {
+                assert!([$(Bug::$bug),*].contains(bug), "{bug:?}");
+            }
+        }
+    };
 }
 
-#[test]
-fn a_skipped_fsync_is_caught() {
-    for workload in ["increment", "serializability", "version_stamp"] {
-        is_caught(Bug::SkipSync, workload, 10);
-    }
-}
-
-#[test]
-fn a_torn_tail_that_is_replayed_is_caught() {
-    is_caught(Bug::ReplayTornTail, "increment", 100);
+caught! {
+    reads_that_do_not_conflict: IgnoreReads
+        by "cycle" within 20, "serializability" within 20, "conflict_range" within 20;
+    batches_that_do_not_see_themselves: IgnoreSameBatch by "serializability" within 100;
+    writes_at_the_read_version_that_conflict: IncludeReadVersion by "conflict_range" within 100;
+    rejected_writes_that_conflict: RecordRejected by "conflict_range" within 100;
+    skipped_syncs: SkipSync
+        by "increment" within 20, "serializability" within 20, "disk_durability" within 20;
+    torn_tails_that_are_replayed: ReplayTornTail by "increment" within 300;
+    batches_that_are_visible_too_early: VisibleEarly by "serializability" within 100;
+    stamps_that_run_backwards: StampsBackwards by "serializability" within 100;
+    forgotten_idempotency_ids: IdsForgotten by "automatic_idempotency" within 100;
+    checkpoints_that_release_too_much: CheckpointTooNew by "disk_durability" within 300;
+    watches_that_miss_a_change: WatchMisses by "watches" within 300;
+    leases_that_are_forgotten: LeaseForgotten by "serializability" within 300;
+    clears_that_go_too_far: ClearTooFar by "write_during_read" within 20;
+    own_clears_that_are_not_seen: OwnClearUnseen
+        by "ryow_correctness" within 20, "write_during_read" within 20;
+    range_reads_that_forget_a_gap: GapForgotten by "conflict_range" within 100;
 }

@@ -1,23 +1,25 @@
-//! Seeds of every workload under faults. How many of each: `PLINTH_SIM_SEEDS`, 24 if it isn't set.
+//! Seeds of every built-in spec. How many of each: `PLINTH_SIM_SEEDS`, 12 if it isn't set.
 
 use plinth_sim::probes::Probes;
-use plinth_sim::{Plan, run};
+use plinth_sim::{BUILT_IN, Plan, Spec, run};
+use std::sync::Arc;
 
 fn seeds() -> u64 {
-    std::env::var("PLINTH_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24)
+    std::env::var("PLINTH_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12)
 }
 
-fn all_pass(workload: &str) {
+fn all_pass(name: &str) {
+    let spec = Arc::new(Spec::find(name).unwrap());
     let mut probes = Probes::default();
     for seed in 1..=seeds() {
-        let report = run(&Plan::new(workload, seed));
+        let report = run(&Plan::new(spec.clone(), seed));
         assert!(report.failure.is_none(), "{report}");
         probes.merge(&report.probes);
     }
-    println!("{workload}: never reached: {}", probes.never_reached().join("; "));
+    println!("{name}: never reached: {}", probes.never_reached().join("; "));
 }
 
-macro_rules! workloads {
+macro_rules! specs {
     ($($name:ident)*) => {
         $(
             #[test]
@@ -27,23 +29,15 @@ macro_rules! workloads {
         )*
 
         #[test]
-        fn no_workload_is_left_out() {
-            assert_eq!(plinth_sim::workloads::NAMES, [$(stringify!($name)),*]);
+        fn no_spec_is_left_out() {
+            let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
         }
     };
 }
 
-workloads! {
-    cycle atomic_ops conflict_range write_during_read serializability increment sideband watches version_stamp
-}
-
-#[test]
-fn the_same_seed_gives_the_same_run() {
-    for workload in plinth_sim::workloads::NAMES {
-        let [one, two] = [(), ()].map(|()| run(&Plan::new(workload, 77)));
-        assert_eq!(one.trace_hash, two.trace_hash, "{one}\n{two}");
-        assert_eq!((one.events, one.committed, &one.probes), (two.events, two.committed, &two.probes));
-        let other = run(&Plan::new(workload, 78));
-        assert_ne!(one.trace_hash, other.trace_hash, "another seed is another run");
-    }
+specs! {
+    api_correctness atomic_ops automatic_idempotency bit_flips conflict_range cycle disk_durability
+    everything_at_once fuzz_api_correctness increment lost_answers quiet ryow_correctness
+    selector_correctness serializability sideband version_stamp watches write_during_read
 }

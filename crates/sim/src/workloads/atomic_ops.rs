@@ -6,8 +6,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::spec::Draw;
 use plinth_client::{RangeOptions, Transaction};
-use plinth_env::simulated::Random;
 use plinth_types::{Bytes, MutationType, Result, atomic};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,9 @@ pub struct AtomicOps {
 }
 
 impl AtomicOps {
-    pub fn new(random: &mut Random) -> Self {
-        let (groups, width) = (1 + random.index(10), [1, 4, 8, 8][random.index(4)]);
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        let groups = draw.number("groups", 1..11) as usize;
+        let width = draw.pick("width", &[1, 4, 8, 8]).clamp(1, 8) as usize;
         Self { groups, width, next: AtomicU64::new(0) }
     }
 

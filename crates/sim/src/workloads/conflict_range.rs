@@ -8,7 +8,7 @@
 use super::{Work, Workload};
 use crate::client::Client;
 use crate::history::{self, Fate, History, Record, Resolved};
-use plinth_env::simulated::Random;
+use crate::spec::Draw;
 use plinth_types::Error;
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub struct ConflictRange {
 }
 
 impl ConflictRange {
-    pub fn new(random: &mut Random) -> Self {
-        Self { keys: random.in_range(5..80), history: History::default() }
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        Self { keys: draw.number("keys", 5..80), history: History::default() }
     }
 }
 
@@ -59,6 +59,9 @@ fn must_have_a_cause(resolved: &Resolved, record: &Record) -> Result<(), String>
     let is_cause = |(at, other): (usize, &Record)| {
         let sent_before = other.submitted.is_some_and(|submitted| submitted < record.ended);
         let counts = match (&other.fate, resolved.stamps[at]) {
+            // The client library may have committed something with the same keys later, to make sure that the lost
+            // one was over.
+            (Fate::Unknown, _) => true,
             (_, Some(stamp)) => record.read_version.is_some_and(|read| stamp.version() > read),
             // Rejected itself, it leaves nothing behind.
             (Fate::Refused(error), None) => {
@@ -86,6 +89,10 @@ impl Workload for ConflictRange {
                 client.pause(15_000).await;
             }
         })
+    }
+
+    fn owns_database(&self) -> bool {
+        true
     }
 
     fn check(self: Arc<Self>, client: Client) -> Work {

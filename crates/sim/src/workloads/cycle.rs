@@ -6,8 +6,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::spec::Draw;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
-use plinth_env::simulated::Random;
 use plinth_types::{Error, Result};
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    pub fn new(random: &mut Random) -> Self {
-        Self { nodes: random.in_range(4..30) as u32 }
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        Self { nodes: draw.number("nodes", 4..30).max(4) as u32 }
     }
 
     async fn next(&self, tr: &Transaction, node: u32) -> Result<u32> {

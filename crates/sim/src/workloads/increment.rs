@@ -6,8 +6,8 @@
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
+use crate::spec::Draw;
 use plinth_client::Transaction;
-use plinth_env::simulated::Random;
 use plinth_types::Result;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ pub struct Increment {
 }
 
 impl Increment {
-    pub fn new(random: &mut Random) -> Self {
-        let ballast = [10, 500, 9_000, 60_000][random.index(4)];
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        let ballast = draw.pick("ballast", &[10, 500, 9_000, 60_000]);
         Self { ballast, known: Mutex::default() }
     }
 

@@ -1,12 +1,19 @@
 //! The workloads: what clients do, and for each one oracle that says whether what they saw could be.
 //!
-//! A workload owns the whole database of its run. Its clients keep what they must remember in the workload itself,
-//! behind locks that are never held across an await. What is wrong is told at once by `Client::fail`.
+//! A workload keeps to keys of its own, so that specs may put several side by side; those that look at the whole
+//! database say so. Its clients keep what they must remember in the workload itself, behind locks that are never held
+//! across an await. What is wrong is told at once by `Client::fail`.
 
+mod api_correctness;
 mod atomic_ops;
+mod automatic_idempotency;
 mod conflict_range;
 mod cycle;
+mod disk_durability;
+mod fuzz_api_correctness;
 mod increment;
+mod ryow_correctness;
+mod selector_correctness;
 mod serializability;
 mod sideband;
 mod version_stamp;
@@ -14,6 +21,7 @@ mod watches;
 mod write_during_read;
 
 use crate::client::Client;
+use crate::spec::{Draw, Entry};
 use plinth_env::simulated::Random;
 use plinth_types::{Bytes, Result};
 use std::future::Future;
@@ -41,35 +49,56 @@ pub trait Workload: Send + Sync {
     fn needs_long_window(&self) -> bool {
         false
     }
+
+    /// Whether its oracle looks at the whole database, so that nothing else may be in it.
+    fn owns_database(&self) -> bool {
+        false
+    }
 }
 
-/// The names of all workloads.
-pub const NAMES: [&str; 9] = [
-    "cycle",
-    "atomic_ops",
-    "conflict_range",
-    "write_during_read",
-    "serializability",
-    "increment",
-    "sideband",
-    "watches",
-    "version_stamp",
-];
+macro_rules! workloads {
+    ($($name:ident $workload:ident)*) => {
+        /// The names of all workloads.
+        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-/// The workload of this name, with random properties.
-pub fn make(name: &str, random: &mut Random) -> Option<Arc<dyn Workload>> {
-    Some(match name {
-        "cycle" => Arc::new(cycle::Cycle::new(random)),
-        "atomic_ops" => Arc::new(atomic_ops::AtomicOps::new(random)),
-        "conflict_range" => Arc::new(conflict_range::ConflictRange::new(random)),
-        "write_during_read" => Arc::new(write_during_read::WriteDuringRead::new(random)),
-        "serializability" => Arc::new(serializability::Serializability::new(random)),
-        "increment" => Arc::new(increment::Increment::new(random)),
-        "sideband" => Arc::new(sideband::Sideband::default()),
-        "watches" => Arc::new(watches::Watches::new(random)),
-        "version_stamp" => Arc::new(version_stamp::VersionStamp::default()),
-        _ => return None,
-    })
+        fn new(name: &str, draw: &mut Draw<'_>) -> Option<Arc<dyn Workload>> {
+            Some(match name {
+                $(stringify!($name) => Arc::new($name::$workload::new(draw)),)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+workloads! {
+    api_correctness ApiCorrectness
+    atomic_ops AtomicOps
+    automatic_idempotency AutomaticIdempotency
+    conflict_range ConflictRange
+    cycle Cycle
+    disk_durability DiskDurability
+    fuzz_api_correctness FuzzApiCorrectness
+    increment Increment
+    ryow_correctness RyowCorrectness
+    selector_correctness SelectorCorrectness
+    serializability Serializability
+    sideband Sideband
+    version_stamp VersionStamp
+    watches Watches
+    write_during_read WriteDuringRead
+}
+
+/// The workload of a spec.
+///
+/// # Errors
+/// There is none of this name, or it has no such parameter.
+pub(crate) fn make(entry: &Entry, random: &mut Random) -> Result<Arc<dyn Workload>, String> {
+    let mut draw = Draw::new(random, entry);
+    let made = new(&entry.name, &mut draw);
+    let made =
+        made.ok_or_else(|| format!("there is no workload {:?}; there are {}", entry.name, NAMES.join(", ")))?;
+    draw.finish(&entry.name)?;
+    Ok(made)
 }
 
 /// Locks what is never left half changed.

@@ -7,7 +7,7 @@
 use super::{Work, Workload};
 use crate::client::Client;
 use crate::history::{self, Fate, History, Record, Resolved, Rows};
-use plinth_env::simulated::Random;
+use crate::spec::Draw;
 use plinth_types::{Version, Versionstamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub struct Serializability {
 }
 
 impl Serializability {
-    pub fn new(random: &mut Random) -> Self {
-        Self { keys: random.in_range(3..40), history: History::default() }
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        Self { keys: draw.number("keys", 3..40), history: History::default() }
     }
 }
 
@@ -82,25 +82,46 @@ fn compare(record: &Record, rows: &Rows, when: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever began after another's commit was acknowledged has a read version at which that is seen.
+/// What happened to a transaction at some moment of real time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Began,
+    /// It had its read version.
+    Read,
+    Acknowledged,
+}
+
+/// Whoever began after another's commit was acknowledged, or after another had its read version, reads at that version
+/// or a later one.
 fn in_real_time(records: &[Record], stamps: &[Option<Versionstamp>]) -> Result<(), String> {
-    let mut events: Vec<(u64, bool, &Record)> = Vec::new();
+    let mut events: Vec<(u64, Event, &Record)> = Vec::new();
     for (record, stamp) in records.iter().zip(stamps) {
         if matches!(record.fate, Fate::Committed(_)) && stamp.is_some() {
-            events.push((record.ended, true, record));
+            events.push((record.ended, Event::Acknowledged, record));
         }
-        events.push((record.began, false, record));
+        if record.read_version.is_some() {
+            events.push((record.read_at, Event::Read, record));
+            events.push((record.began, Event::Began, record));
+        }
     }
-    events.sort_by_key(|(tick, ..)| *tick);
-    let mut newest: Option<(Version, u64)> = None;
-    for (_, is_end, record) in events {
-        match (is_end, &record.fate, newest, record.read_version) {
-            (true, Fate::Committed(version), _, _) => newest = newest.max(Some((*version, record.id))),
-            (false, _, Some((version, id)), Some(read)) if read < version => {
-                let what = format!("{id} was acknowledged at version {version}");
-                return Err(format!("{what} before transaction {} began, which reads at {read}", record.id));
-            }
-            _ => {}
+    events.sort_by_key(|(tick, event, _)| (*tick, *event));
+    let mut newest: (Version, u64) = (0, 0);
+    let mut known_at_begin: BTreeMap<u64, (Version, u64)> = BTreeMap::new();
+    for (_, event, record) in events {
+        let read = record.read_version.unwrap_or_default();
+        match (event, &record.fate) {
+            (Event::Began, _) => drop(known_at_begin.insert(record.id, newest)),
+            (Event::Read, _) => newest = newest.max((read, record.id)),
+            (Event::Acknowledged, Fate::Committed(version)) => newest = newest.max((*version, record.id)),
+            (Event::Acknowledged, _) => {}
+        }
+    }
+    for record in records {
+        let Some((known, id)) = known_at_begin.get(&record.id) else { continue };
+        let read = record.read_version.unwrap_or_default();
+        if read < *known {
+            let what = format!("transaction {id} had reached version {known}");
+            return Err(format!("{what} before transaction {} began, which reads at {read}", record.id));
         }
     }
     Ok(())
@@ -114,6 +135,10 @@ impl Workload for Serializability {
                 client.pause(15_000).await;
             }
         })
+    }
+
+    fn owns_database(&self) -> bool {
+        true
     }
 
     fn check(self: Arc<Self>, client: Client) -> Work {

@@ -5,6 +5,7 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
+use crate::spec::Draw;
 use plinth_types::Version;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,10 @@ pub struct Sideband {
 }
 
 impl Sideband {
+    pub fn new(_draw: &mut Draw<'_>) -> Self {
+        Self::default()
+    }
+
     async fn write(&self, client: &Client) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let written = client.attempt(async |tr| {

@@ -5,6 +5,7 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
+use crate::spec::Draw;
 use plinth_client::Transaction;
 use plinth_types::{Bytes, Result, Version, Versionstamp};
 use std::collections::BTreeMap;
@@ -24,6 +25,10 @@ pub struct VersionStamp {
 }
 
 impl VersionStamp {
+    pub fn new(_draw: &mut Draw<'_>) -> Self {
+        Self::default()
+    }
+
     async fn write(&self, client: &Client) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let newest_before = super::lock(&self.known).newest;

@@ -6,16 +6,17 @@
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
+use crate::spec::Draw;
 use plinth_client::Transaction;
-use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
 use plinth_types::Error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long after an acknowledged change a watch may take to fire: nothing on its way touches the disk.
-const SOON: Duration = Duration::from_secs(5);
+/// How long after an acknowledged change a watch may take to fire: nothing on its way touches the disk, and no message
+/// takes as long.
+const SOON: Duration = Duration::from_millis(500);
 
 pub struct Watches {
     keys: usize,
@@ -24,8 +25,8 @@ pub struct Watches {
 }
 
 impl Watches {
-    pub fn new(random: &mut Random) -> Self {
-        Self { keys: 1 + random.index(3), written: Mutex::default() }
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        Self { keys: draw.number("keys", 1..4) as usize, written: Mutex::default() }
     }
 
     fn written(&self, key: usize) -> (u64, u64, u64) {
@@ -117,7 +118,8 @@ impl Workload for Watches {
             while !client.is_stopping() {
                 if changes {
                     self.change(&client, key).await;
-                    client.pause(60_000).await;
+                    // What a watch has missed shows when nothing else comes to fire it.
+                    client.pause(if client.chance(0.2) { 4_000_000 } else { 60_000 }).await;
                 } else {
                     self.watch(&client, key).await;
                     client.pause(2_000).await;

@@ -6,13 +6,13 @@
 //! the next life of the node decides: all of it is there, or nothing.
 
 use super::{Work, Workload};
-use crate::client::{Client, Outcome};
+use crate::client::Client;
 use crate::history::{self, Asked, Rows, Told, Write};
+use crate::shadow::Shadow;
+use crate::spec::Draw;
 use plinth_client::{Get, KeySelector, RangeOptions, RangeResult, Reply, StreamingMode, Transaction};
-use plinth_env::simulated::Random;
 use plinth_types::{Bytes, Error, MutationType, Result, key_after};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const KINDS: [MutationType; 8] = [
     MutationType::Set,
@@ -28,9 +28,7 @@ const KINDS: [MutationType; 8] = [
 pub struct WriteDuringRead {
     keys: u64,
     operations: u64,
-    models: Mutex<BTreeMap<usize, Rows>>,
-    /// How each client's last transaction that changed anything ended, for people.
-    last: Mutex<BTreeMap<usize, String>>,
+    shadow: Shadow,
 }
 
 /// A read on its way.
@@ -55,17 +53,13 @@ impl Pending {
 }
 
 impl WriteDuringRead {
-    pub fn new(random: &mut Random) -> Self {
-        Self {
-            keys: random.in_range(3..40),
-            operations: random.in_range(5..60),
-            models: Mutex::default(),
-            last: Mutex::default(),
-        }
+    pub fn new(draw: &mut Draw<'_>) -> Self {
+        let (keys, operations) = (draw.number("keys", 3..40), draw.number("operations", 5..60));
+        Self { keys, operations, shadow: Shadow::new("w") }
     }
 
     fn key(&self, client: &Client) -> Bytes {
-        format!("{}{:03}", prefix(client.id), client.below(self.keys)).into()
+        format!("{}{:03}", self.shadow.prefix(client.id), client.below(self.keys)).into()
     }
 
     fn range(&self, client: &Client) -> (Bytes, Bytes) {
@@ -134,69 +128,27 @@ impl WriteDuringRead {
 
     fn compare(&self, client: &Client, asked: &Asked, expected: &Told, told: &Told) -> Result<()> {
         // A selector that leaves the client's own part ends where others write.
+        let prefix = self.shadow.prefix(client.id);
         if let (Told::Key(expected), Told::Key(found)) = (expected, told)
-            && !expected.starts_with(prefix(client.id).as_bytes())
-            && !found.starts_with(prefix(client.id).as_bytes())
+            && !expected.starts_with(prefix.as_bytes())
+            && !found.starts_with(prefix.as_bytes())
         {
             return Ok(());
         }
         if history::agrees(told, expected) {
             return Ok(());
         }
-        let last = super::lock(&self.last).get(&client.id).cloned().unwrap_or_default();
+        let last = self.shadow.last_refusal(client.id);
         Err(wrong(client, format!("{asked:?} gave {told:?}, not {expected:?}; last not committed: {last}")))
     }
 
     async fn one(&self, client: &Client) {
-        let before = self.model(client.id);
-        let after = Mutex::new(before.clone());
-        let life = Mutex::new(0);
-        let outcome = client.attempt(async |tr| {
-            *super::lock(&life) = client.stage().life_number();
-            let mut rows = before.clone();
+        let done = self.shadow.attempt(client, async |tr, mut rows| {
             self.body(client, &tr, &mut rows).await?;
-            *super::lock(&after) = rows;
-            Ok(())
+            Ok(rows)
         });
-        let outcome = outcome.await;
-        let life = *super::lock(&life);
-        let after = after.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match outcome {
-            Outcome::Committed(..) => self.remember(client.id, after),
-            Outcome::Refused(error) => {
-                if before != after {
-                    super::lock(&self.last).insert(client.id, format!("refused: {error}"));
-                }
-            }
-            Outcome::Unknown => self.settle(client, life, before, after).await,
-        }
+        done.await;
     }
-
-    /// Waits for the next life, in which it is decided what became of a transaction.
-    async fn settle(&self, client: &Client, life: u64, before: Rows, after: Rows) {
-        while client.stage().life(client.id).await.number == life && client.stage().failure().is_none() {
-            client.pause(20_000).await;
-        }
-        let Some(rows) = super::read_all(client, &prefix(client.id)).await else { return };
-        let rows: Rows = rows.into_iter().collect();
-        if rows != before && rows != after {
-            let what = format!("{rows:?} is neither {before:?} nor {after:?}");
-            return client.fail(format!("client {}: a part of a transaction is there: {what}", client.id));
-        }
-        self.remember(client.id, rows);
-    }
-
-    fn model(&self, id: usize) -> Rows {
-        super::lock(&self.models).get(&id).cloned().unwrap_or_default()
-    }
-
-    fn remember(&self, id: usize, rows: Rows) {
-        super::lock(&self.models).insert(id, rows);
-    }
-}
-
-fn prefix(id: usize) -> String {
-    format!("w/{id}/")
 }
 
 fn perform(tr: &Transaction, Write { kind, key, operand }: &Write) {
@@ -254,15 +206,6 @@ impl Workload for WriteDuringRead {
     }
 
     fn check(self: Arc<Self>, client: Client) -> Work {
-        Box::pin(async move {
-            let models = super::lock(&self.models).clone();
-            for (id, model) in models {
-                let Some(rows) = super::read_all(&client, &prefix(id)).await else { return };
-                let rows: Rows = rows.into_iter().collect();
-                if rows != model {
-                    return client.fail(format!("client {id}: the database has {rows:?}, not {model:?}"));
-                }
-            }
-        })
+        Box::pin(async move { self.shadow.check(&client).await })
     }
 }

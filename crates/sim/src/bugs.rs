@@ -1,0 +1,114 @@
+//! Bugs to have on purpose, to show that the simulation finds them: the test of the tests.
+//!
+//! Each is a mistake that somebody could make, in one place of the product, behind the feature `planted-bugs`. Those
+//! of the resolver and the log are settings of theirs; the others are asked for by name where they are made.
+
+#[cfg(feature = "planted-bugs")]
+use plinth_log::planted::Planted as InLog;
+use plinth_pipeline::NodeConfig;
+#[cfg(feature = "planted-bugs")]
+use plinth_resolver::Planted as InResolver;
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $bug:ident $name:literal)*) => {
+        /// A bug to have on purpose.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Bug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        impl Bug {
+            /// Every bug that can be planted.
+            pub const ALL: &[Bug] = &[$(Self::$bug),*];
+
+            /// Its name: that of the mark in the product, where it has one.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $name,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// The resolver lets every transaction commit whatever it has read.
+    IgnoreReads "reads do not conflict"
+    /// Transactions of one batch don't see one another's writes.
+    IgnoreSameBatch "transactions of a batch do not conflict"
+    /// What was written exactly at a transaction's read version conflicts.
+    IncludeReadVersion "writes at the read version conflict"
+    /// What a rejected transaction would have written conflicts with others.
+    RecordRejected "rejected writes conflict"
+    /// The log says that it has synced, and hasn't.
+    SkipSync "syncs are skipped"
+    /// Recovery believes log records whose bodies never arrived.
+    ReplayTornTail "torn tails are replayed"
+    /// A batch is shown to readers before it is synced.
+    VisibleEarly "visible before it is durable"
+    /// The positions of a batch are counted from its end.
+    StampsBackwards "stamps run backwards in a batch"
+    /// The records of idempotency ids are not written.
+    IdsForgotten "idempotency ids are forgotten"
+    /// A checkpoint releases log that it does not replace.
+    CheckpointTooNew "checkpoints let go of newer log"
+    /// A watch is not compared with the value that is there when it is registered.
+    WatchMisses "a watch misses what came before it"
+    /// A restart goes on right behind the last commit, not beyond what readers may have seen.
+    LeaseForgotten "leases are forgotten at a restart"
+    /// Clearing a range removes its end too.
+    ClearTooFar "range clears take the end with them"
+    /// A read doesn't see the clears of its own transaction.
+    OwnClearUnseen "own clears are not seen"
+    /// A range read conflicts only with writes up to its last row.
+    GapForgotten "range reads forget the gap behind the last row"
+}
+
+impl Bug {
+    /// The bug of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+}
+
+/// Has the run on this thread make this mistake, or none.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn plant(bug: Option<Bug>) {
+    plinth_types::marks::plant(bug.map(Bug::name));
+}
+
+/// Without the feature no bug can be had.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) fn plant(bug: Option<Bug>) {
+    assert!(bug.is_none(), "bugs can be planted only with the feature planted-bugs");
+}
+
+/// Has a node make the mistakes that are settings.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn configure(config: &mut NodeConfig, bug: Option<Bug>) {
+    match bug {
+        Some(Bug::IgnoreReads) => config.planted = Some(InResolver::IgnoreReads),
+        Some(Bug::IgnoreSameBatch) => config.planted = Some(InResolver::IgnoreSameBatch),
+        Some(Bug::IncludeReadVersion) => config.planted = Some(InResolver::IncludeReadVersion),
+        Some(Bug::RecordRejected) => config.planted = Some(InResolver::RecordRejected),
+        Some(Bug::SkipSync) => config.log.planted = InLog::SkipSync,
+        Some(Bug::ReplayTornTail) => config.log.planted = InLog::ReplayTornTail,
+        _ => {}
+    }
+}
+
+/// Without the feature there are no such settings.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) fn configure(_config: &mut NodeConfig, _bug: Option<Bug>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bugs_are_found_by_their_names() {
+        assert!(Bug::ALL.len() >= 10);
+        assert!(Bug::ALL.iter().all(|bug| Bug::named(bug.name()) == Some(*bug)));
+        assert_eq!(Bug::named("off by one"), None);
+    }
+}

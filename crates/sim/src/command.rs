@@ -1,0 +1,199 @@
+//! The command line of the simulation, shared by `plinth-sim` and `plinth sim`.
+//!
+//! It runs seeds of specs, any number of them, prints each failure with the command that runs it again, and ends with
+//! the sum: runs, commits, and which rare paths were reached or never reached. Or it kills real processes.
+
+use crate::bugs::Bug;
+use crate::many::{Sum, run_many};
+use crate::plan::Plan;
+use crate::spec::{BUILT_IN, Spec};
+use crate::{kill, writer};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+const USAGE: &str = "\
+Runs a whole database in a simulated world, under crashes and disk faults, and judges what its clients saw.
+
+Usage: make sim ARGS='[--seed N] [--count N] [--spec F,...]'   or   plinth sim [--seed N] ...
+
+  --seed N       the first seed [default: 1]
+  --count N      how many seeds of each spec [default: 1 if --seed is given, else 100]
+  --spec F,...   these specs: names of built-in ones, or TOML files [default: all built-in ones]
+  --jobs N       how many runs side by side [default: 2]
+  --no-faults    nothing goes wrong
+  --bug NAME     a mistake to have on purpose (a build with planted bugs)
+  --verbose      a line for each run, not only for those that fail
+  --list         names the built-in specs and what they are about
+  --kills N      instead: kill N real processes that write to real files, at random instants
+
+The same seed gives the same run on every machine; the trace number says so.";
+
+struct Arguments {
+    seed: u64,
+    count: u64,
+    specs: Vec<Arc<Spec>>,
+    jobs: usize,
+    faults: bool,
+    bug: Option<Bug>,
+    verbose: bool,
+    kills: Option<u64>,
+}
+
+fn parse(arguments: &[String]) -> Result<Arguments, String> {
+    let mut parsed = Arguments {
+        seed: 1,
+        count: 0,
+        specs: Vec::new(),
+        jobs: 2,
+        faults: true,
+        bug: None,
+        verbose: false,
+        kills: None,
+    };
+    let mut rest = arguments.iter();
+    let mut count = None;
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--seed" => {
+                parsed.seed = number(value()?)?;
+                count = count.or(Some(1));
+            }
+            "--count" => count = Some(number(value()?)?),
+            "--spec" => {
+                for name in value()?.split(',') {
+                    parsed.specs.push(Arc::new(Spec::find(name)?));
+                }
+            }
+            "--jobs" => parsed.jobs = number(value()?)?.clamp(1, 64) as usize,
+            "--no-faults" => parsed.faults = false,
+            "--bug" => parsed.bug = Some(bug(value()?)?),
+            "--kills" => parsed.kills = Some(number(value()?)?),
+            "--verbose" => parsed.verbose = true,
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    parsed.count = count.unwrap_or(100);
+    if parsed.specs.is_empty() {
+        parsed.specs = Spec::all().into_iter().map(Arc::new).collect();
+    }
+    Ok(parsed)
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number"))
+}
+
+fn bug(name: &str) -> Result<Bug, String> {
+    if !cfg!(feature = "planted-bugs") {
+        return Err("this build has no planted bugs".to_string());
+    }
+    Bug::named(name).ok_or_else(|| {
+        let known: Vec<_> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        format!("there is no bug {name:?}; there are:\n  {}", known.join("\n  "))
+    })
+}
+
+/// Does what the command line says. `program` starts this same command line again, for the processes to be killed.
+/// The exit code: 0 if nothing was found wrong, 1 if something was, 2 if the command line makes no sense.
+pub fn run(program: &[OsString], arguments: &[String]) -> u8 {
+    match arguments {
+        [command, dir] if command == writer::COMMAND => return writer::run(Path::new(dir)),
+        [list] if list == "--list" => {
+            for spec in Spec::all() {
+                println!("{:24} {}", spec.name, spec.about);
+            }
+            return 0;
+        }
+        _ => {}
+    }
+    if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
+        println!("{USAGE}");
+        return 0;
+    }
+    match parse(arguments) {
+        Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(program, rounds, seed),
+        Ok(arguments) => simulate(arguments),
+        Err(what) => {
+            eprintln!("{what}\n\n{USAGE}");
+            2
+        }
+    }
+}
+
+fn kill(program: &[OsString], rounds: u64, seed: u64) -> u8 {
+    match kill::rounds(program, rounds, seed) {
+        Ok(kill::Kills { rounds, while_opening, acknowledged }) => {
+            println!(
+                "{rounds} processes killed, {while_opening} while opening; nothing of {acknowledged} commits lost"
+            );
+            0
+        }
+        Err(what) => {
+            eprintln!(
+                "{what}\nagain: --kills {rounds} --seed {seed} (real processes: it may go another way)"
+            );
+            1
+        }
+    }
+}
+
+fn simulate(arguments: Arguments) -> u8 {
+    let Arguments { seed, count, specs, jobs, faults, bug, verbose, .. } = arguments;
+    let has_all = specs.len() >= BUILT_IN.len();
+    let plans = (seed..seed.saturating_add(count)).flat_map(move |seed| {
+        specs.clone().into_iter().map(move |spec| Plan { faults, bug, ..Plan::new(spec, seed) })
+    });
+    let sum = run_many(plans, jobs, move |report| {
+        if verbose || report.failure.is_some() {
+            println!("{report}");
+        }
+        true
+    });
+    print(&sum, has_all);
+    u8::from(!sum.failed.is_empty())
+}
+
+fn print(sum: &Sum, has_all: bool) {
+    for (name, count) in sum.probes.iter().filter(|(_, count)| *count > 0) {
+        println!("  {count:>9}  {name}");
+    }
+    let never = sum.probes.never_reached();
+    if has_all && !never.is_empty() {
+        println!("never reached: {}", never.join("; "));
+    }
+    for report in &sum.failed {
+        println!("failed: {}", report.plan.reproduction());
+    }
+    let Sum { runs, committed, lives, failed, .. } = sum;
+    println!("{runs} runs, {committed} commits, {lives} lives, {} failed", failed.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Arguments, String> {
+        parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_seed_alone_is_one_run_of_each_spec() {
+        let one = parsed("--seed 7").unwrap();
+        assert_eq!((one.seed, one.count, one.specs.len()), (7, 1, BUILT_IN.len()));
+        let many = parsed("--spec cycle,watches --count 5 --no-faults --jobs 3").unwrap();
+        assert_eq!((many.seed, many.count, many.specs.len(), many.jobs), (1, 5, 2, 3));
+        assert!(!many.faults);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (line, says) in
+            [("--sed 7", "--sed"), ("--seed", "value"), ("--seed x", "number"), ("--spec no", "no file")]
+        {
+            let error = parsed(line).err().unwrap();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+}

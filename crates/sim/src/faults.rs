@@ -1,0 +1,116 @@
+//! What may go wrong in a run, and how often, one fault against another.
+//!
+//! A spec names a mix (`faults = "usual"`) or gives weights of its own (`[faults]` with `crash = 3`, `stalls = 1`). The
+//! nemesis draws from them. A weight of nothing is a fault that never happens.
+
+use plinth_env::simulated::Random;
+use serde_json::Value;
+
+/// One thing that the nemesis can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// The power fails: unsynced data is lost, kept or torn.
+    Crash,
+    /// The process is killed, and its machine goes on.
+    Kill,
+    /// The node is closed with clients at work, and opened again.
+    Close,
+    /// Calls to the disk fail.
+    Errors,
+    /// Syncs fail.
+    FailingSyncs,
+    /// The disk is full, until it isn't.
+    DiskFull,
+    /// Calls to the disk take long.
+    Stalls,
+    /// The wall clock jumps.
+    Clock,
+    /// Between a clean end and the next start a bit turns over on the disk.
+    BitFlip,
+    /// All is well for a while.
+    Calm,
+}
+
+/// Names in specs, and weights in the usual mix.
+const TABLE: [(&str, Fault, u64); 10] = [
+    ("crash", Fault::Crash, 3),
+    ("kill", Fault::Kill, 1),
+    ("close", Fault::Close, 1),
+    ("errors", Fault::Errors, 2),
+    ("failing_syncs", Fault::FailingSyncs, 1),
+    ("disk_full", Fault::DiskFull, 2),
+    ("stalls", Fault::Stalls, 1),
+    ("clock", Fault::Clock, 1),
+    ("bit_flip", Fault::BitFlip, 0),
+    ("calm", Fault::Calm, 1),
+];
+
+/// Weights, in the order of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Faults {
+    weights: [u64; TABLE.len()],
+}
+
+impl Faults {
+    /// A bit of everything from which a sound database must recover.
+    pub fn usual() -> Self {
+        Self { weights: TABLE.map(|(.., weight)| weight) }
+    }
+
+    /// Whether nothing ever goes wrong.
+    pub fn is_nothing(&self) -> bool {
+        self.weights.iter().all(|weight| *weight == 0)
+    }
+
+    /// The next one.
+    pub fn draw(&self, random: &mut Random) -> Fault {
+        let mut at = random.below(self.weights.iter().sum());
+        for ((_, fault, _), weight) in TABLE.iter().zip(self.weights) {
+            if at < weight {
+                return *fault;
+            }
+            at -= weight;
+        }
+        Fault::Calm
+    }
+
+    /// Reads what a spec says.
+    pub fn read(value: Option<Value>) -> Result<Self, String> {
+        let mut faults = Self::default();
+        match value {
+            None => {}
+            Some(Value::String(mix)) if mix == "usual" => faults = Self::usual(),
+            Some(Value::Object(weights)) => {
+                for (name, weight) in &weights {
+                    let at = TABLE.iter().position(|(known, ..)| known == name);
+                    let at =
+                        at.ok_or_else(|| format!("there is no fault {name:?}; there are {}", names()))?;
+                    faults.weights[at] =
+                        weight.as_u64().ok_or_else(|| format!("{name} = {weight} is no weight"))?;
+                }
+            }
+            Some(other) => return Err(format!("there is no mix of faults {other}; there is \"usual\"")),
+        }
+        Ok(faults)
+    }
+}
+
+fn names() -> String {
+    TABLE.map(|(name, ..)| name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_weight_is_drawn() {
+        let faults = Faults::read(Some(serde_json::json!({"stalls": 1, "kill": 3}))).unwrap();
+        let mut random = Random::new(7);
+        let drawn: Vec<Fault> = (0..200).map(|_| faults.draw(&mut random)).collect();
+        assert!(drawn.iter().all(|fault| matches!(fault, Fault::Stalls | Fault::Kill)));
+        let kills = drawn.iter().filter(|fault| **fault == Fault::Kill).count();
+        assert!((120..180).contains(&kills), "{kills} of 200 at three to one");
+        assert!(Faults::read(None).unwrap().is_nothing() && !Faults::usual().is_nothing());
+    }
+}

@@ -1,0 +1,245 @@
+//! Specs: which workloads a run has, how large it is, and what goes wrong in it; small TOML files.
+//!
+//! A spec says what matters to it and leaves the rest to the seed: a number may be given as a number, as a range from
+//! which each seed draws, or as a list from which it picks; what isn't named is drawn from the workload's own range. A
+//! name that means nothing (a workload, a parameter, a fault) is refused when the spec is read, not when it runs.
+
+use crate::faults::Faults;
+use crate::link::Link;
+use crate::workloads;
+use plinth_env::simulated::Random;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// One run's composition.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// By which `--spec` finds it: the name of a built-in spec, or the path of a file.
+    pub name: String,
+    /// What it is for, in a sentence.
+    pub about: String,
+    /// The workloads, side by side on one database.
+    pub(crate) workloads: Vec<Entry>,
+    pub(crate) clients: Choice,
+    pub(crate) milliseconds: Choice,
+    pub(crate) links: Vec<Link>,
+    pub(crate) faults: Faults,
+}
+
+/// A workload with what its spec says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    pub parameters: BTreeMap<String, Choice>,
+}
+
+/// A number that a spec fixes or leaves to the seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Between(Range<u64>),
+    OneOf(Vec<u64>),
+}
+
+impl Choice {
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        match self {
+            Self::Between(range) => random.in_range(range.clone()),
+            Self::OneOf(list) => list[random.index(list.len())],
+        }
+    }
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let wrong = || format!("{value} is no number, no range like \"2..8\" and no list of numbers");
+        if let Some(number) = value.as_u64() {
+            return Ok(Self::OneOf(vec![number]));
+        }
+        if let Some(list) = value.as_array() {
+            let list: Option<Vec<u64>> = list.iter().map(Value::as_u64).collect();
+            return list.filter(|list| !list.is_empty()).map(Self::OneOf).ok_or_else(wrong);
+        }
+        let (from, to) = value.as_str().and_then(|text| text.split_once("..")).ok_or_else(wrong)?;
+        match (from.trim().parse(), to.trim().parse()) {
+            (Ok(from), Ok(to)) if from < to => Ok(Self::Between(from..to)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// What a workload is made from: its spec's parameters, and the seed for the others.
+pub struct Draw<'a> {
+    random: &'a mut Random,
+    left: BTreeMap<String, Choice>,
+}
+
+impl<'a> Draw<'a> {
+    pub(crate) fn new(random: &'a mut Random, entry: &Entry) -> Self {
+        Self { random, left: entry.parameters.clone() }
+    }
+
+    /// A number: as the spec says, or else from the usual range.
+    pub fn number(&mut self, name: &str, usual: Range<u64>) -> u64 {
+        let given = self.left.remove(name);
+        given.unwrap_or(Choice::Between(usual)).draw(self.random)
+    }
+
+    /// A number: as the spec says, or else one of the usual ones.
+    pub fn pick(&mut self, name: &str, usual: &[u64]) -> u64 {
+        let given = self.left.remove(name);
+        given.unwrap_or_else(|| Choice::OneOf(usual.to_vec())).draw(self.random)
+    }
+
+    /// Every parameter must have been asked for.
+    pub(crate) fn finish(self, workload: &str) -> Result<(), String> {
+        match self.left.into_keys().next() {
+            Some(name) => Err(format!("the workload {workload} has no parameter {name:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+macro_rules! built_in {
+    ($($name:literal)*) => {
+        /// The built-in specs: name, and text.
+        pub const BUILT_IN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../specs/", $name, ".toml")))),*];
+    };
+}
+
+built_in! {
+    "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "conflict_range" "cycle" "disk_durability"
+    "everything_at_once" "fuzz_api_correctness" "increment" "lost_answers" "quiet" "ryow_correctness"
+    "selector_correctness" "serializability" "sideband" "version_stamp" "watches" "write_during_read"
+}
+
+impl Spec {
+    /// The built-in spec of this name, or the one in the file of this name.
+    ///
+    /// # Errors
+    /// There is none, or what is wrong with it.
+    pub fn find(name: &str) -> Result<Self, String> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Self::read(name, text);
+        }
+        let files = plinth_env::Env::real();
+        let text = plinth_env::block_on(files.files().read(name));
+        let text = text.map_err(|_| {
+            let known: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            format!("there is no file {name:?} and no spec of that name; there are {}", known.join(", "))
+        })?;
+        Self::read(name, &String::from_utf8_lossy(&text))
+    }
+
+    /// All built-in specs.
+    ///
+    /// # Panics
+    /// If one of them is wrong, which a test rules out.
+    pub fn all() -> Vec<Self> {
+        let specs = BUILT_IN.iter().map(|(name, text)| Self::read(name, text));
+        specs.map(|spec| spec.expect("built-in specs are right")).collect()
+    }
+
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(name: &str, text: &str) -> Result<Self, String> {
+        Self::parse(name, text).map_err(|what| format!("spec {name}: {what}"))
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self, String> {
+        let mut all: Map<String, Value> = basic_toml::from_str(text).map_err(|error| error.to_string())?;
+        let about = all.remove("about").and_then(|about| about.as_str().map(str::to_string));
+        let workloads = match all.remove("workload") {
+            Some(Value::Array(entries)) => {
+                entries.into_iter().map(read_entry).collect::<Result<Vec<_>, _>>()?
+            }
+            _ => return Err("it has no [[workload]]".into()),
+        };
+        let mut choice = |name: &str, usual: Range<u64>| {
+            all.remove(name).map_or(Ok(Choice::Between(usual)), |value| Choice::read(&value))
+        };
+        let clients = choice("clients", 2..8)?;
+        let milliseconds = choice("milliseconds", 1_500..6_000)?;
+        let links = Link::read(all.remove("link"))?;
+        let faults = Faults::read(all.remove("faults"))?;
+        if let Some(name) = all.into_iter().next().map(|(name, _)| name) {
+            return Err(format!("{name:?} means nothing here"));
+        }
+        let about = about.ok_or("it doesn't say what it is about")?;
+        let spec = Self { name: name.into(), about, workloads, clients, milliseconds, links, faults };
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut names: Vec<&str> = self.workloads.iter().map(|entry| &entry.name[..]).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a workload stands there twice".into());
+        }
+        for entry in &self.workloads {
+            let made = workloads::make(entry, &mut Random::new(0))?;
+            if made.owns_database() && self.workloads.len() > 1 {
+                return Err(format!("the workload {} wants the database for itself", entry.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_entry(value: Value) -> Result<Entry, String> {
+    let Value::Object(mut fields) = value else { return Err(format!("{value} is no workload")) };
+    let name = fields.remove("name").and_then(|name| name.as_str().map(str::to_string));
+    let name = name.ok_or("a workload without a name")?;
+    let parameters = fields.iter().map(|(name, value)| Ok((name.clone(), Choice::read(value)?)));
+    Ok(Entry { name, parameters: parameters.collect::<Result<_, String>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CYCLE: &str = "about = 'a ring'\nclients = '2..4'\n[[workload]]\nname = 'cycle'\nnodes = [5, 7]\n";
+
+    #[test]
+    fn a_spec_is_read_and_draws_what_it_says() {
+        let spec = Spec::read("mine", CYCLE).unwrap();
+        assert_eq!((&spec.name[..], &spec.about[..]), ("mine", "a ring"));
+        let mut random = Random::new(1);
+        for _ in 0..20 {
+            assert!((2..4).contains(&spec.clients.draw(&mut random)));
+            let nodes = Draw::new(&mut random, &spec.workloads[0]).number("nodes", 100..200);
+            assert!(nodes == 5 || nodes == 7, "{nodes}");
+        }
+        assert!(spec.faults.is_nothing(), "no faults unless they are asked for");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_by_name() {
+        for (wrong, says) in [
+            ("colour = 'red'\n", "colour"),
+            ("faults = 'biblical'\n", "biblical"),
+            ("link = 'string'\n", "string"),
+            ("clients = 'many'\n", "many"),
+        ] {
+            let error =
+                Spec::read("mine", &format!("{wrong}{CYCLE}").replace("clients = '2..4'\n", "")).err();
+            assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{wrong}: {error:?}");
+        }
+        let error = Spec::read("mine", &format!("{CYCLE}colour = 1\n")).unwrap_err();
+        assert!(error.contains("no parameter \"colour\""), "{error}");
+        let error = Spec::read("mine", "about = 'x'\n[[workload]]\nname = 'bicycle'\n").unwrap_err();
+        assert!(error.contains("bicycle"), "{error}");
+        let two = format!("{CYCLE}[[workload]]\nname = 'serializability'\n");
+        assert!(Spec::read("mine", &two).unwrap_err().contains("for itself"));
+    }
+
+    #[test]
+    fn every_built_in_spec_is_right_and_every_workload_has_one() {
+        let specs = Spec::all();
+        for name in workloads::NAMES {
+            assert!(specs.iter().any(|spec| spec.name == *name), "no spec is named after {name}");
+        }
+    }
+}
