@@ -99,7 +99,7 @@ fn set(bench: &mut Bench, _: usize) -> usize {
         }
         commits.push(bench.transactions[number].commit());
     }
-    commits.into_iter().for_each(|commit| drop(commit.wait().expect("a commit")));
+    commits.into_iter().for_each(|commit| commit.wait().expect("a commit"));
     IN_FLIGHT * 20
 }
 
@@ -124,7 +124,7 @@ fn mixed(bench: &mut Bench, _: usize) -> usize {
         bench.transactions[number].set(key, VALUE);
         commits.push(bench.transactions[number].commit());
     }
-    commits.into_iter().for_each(|commit| drop(commit.wait().expect("a commit")));
+    commits.into_iter().for_each(|commit| commit.wait().expect("a commit"));
     IN_FLIGHT * 10
 }
 
@@ -147,7 +147,9 @@ fn native(rounds: usize) -> Vec<f64> {
     let mut bench = Bench::new();
     let measured = WORKLOADS.iter().map(|(_, factor, body)| {
         let rounds = rounds * factor;
-        (0..rounds / 10 + 1).for_each(|round| drop(body(&mut bench, round)));
+        for round in 0..rounds / 10 + 1 {
+            body(&mut bench, round);
+        }
         let begun = Instant::now();
         let operations: usize = (0..rounds).map(|round| body(&mut bench, round)).sum();
         begun.elapsed().as_nanos() as f64 / operations as f64
