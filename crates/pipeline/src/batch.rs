@@ -10,11 +10,13 @@
 //! ```
 
 use crate::metadata::{Metadata, may_concern};
+use crate::metrics::SlowTransaction;
 use crate::queue::Submitted;
 use plinth_env::reply::Promise;
 use plinth_resolver::{Resolver, Transaction, Verdict};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
+use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
     Version, Versionstamp, planted,
@@ -49,7 +51,19 @@ pub(crate) struct Decided {
     pub records: MutationList,
     /// The metadata after this batch, if the batch changes it.
     pub metadata: Option<Metadata>,
+    /// Where transactions of a sample conflicted.
+    pub conflicting: Vec<Bytes>,
+    /// Those that had begun long ago.
+    pub slow: Vec<SlowTransaction>,
 }
+
+/// Of one conflict in so many it is found out where it was.
+const CONFLICT_SAMPLE: usize = 4;
+
+/// A transaction that commits so long after its read version is slow: a second.
+const SLOW: Version = VERSIONS_PER_SECOND;
+/// Slow transactions of one batch that are told of.
+const SLOW_MOST: usize = 16;
 
 /// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency records.
 pub(crate) fn decide(
@@ -77,9 +91,10 @@ pub(crate) fn decide(
     }
     let transactions: Vec<_> = candidates
         .iter()
-        .map(|(request, ..)| Transaction {
+        .enumerate()
+        .map(|(at, (request, ..))| Transaction {
             conflicts: &request.conflicts,
-            report: request.report_conflicting_keys,
+            report: request.report_conflicting_keys || at % CONFLICT_SAMPLE == 0,
         })
         .collect();
     let mut verdicts = Vec::with_capacity(transactions.len());
@@ -98,10 +113,11 @@ pub(crate) fn decide(
                 if let Some(id) = request.idempotency_id.as_ref().filter(|_| !forgotten) {
                     records.add(id, batch_index);
                 }
+                decided.note_slow(&request, version);
                 decided.accepted.push(Accepted { mutations: request.mutations, batch_index, promise });
                 continue;
             }
-            Verdict::Conflict { reads } => Ok(CommitReply::Conflict { conflicting_reads: reads }),
+            Verdict::Conflict { reads } => Ok(decided.conflict(&request, reads)),
             Verdict::TooOld => Err(Error::transaction_too_old()),
         };
         decided.refused.push(Refused { answer, promise });
@@ -109,6 +125,33 @@ pub(crate) fn decide(
     decided.metadata = folded;
     decided.records = records.into_mutations();
     decided
+}
+
+impl Decided {
+    fn note_slow(&mut self, request: &CommitRequest, version: Version) {
+        // Without reads the read version says nothing about when the transaction began.
+        let age = version - request.conflicts.read_version;
+        if age < SLOW || request.conflicts.reads.is_empty() || self.slow.len() >= SLOW_MOST {
+            return;
+        }
+        let first = request.mutations.iter().next();
+        self.slow.push(SlowTransaction {
+            age,
+            version,
+            bytes: request.size(),
+            mutations: request.mutations.len(),
+            first_key: first.map_or_else(Bytes::new, |mutation| Bytes::copy_from_slice(mutation.param1)),
+        });
+    }
+
+    /// The answer to a transaction that conflicts; where it does is noted, and told if it was asked for.
+    fn conflict(&mut self, request: &CommitRequest, reads: Vec<usize>) -> CommitReply {
+        let first = reads.first().and_then(|at| request.conflicts.reads.iter().nth(*at));
+        self.conflicting.extend(first.map(|range| Bytes::copy_from_slice(range.begin)));
+        CommitReply::Conflict {
+            conflicting_reads: if request.report_conflicting_keys { reads } else { Vec::new() },
+        }
+    }
 }
 
 fn fold(mutations: &MutationList, before: &Metadata, folded: &mut Option<Metadata>) {

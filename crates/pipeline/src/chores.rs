@@ -19,6 +19,8 @@ const FORGET_ROWS: usize = 10_000;
 
 /// Rings for the chores, and keeps the pace, until the node closes.
 pub(crate) async fn ring(shared: Arc<Shared>) {
+    let directory = shared.directory.as_ref().map(|directory| &*directory.path);
+    crate::events::opened(directory, shared.versions.committed());
     let mut pace = Pace::new(shared.config.load);
     let mut next = Duration::ZERO;
     while !shared.health.is_closing() {

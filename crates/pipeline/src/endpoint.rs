@@ -3,7 +3,7 @@
 //! What memory can answer is answered at once, on the caller's thread. Only commits cross to another
 //! thread, and reads of versions that are yet to come wait for them.
 
-use crate::metrics::{Count, Metrics, SAMPLE};
+use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
 use crate::shared::Shared;
@@ -113,7 +113,8 @@ impl Endpoint for InProcess {
         let metrics = &self.shared().counters.metrics;
         metrics.add(Count::Requests, 1);
         metrics.add(Count::Keys, keys.len() as u64);
-        if Metrics::is_sampled() {
+        if Metrics::is_sampled() && !keys.is_empty() {
+            metrics.hot.note(Heat::Reads, keys.get(0));
             let read = |shared: &Shared| shared.storage.get_many(version, space, keys);
             return self.measured(read, |values| value_bytes(values));
         }
@@ -135,6 +136,9 @@ impl Endpoint for InProcess {
             return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
         }
         self.shared().counters.metrics.add(Count::Requests, 1);
+        if Metrics::is_sampled() {
+            self.shared().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
+        }
         let mut reply = self.shared().storage.get_range(version, space, read);
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {

@@ -34,6 +34,7 @@ mod checkpoints;
 mod chores;
 mod counters;
 mod endpoint;
+mod events;
 mod gate;
 mod identity;
 mod metadata;

@@ -107,7 +107,11 @@ impl Pace {
             let started = shared.counters.metrics.started_all();
             let window_bytes = shared.storage.memory().window;
             let gauges = Gauges { queue_bytes: queue_bytes as u64, window_bytes, started };
-            shared.health.gate.limit(self.controller.look(gauges, now), &self.rules, now);
+            let (before, limits) = (shared.health.gate.limits(), self.controller.look(gauges, now));
+            if (before.reason, before.batch_reason) != (limits.reason, limits.batch_reason) {
+                crate::events::limited(&limits);
+            }
+            shared.health.gate.limit(limits, &self.rules, now);
         }
         if !shared.health.gate.is_open() {
             release(shared, now);
@@ -182,6 +186,7 @@ fn release(shared: &Shared, now: Duration) {
 
 /// The node closes: nobody waits any longer.
 pub(crate) fn close(shared: &Shared) {
+    crate::events::closed();
     for waiter in shared.health.gate.drain() {
         waiter.answer.send(Err(Error::shutdown_in_progress()));
     }

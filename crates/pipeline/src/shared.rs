@@ -64,7 +64,9 @@ pub(crate) struct Health {
 impl Health {
     /// From now on no commit is taken: what is on disk is not known any more.
     pub fn fail(&self, error: Error) {
-        let _ = self.failure.set(error);
+        if self.failure.set(error.clone()).is_ok() {
+            crate::events::failed(&error);
+        }
     }
 
     /// Why no commit is taken, if so.

@@ -8,11 +8,12 @@ mod roles;
 
 use crate::endpoint::LOCAL_ADDRESS;
 use crate::gate::{Limits, Reason};
-use crate::metrics::{Count, Rated, Snapshot};
+use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
 use crate::shared::Shared;
 use plinth_client::Description;
 use plinth_storage::Storage;
+use plinth_types::printable;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use serde_json::{Value, json};
 
@@ -277,12 +278,40 @@ fn plinth(shared: &Shared) -> Value {
             "disk_bytes": shared.log.as_ref().map_or(0, |log| log.view.disk_bytes()),
             "sync_seconds": statistics(&counters.metrics.sync.snapshot()),
         },
+        "hot": {
+            "conflicts": hot(shared, Heat::Conflicts),
+            "reads": hot(shared, Heat::Reads),
+            "writes": hot(shared, Heat::Writes),
+        },
         "memory": { "data_bytes": memory.data, "index_bytes": memory.index, "window_bytes": memory.window },
+        "slow_transactions": slow(shared),
         "newest_version": shared.versions.committed(),
         "start_queue": { "transactions": shared.health.gate.waiting() },
         "watches": shared.watches.len(),
         "window_seconds": shared.config.window_versions() as f64 / VERSIONS_PER_SECOND as f64,
     })
+}
+
+/// The ranges under which many samples lie.
+fn hot(shared: &Shared, heat: Heat) -> Value {
+    let ranges = shared.counters.metrics.hot.ranges(heat);
+    let range = |range: HotRange| {
+        json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share })
+    };
+    ranges.into_iter().map(range).collect()
+}
+
+fn slow(shared: &Shared) -> Value {
+    let slow = |slow: SlowTransaction| {
+        json!({
+            "age_seconds": slow.age as f64 / VERSIONS_PER_SECOND as f64,
+            "bytes": slow.bytes,
+            "first_key": printable(&slow.first_key).to_string(),
+            "mutations": slow.mutations,
+            "version": slow.version,
+        })
+    };
+    shared.counters.metrics.hot.slow().into_iter().map(slow).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -14,6 +14,8 @@
 //! more commits.
 
 use crate::batch::{Accepted, Decided, ENTRY_FORMAT, Refused, decide};
+use crate::events;
+use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
 use crate::shared::{Front, Shared};
 use plinth_env::reply::Promise;
@@ -77,6 +79,7 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let mut decided =
         decide(batch, version, shared.wall_clock_seconds(), &front.metadata, &mut front.resolver);
     count_refused(shared, &decided.refused);
+    notice(shared, version, &mut decided);
     for refused in decided.refused.drain(..) {
         refused.promise.send(refused.answer);
     }
@@ -216,6 +219,22 @@ fn apply(
     }
     let mut changed = |key: &[u8], value: Option<&[u8]>| shared.watches.changed(key, value, fired);
     shared.storage.apply(version, mutations, Some(&mut changed));
+}
+
+/// Notes what is hot and what was slow: of the writes one a batch.
+fn notice(shared: &Shared, version: Version, decided: &mut Decided) {
+    let hot = &shared.counters.metrics.hot;
+    decided.conflicting.iter().for_each(|key| hot.note(Heat::Conflicts, key));
+    for slow in decided.slow.drain(..) {
+        events::slow(&slow);
+        hot.note_slow(slow);
+    }
+    // Versions are as good as random here.
+    let at = usize::try_from(version).unwrap_or(0) % decided.accepted.len().max(1);
+    let sample = decided.accepted.get(at).and_then(|accepted| accepted.mutations.iter().next());
+    if let Some(mutation) = sample {
+        hot.note(Heat::Writes, mutation.param1);
+    }
 }
 
 fn count_refused(shared: &Shared, refused: &[Refused]) {

@@ -225,3 +225,40 @@ fn whoever_waits_when_the_node_closes_is_told() {
     block_on(node.close()).unwrap();
     assert_eq!(reply.wait(), Err(Error::shutdown_in_progress()));
 }
+
+#[test]
+fn what_is_hot_is_found_by_sampling_and_what_was_slow_is_kept() {
+    let (_node, db) = open();
+    for n in 0..4000 {
+        db.transact_blocking(|tr| {
+            tr.get("config/limit").wait()?;
+            tr.set(format!("user/{:03}", n % 500), "x");
+            Ok(())
+        })
+        .unwrap();
+    }
+    for _ in 0..20 {
+        let tr = db.create_transaction();
+        tr.get("counter").wait().unwrap();
+        tr.set("other", "");
+        db.transact_blocking(|tr| {
+            tr.set("counter", "1");
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(tr.commit().wait(), Err(Error::not_committed()));
+    }
+    let slow = db.create_transaction();
+    slow.get("config/limit").wait().unwrap();
+    block_on(db.endpoint().env().sleep(Duration::from_millis(1300)));
+    slow.set("late", "1");
+    slow.commit().wait().unwrap();
+    let plinth = status(&db)["cluster"]["plinth"].clone();
+    let hottest = |kind: &str| plinth["hot"][kind][0]["prefix"].as_str().unwrap().to_owned();
+    assert_eq!(hottest("reads"), "config/limit");
+    assert!(hottest("writes").starts_with("user/"), "{}", hottest("writes"));
+    assert_eq!(hottest("conflicts"), "counter");
+    let last = plinth["slow_transactions"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["first_key"], "late", "{plinth}");
+    assert!(last["age_seconds"].as_f64().unwrap() > 1.0);
+}

@@ -5,11 +5,13 @@
 //! three kinds of lines, and a library's registry would put a lock or a hash on these paths.
 
 mod histogram;
+mod hot;
 mod rates;
 mod striped;
 mod text;
 
 pub(crate) use histogram::{Histogram, Snapshot};
+pub(crate) use hot::{Heat, Hot, HotRange, SlowTransaction};
 pub(crate) use rates::{Rated, Rates};
 pub(crate) use striped::Striped;
 pub(crate) use text::render;
@@ -53,6 +55,7 @@ pub(crate) struct Metrics {
     /// A read that memory answered, of the sample.
     pub read: Histogram,
     pub rates: Rates,
+    pub hot: Hot,
     /// Free space of the disk, and 1; 0: not known.
     free: AtomicU64,
 }
