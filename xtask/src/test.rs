@@ -19,7 +19,7 @@ use std::process::Command;
 const SKIPPED_STATUS: i32 = 77;
 
 /// The suites that also run against a server; `tests/bindings/library.sh` starts it.
-const ON_A_SERVER: [&str; 6] = ["go", "java", "node", "python", "record-layer", "rust"];
+const ON_A_SERVER: [&str; 7] = ["go", "java", "node", "openland", "python", "record-layer", "rust"];
 
 /// How many tests ended how.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
