@@ -26,6 +26,7 @@ pub fn command(version: &'static str) -> Command {
              plinth bench --help  what can be measured\n\n{CODES}"
         ))
         .subcommands([crate::server::command(), crate::server::dev_command(), crate::migrate::command()])
+        .subcommands([crate::monitor::status_command(), crate::monitor::top_command()])
         .subcommands([
             demo(),
             bench(),

@@ -11,6 +11,7 @@
 //!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
+//!   plinth status, top     monitor.rs   the status document, in words, once or live
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
@@ -30,10 +31,13 @@ mod damage;
 mod demo;
 mod failure;
 mod interrupt;
+mod log;
 mod migrate;
+mod monitor;
 mod scratch;
 mod server;
 mod shell;
+mod target;
 mod terminal;
 
 use clap::ArgMatches;
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    log::begin()?;
     match matches.subcommand() {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),
@@ -64,6 +69,8 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
         Some(("shell", options)) => shell::run(options),
         Some(("migrate", options)) => migrate::run(options),
+        Some(("status", options)) => monitor::status(options),
+        Some(("top", options)) => monitor::top(options),
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
         Some(("version", _)) => {

@@ -5,23 +5,14 @@
 
 use crate::failure::{DAMAGED, Failure, INTERRUPTED};
 use crate::interrupt;
+use crate::target::Target;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::{Database, Error, fdb};
+use plinth::{Database, Error};
 use plinth_bench::words::{bytes, grouped};
-use plinth_env::{Env, block_on};
 use plinth_migrate::{Phase, Progress, Report, Settings, migrate};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A database by the name that the user gives it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Target {
-    Directory(PathBuf),
-    ClusterFile(PathBuf),
-    Foundation(fdb::Target),
-}
 
 /// A line of progress is printed each time that this many bytes more have been read, where there is no terminal.
 const LINE_BYTES: u64 = 1 << 30;
@@ -57,10 +48,9 @@ pub fn command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let [from, to] = ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
     let targets = [target(&from)?, target(&to)?];
-    let source =
-        open(&targets[0], true).map_err(|error| Failure::of(format!("cannot open {from}"), error))?;
+    let source = targets[0].open(true).map_err(|error| Failure::of(format!("cannot open {from}"), error))?;
     let destination =
-        open(&targets[1], false).map_err(|error| Failure::of(format!("cannot open {to}"), error))?;
+        targets[1].open(false).map_err(|error| Failure::of(format!("cannot open {to}"), error))?;
     let stop = interrupt::flag();
     let task = Arc::new(terminal::progress().counted("migrating", PER_MILLE, "thousandths"));
     let settings = Settings {
@@ -157,42 +147,9 @@ fn describe(source: &Database, target: &Target) -> String {
 }
 
 fn target(text: &str) -> Result<Target, Failure> {
-    if fdb::Target::is_one(text) {
-        return text.parse().map(Target::Foundation).map_err(|error| Failure::usage(error.to_string()));
-    }
-    let (path, files) = (PathBuf::from(text), Env::real());
-    let exists = block_on(files.files().exists(&path)).unwrap_or(false);
-    let is_directory =
-        if exists { block_on(files.files().list(&path)).is_ok() } else { !text.ends_with(".cluster") };
-    Ok(if is_directory { Target::Directory(path) } else { Target::ClusterFile(path) })
-}
-
-fn open(target: &Target, must_exist: bool) -> Result<Database, Error> {
-    match target {
-        Target::Directory(path) => {
-            let builder = Database::builder(path);
-            if must_exist { builder.must_exist().open() } else { builder.open() }
-        }
-        Target::ClusterFile(path) => Database::connect(path),
-        Target::Foundation(target) => Database::foundationdb(target),
-    }
+    Target::named(text).map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn close(database: Database, name: &str) -> Result<(), Failure> {
     database.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_told_apart() {
-        assert_eq!(target("./nowhere").unwrap(), Target::Directory("./nowhere".into()));
-        assert!(matches!(target("fdb:a?lib=b"), Ok(Target::Foundation(_))));
-        assert!(target("fdb:a?b").unwrap_err().to_string().contains("fdb:CLUSTER_FILE"));
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        assert_eq!(target(file).unwrap(), Target::ClusterFile(file.into()));
-        assert_eq!(target("./no.cluster").unwrap(), Target::ClusterFile("./no.cluster".into()));
-    }
 }

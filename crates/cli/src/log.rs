@@ -1,0 +1,190 @@
+//! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it.
+//!
+//! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs; `,error`, `,warn`, `,info` (the default),
+//! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept.
+
+use crate::failure::Failure;
+use plinth_bench::Value;
+use plinth_env::Env;
+use std::fmt::{Debug, Write as _};
+use std::io::Write as _;
+use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+/// The environment variable that asks for it.
+const VARIABLE: &str = "PLINTH_LOG";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Text,
+    Json,
+}
+
+struct Log {
+    env: Env,
+    form: Form,
+    level: Level,
+}
+
+/// Begins to print events, if that is asked for.
+pub fn begin() -> Result<(), Failure> {
+    let Some(wish) = std::env::var_os(VARIABLE).filter(|wish| !wish.is_empty()) else { return Ok(()) };
+    let (form, level) = wish.to_str().and_then(read).ok_or_else(|| {
+        let what = format!("{VARIABLE} is {wish:?}; write text or json, and a level behind it: json,debug");
+        Failure::usage(what)
+    })?;
+    let log = Log { env: Env::real(), form, level };
+    // Only this function sets it, once.
+    let _ = tracing::subscriber::set_global_default(log);
+    Ok(())
+}
+
+fn read(wish: &str) -> Option<(Form, Level)> {
+    let (form, level) = wish.split_once(',').unwrap_or((wish, "info"));
+    let form = match form {
+        "text" => Form::Text,
+        "json" => Form::Json,
+        _ => return None,
+    };
+    Some((form, level.parse().ok()?))
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let line = match self.form {
+            Form::Json => fields.json(metadata, self.env.wall_clock()),
+            Form::Text => fields.text(metadata, self.env.wall_clock()),
+        };
+        // There is nobody left to tell that it can't be told.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An event's fields, in order.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    named: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn note(&mut self, field: &Field, value: Value) {
+        self.named.push((field.name(), value));
+    }
+
+    fn json(self, metadata: &Metadata<'_>, at: Duration) -> String {
+        let mut line = Value::Object(Default::default());
+        line["time"] = timestamp(at).into();
+        line["level"] = metadata.level().as_str().into();
+        line["target"] = metadata.target().into();
+        line["message"] = self.message.into();
+        for (name, value) in self.named {
+            line[name] = value;
+        }
+        format!("{line}\n")
+    }
+
+    fn text(self, metadata: &Metadata<'_>, at: Duration) -> String {
+        let mut line = format!("{} {:5} {}", timestamp(at), metadata.level().as_str(), self.message);
+        for (name, value) in self.named {
+            // Writing to a string can't fail.
+            let _ = write!(line, " {name}={value}");
+        }
+        line + "\n"
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" {
+            self.message = text;
+        } else {
+            self.note(field, text.into());
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message = value.to_owned();
+        } else {
+            self.note(field, value.into());
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.note(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.note(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        // What is no number in JSON is null.
+        self.note(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.note(field, value.into());
+    }
+}
+
+/// A time since 1970 as `2026-11-22T01:20:33.512Z`.
+fn timestamp(at: Duration) -> String {
+    let (days, seconds) = (at.as_secs() / 86_400, at.as_secs() % 86_400);
+    // Years that begin in March have their leap day at the end; 400 of them have 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + later;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let millis = at.subsec_millis();
+    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let at = |seconds: u64| timestamp(Duration::from_millis(seconds * 1000 + 7));
+        assert_eq!(at(0), "1970-01-01T00:00:00.007Z");
+        assert_eq!(at(951_782_399), "2000-02-28T23:59:59.007Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00.007Z");
+        assert_eq!(at(951_868_800), "2000-03-01T00:00:00.007Z");
+        assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59.007Z");
+    }
+
+    #[test]
+    fn wishes_are_read_or_refused() {
+        assert_eq!(read("text"), Some((Form::Text, Level::INFO)));
+        assert_eq!(read("json,debug"), Some((Form::Json, Level::DEBUG)));
+        assert_eq!((read("xml"), read("json,loud"), read("")), (None, None, None));
+    }
+}

@@ -1,0 +1,252 @@
+//! `plinth status` and `plinth top`: how a database fares, once or again and again.
+//!
+//! Both read the status document and nothing else, so they show whatever has one: a server, FoundationDB, a directory. Rates are
+//! differences of its counters between two looks, so they are exact for the time between.
+
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::target::Target;
+use crate::terminal::{self, Terminal};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::{Database, Error, block_on};
+use plinth_bench::Value;
+use plinth_bench::words::{bytes, duration, grouped, short};
+use plinth_env::Env;
+use plinth_env::sync::{First, race};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a database that doesn't answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn place() -> Arg {
+    Arg::new("database")
+        .value_name("T")
+        .required(true)
+        .help("A server's cluster file, fdb:CLUSTER_FILE[?lib=PATH], or a directory that nobody has open")
+}
+
+/// The command line of `plinth status`.
+pub fn status_command() -> Command {
+    Command::new("status")
+        .about("How a database fares: available, locked, how busy, how large, and what limits it")
+        .after_help("Exit code 1: it can't be reached, or is not available.\n\nExample:\n  plinth status ./shop/fdb.cluster")
+        .arg(place())
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The whole status document, as JSON"))
+}
+
+/// The command line of `plinth top`.
+pub fn top_command() -> Command {
+    Command::new("top")
+        .about("Shows what a database does, live, until Ctrl-C")
+        .after_help("Example:\n  plinth top ./shop/fdb.cluster --interval 2")
+        .arg(place())
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("S")
+                .value_parser(value_parser!(f64))
+                .default_value("1")
+                .help("Seconds between two looks"),
+        )
+        .arg(
+            Arg::new("count")
+                .long("count")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..))
+                .help("Ends after so many looks"),
+        )
+}
+
+fn open(options: &ArgMatches) -> Result<(String, Database), Failure> {
+    let name = options.get_one::<String>("database").cloned().unwrap_or_default();
+    let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
+    let database = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
+    Ok((name, database))
+}
+
+fn look(name: &str, database: &Database) -> Result<Value, Failure> {
+    let env = database.endpoint().env().clone();
+    let asked = block_on(race(database.status_json(), env.sleep(PATIENCE)));
+    let text = match asked {
+        First::Left(answer) => answer,
+        First::Right(()) => {
+            Err(Error::timed_out().with_detail(format!("no answer in {}", duration(PATIENCE))))
+        }
+    };
+    let text = text.map_err(|error| Failure::of(format!("cannot read the status of {name}"), error))?;
+    text.parse().map_err(|error| Failure::of(format!("the status of {name} is not JSON"), error))
+}
+
+/// Runs `plinth status`.
+pub fn status(options: &ArgMatches) -> Result<u8, Failure> {
+    let (name, database) = open(options)?;
+    let document = look(&name, &database)?;
+    let available = flag(&document, "/client/database_status/available");
+    if options.get_flag("json") {
+        terminal::print(&format!("{document:#}\n"))?;
+    } else {
+        terminal::print(&summary(&document, Terminal::stdout()))?;
+    }
+    Ok(if available { 0 } else { crate::failure::FAILED })
+}
+
+fn flag(document: &Value, path: &str) -> bool {
+    document.pointer(path).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn number(document: &Value, path: &str) -> f64 {
+    document.pointer(path).and_then(Value::as_f64).unwrap_or(0.0)
+}
+
+fn text<'a>(document: &'a Value, path: &str) -> &'a str {
+    document.pointer(path).and_then(Value::as_str).unwrap_or("-")
+}
+
+fn seconds(value: f64) -> String {
+    duration(Duration::try_from_secs_f64(value).unwrap_or_default())
+}
+
+fn summary(document: &Value, terminal: Terminal) -> String {
+    let available = flag(document, "/client/database_status/available");
+    let state = if available { terminal.good("available") } else { terminal.bad("NOT AVAILABLE") };
+    let locked = if flag(document, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
+    let rate = |path: &str| short(number(document, &format!("/cluster/workload/{path}/hz")));
+    let size = |path: &str| bytes(number(document, path) as u64);
+    let mut out = String::new();
+    let mut line = |name: &str, what: String| {
+        // Writing to a string can't fail.
+        let _ = writeln!(out, "{name:13}{what}");
+    };
+    line(
+        "database",
+        format!(
+            "{} ({})",
+            text(document, "/client/cluster_file/path"),
+            text(document, "/cluster/configuration/storage_engine")
+        ),
+    );
+    line("state", format!("{state}{locked}"));
+    line(
+        "data",
+        format!(
+            "{}, {} on disk",
+            size("/cluster/data/total_kv_size_bytes"),
+            size("/cluster/data/total_disk_used_bytes")
+        ),
+    );
+    line("starts", format!("{} a second", rate("transactions/started")));
+    line(
+        "commits",
+        format!("{} a second, {} conflicts", rate("transactions/committed"), rate("transactions/conflicted")),
+    );
+    line("reads", format!("{} a second, of {} keys", rate("operations/reads"), rate("keys/read")));
+    line("writes", format!("{} a second", rate("operations/writes")));
+    line("limited by", text(document, "/cluster/qos/performance_limited_by/name").to_owned());
+    let tags = number(document, "/cluster/qos/throttled_tags/manual/count");
+    if tags > 0.0 {
+        line("throttled", format!("{} tags", grouped(tags as u64)));
+    }
+    let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
+    for message in messages.into_iter().flatten() {
+        line("message", text(message, "/description").to_owned());
+    }
+    out
+}
+
+/// Runs `plinth top`.
+pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
+    let (name, database) = open(options)?;
+    let interval = options.get_one::<f64>("interval").copied().unwrap_or(1.0);
+    let interval = Duration::try_from_secs_f64(interval.clamp(0.1, 3600.0)).unwrap_or(PATIENCE);
+    let looks = options.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
+    let (env, stop) = (Env::real(), interrupt::flag());
+    let screen = std::io::stdout().is_terminal();
+    let mut before = (env.now(), look(&name, &database)?);
+    for _ in 0..looks {
+        let next = env.now() + interval;
+        while env.now() < next && !stop.load(Ordering::Relaxed) {
+            block_on(env.sleep(TICK.min(next.saturating_sub(env.now()))));
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let now = (env.now(), look(&name, &database)?);
+        let passed = now.0.saturating_sub(before.0).as_secs_f64();
+        let page = page(&name, &before.1, &now.1, passed, Terminal::stdout());
+        // Home, the page, and nothing of what stood below: so that nothing flickers.
+        let page =
+            if screen { format!("\x1b[H{}\x1b[J", page.replace('\n', "\x1b[K\n")) } else { page + "\n" };
+        terminal::print(&page)?;
+        before = now;
+    }
+    Ok(0)
+}
+
+/// How soon Ctrl-C is noticed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What `top` shows of the time between two looks.
+fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: Terminal) -> String {
+    let rate = |path: &str| {
+        let path = format!("/cluster/workload/{path}/counter");
+        short((number(now, &path) - number(before, &path)).max(0.0) / seconds_passed.max(1e-3))
+    };
+    let size = |path: &str| bytes(number(now, path) as u64);
+    let probe = |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
+    let available = flag(now, "/client/database_status/available");
+    let state = if available { terminal.good("available") } else { terminal.bad("NOT AVAILABLE") };
+    let locked = if flag(now, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
+    let limited = text(now, "/cluster/qos/performance_limited_by/name");
+    let limited = if limited == "workload" { limited.to_owned() } else { terminal.bad(limited) };
+    let rows = [
+        ("", "starts", rate("transactions/started")),
+        ("a second", "commits", rate("transactions/committed")),
+        ("", "conflicts", rate("transactions/conflicted")),
+        ("", "read requests", rate("operations/reads")),
+        ("", "keys read", rate("keys/read")),
+        ("", "writes", rate("operations/writes")),
+        ("median", "start", probe("transaction_start")),
+        ("", "read", probe("read")),
+        ("", "commit", probe("commit")),
+        ("queues", "to commit", size("/cluster/qos/worst_queue_bytes_log_server")),
+        ("", "older versions", size("/cluster/qos/worst_queue_bytes_storage_server")),
+        ("", "held back", grouped(number(now, "/cluster/plinth/start_queue/transactions") as u64)),
+        ("space", "keys and values", size("/cluster/data/total_kv_size_bytes")),
+        ("", "disk", size("/cluster/data/total_disk_used_bytes")),
+    ];
+    let mut out = format!("{}  {state}{locked}  limited by {limited}\n", terminal.heading(name));
+    for (group, what, figure) in rows {
+        let _ = writeln!(out, "{group:10}{what:16}{figure:>12}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(committed: u64) -> Value {
+        let database = Database::in_memory().unwrap();
+        let mut document: Value = database.status_json().wait().unwrap().parse().unwrap();
+        document["cluster"]["workload"]["transactions"]["committed"]["counter"] = committed.into();
+        document
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_time_between() {
+        let page = page("shop", &document(100), &document(1100), 2.0, Terminal::stdout());
+        let commits = page.lines().find(|line| line.contains("commits")).unwrap();
+        assert!(commits.ends_with(" 500"), "{page}");
+        assert!(page.contains("available") && page.contains("limited by workload"), "{page}");
+    }
+
+    #[test]
+    fn what_a_document_does_not_tell_is_no_obstacle() {
+        let nothing: Value = "{}".parse().unwrap();
+        assert!(summary(&nothing, Terminal::stdout()).contains("NOT AVAILABLE"));
+        assert!(page("x", &nothing, &nothing, 0.0, Terminal::stdout()).contains("NOT AVAILABLE"));
+    }
+}

@@ -1,0 +1,65 @@
+//! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and what FoundationDB's C library
+//! takes.
+
+use plinth::{Database, Error, fdb};
+use plinth_env::{Env, block_on};
+use std::path::PathBuf;
+
+/// Where a database is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// In a directory, which this process opens alone.
+    Directory(PathBuf),
+    /// Behind a server.
+    ClusterFile(PathBuf),
+    /// Behind FoundationDB's C library.
+    Foundation(fdb::Target),
+}
+
+impl Target {
+    /// What a name stands for.
+    ///
+    /// # Errors
+    /// `connection_string_invalid` for an `fdb:` that makes no sense.
+    pub fn named(text: &str) -> Result<Self, Error> {
+        if fdb::Target::is_one(text) {
+            return text.parse().map(Self::Foundation);
+        }
+        let (path, env) = (PathBuf::from(text), Env::real());
+        let exists = block_on(env.files().exists(&path)).unwrap_or(false);
+        let is_directory =
+            if exists { block_on(env.files().list(&path)).is_ok() } else { !text.ends_with(".cluster") };
+        Ok(if is_directory { Self::Directory(path) } else { Self::ClusterFile(path) })
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of opening; `file_not_found` for a directory without a database that `must_exist`.
+    pub fn open(&self, must_exist: bool) -> Result<Database, Error> {
+        match self {
+            Self::Directory(path) => {
+                let builder = Database::builder(path);
+                if must_exist { builder.must_exist().open() } else { builder.open() }
+            }
+            Self::ClusterFile(path) => Database::connect(path),
+            Self::Foundation(target) => Database::foundationdb(target),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let named = |text: &str| Target::named(text).unwrap();
+        assert_eq!(named("./nowhere"), Target::Directory("./nowhere".into()));
+        assert_eq!(named("./no.cluster"), Target::ClusterFile("./no.cluster".into()));
+        assert!(matches!(named("fdb:a?lib=b"), Target::Foundation(_)));
+        assert!(Target::named("fdb:a?b").unwrap_err().to_string().contains("fdb:CLUSTER_FILE"));
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(named(file), Target::ClusterFile(file.into()));
+    }
+}
