@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::report::{Provenance, Report};
+use crate::served::Spent;
 use crate::workloads::{Load, Workload, load, place_in_reports};
 use crate::{Error, Result, words};
 use plinth_client::{Database, RangeOptions};
@@ -130,8 +131,12 @@ impl Bench {
 
     /// Runs one workload.
     pub fn run_one(&self, workload: &Workload) -> Result<Outcome> {
+        let before = Spent::now(&self.database);
         let mut outcome = (workload.run)(self)?;
         outcome.comparable &= self.settings.rows >= GUIDE_ROWS;
+        if let Some(before) = before {
+            before.judge(&self.database, &mut outcome);
+        }
         Ok(outcome)
     }
 

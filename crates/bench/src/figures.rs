@@ -99,6 +99,21 @@ pub const SUSTAINED: Target = Target { foundationdb: Some(44_000.0), ..Target::N
 /// The slowest slice, as a part of the first minute.
 pub const SUSTAINED_LOWEST: Target = Target::at_least(0.7, 0.9);
 
+/// [`READ`] over sockets, client and server sharing the machine.
+pub const SERVED_READ: Target = Target::times(305_000.0, 68_000.0, 4.0, 6.0);
+/// [`WRITE_1`] over sockets.
+pub const SERVED_WRITE_1: Target = Target::times(917.0, 885.0, 3.0, 5.0);
+/// [`WRITE_3`] over sockets.
+pub const SERVED_WRITE_3: Target = Target::times(46_000.0, 57_000.0, 3.0, 5.0);
+/// [`WRITE_1000`] over sockets.
+pub const SERVED_WRITE_1000: Target = Target::times(46_000.0, 57_000.0, 5.0, 8.0);
+/// [`MIXED`] over sockets.
+pub const SERVED_MIXED: Target = Target::times(107_000.0, 48_000.0, 4.0, 6.0);
+/// [`RANGE`] over sockets.
+pub const SERVED_RANGE: Target = Target::times(3_600_000.0, 3_800_000.0, 1.5, 2.5);
+/// What a read costs the server, in seconds of a processor, from its own accounts; FoundationDB's ten microseconds.
+pub const SERVED_READ_CPU: Target = Target { foundationdb: Some(10e-6), ..Target::at_most(3e-6, 1.5e-6) };
+
 /// Bytes of checkpoint and log loaded a second, at the start after a crash.
 pub const RESTART: Target = Target { required: Some(200e6), ..Target::NONE };
 /// What checkpoints add to the longest commit, in seconds.

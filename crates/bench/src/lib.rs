@@ -40,6 +40,7 @@ mod place;
 mod progress;
 mod random;
 mod report;
+mod served;
 mod table;
 mod tally;
 pub mod words;

@@ -73,6 +73,7 @@ fn bench() -> Command {
                 "Where the database lies; made if it doesn't exist, and kept [default: a temporary directory]",
             ),
         )
+        .arg(path("cluster-file", "FILE").help("Measures the database of the server that this cluster file names"))
         .arg(text("engine", "ENGINE,...").default_value("memory").value_delimiter(',').action(ArgAction::Append).help(
             "Storage engine: memory; of several, each in turn, in a directory of its name below DIR",
         ))

@@ -129,8 +129,7 @@ fn serve(
     let env = Env::real();
     let stop = interrupt::flag();
     let database = Database::builder(dir).engine(text(options, "engine")).env(env.clone()).open();
-    let database =
-        database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
+    let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let config = config(&env, options, &file)?;
     let server = block_on(Server::start(database.endpoint().clone(), config))
@@ -151,10 +150,8 @@ fn config(env: &Env, options: &ArgMatches, file: &Path) -> Result<ServerConfig, 
         None => listed(env, file)?.map_or(defaults.listen.clone(), |address| vec![address]),
     };
     let connections = options.get_one::<u64>("connections").map(|count| *count as usize);
-    let limits = Limits {
-        connections: connections.unwrap_or(defaults.limits.connections),
-        ..defaults.limits.clone()
-    };
+    let limits =
+        Limits { connections: connections.unwrap_or(defaults.limits.connections), ..defaults.limits.clone() };
     Ok(ServerConfig {
         listen,
         public: options.get_one::<SocketAddr>("public-address").copied(),

@@ -254,6 +254,9 @@ fn a_deferred_error_is_told_by_everything_until_a_retry() {
 
 #[test]
 fn old_api_versions_reset_by_themselves() {
+    if !support::IN_PROCESS {
+        return; // before API version 410 a commit that has to wait ends as cancelled
+    }
     let (endpoint, db) = stand_in();
     let tr = transaction(&db.clone().with_api_version(400));
     tr.commit().wait().unwrap();

@@ -51,6 +51,9 @@ fn a_watch_remembers_what_its_transaction_saw() {
 
 #[test]
 fn own_changes_fire_at_once() {
+    if !support::IN_PROCESS {
+        return; // asks what has happened already when a call returns
+    }
     let (_endpoint, db) = stand_in();
     let fires = |change: &dyn Fn(&plinth_client::Transaction)| {
         let tr = db.create_transaction();
@@ -68,6 +71,9 @@ fn own_changes_fire_at_once() {
 
 #[test]
 fn a_watch_fails_with_its_transaction() {
+    if !support::IN_PROCESS {
+        return; // asks what has happened already when a call returns
+    }
     let (endpoint, db) = stand_in();
     let tr = db.create_transaction();
     let watch = tr.watch("k");
@@ -111,6 +117,9 @@ fn a_watch_is_a_read_that_conflicts() {
 
 #[test]
 fn watches_are_counted_until_they_are_gone() {
+    if !support::IN_PROCESS {
+        return; // asks what has happened already when a call returns
+    }
     let (endpoint, db) = stand_in();
     db.set_option(DatabaseOption::MaxWatches(2)).unwrap();
     let watch = |key: &str| db.transact_blocking(|tr| Ok(tr.watch(key))).unwrap();

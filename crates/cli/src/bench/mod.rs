@@ -1,4 +1,7 @@
 //! `plinth bench`: opens a database for each engine, has it measured, and shows or writes the reports.
+//!
+//! With a cluster file it measures the server that the file names instead, and holds it against what is asked of servers:
+//! client and server then share the machine, and what needs the database's files or its process is skipped.
 
 mod host;
 pub mod writer;
@@ -35,7 +38,13 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     }
     let stop = interrupt::flag();
     let mut reports = Vec::new();
-    for engine in &engines {
+    if let Some(file) = options.get_one::<PathBuf>("cluster-file") {
+        let database = Database::connect(file).map_err(|error| Failure::of("cannot connect", error))?;
+        let place = Directory::new(&env, options.get_one("dir"), None)?;
+        reports.push(measure_served(&database, &place.path, settings.clone(), &workloads, &stop)?);
+    }
+    let in_process = if options.contains_id("cluster-file") { &[][..] } else { &engines[..] };
+    for engine in in_process {
         let place = Directory::new(&env, options.get_one("dir"), (engines.len() > 1).then_some(engine))?;
         reports.push(measure(&env, &place.path, settings.clone(), &workloads, provenance(engine), &stop)?);
         if stop.load(Ordering::Relaxed) {
@@ -106,6 +115,20 @@ fn measure(
     let (env, engine) = (env.clone(), provenance.engine.clone());
     bench.host = Some(Arc::new(LocalHost { env, database, engine }));
     Ok(bench.run(workloads, provenance)?)
+}
+
+/// Runs the workloads on a database that a server serves.
+fn measure_served(
+    database: &Database,
+    path: &Path,
+    settings: Settings,
+    workloads: &[&Workload],
+    stop: &Arc<AtomicBool>,
+) -> Result<Report, Failure> {
+    let progress = terminal::progress();
+    let bench = Bench::prepare((**database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+    let engine = format!("{} (served)", bench.engine);
+    Ok(bench.run(workloads, provenance(&engine))?)
 }
 
 fn open(path: &Path, engine: &str) -> Result<Database, Failure> {

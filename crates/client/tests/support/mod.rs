@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/endpoint.rs"));
+
 /// Small random numbers from a seed.
 pub struct Random(u64);
 
@@ -151,7 +153,7 @@ impl StandIn {
             reply_rows: 7,
             may_lose_answers: true,
         });
-        (this.clone(), Database::new(this))
+        (this.clone(), Database::new(provided(this)))
     }
 
     fn deliver<T: Send + 'static>(&self, result: Result<T>) -> Reply<T> {

@@ -9,14 +9,39 @@ use plinth_types::{
     Version,
 };
 use std::path::Path;
+use std::sync::Arc;
+
+/// Whatever an endpoint can be reached through.
+pub trait Reach {
+    fn reach(&self) -> &dyn Endpoint;
+}
+
+impl Reach for InProcess {
+    fn reach(&self) -> &dyn Endpoint {
+        self
+    }
+}
+
+impl Reach for Arc<dyn Endpoint> {
+    fn reach(&self) -> &dyn Endpoint {
+        &**self
+    }
+}
 
 /// A node over files in `dir`.
 pub async fn open(env: &Env, dir: &Path) -> Result<InProcess> {
     Ok(Node::open(env, dir, NodeConfig::default()).await?.endpoint())
 }
 
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/endpoint.rs"));
+
 /// A node without files.
-pub async fn in_memory() -> InProcess {
+pub async fn in_memory() -> Arc<dyn Endpoint> {
+    provided(Arc::new(in_process().await))
+}
+
+/// A node without files, in any case in this process.
+pub async fn in_process() -> InProcess {
     Node::in_memory(&Env::real(), NodeConfig::default()).await.unwrap().endpoint()
 }
 
@@ -42,33 +67,33 @@ pub fn having_read(mut request: CommitRequest, version: Version, keys: &[&[u8]])
 }
 
 /// Commits, and expects a version.
-pub async fn commit(endpoint: &InProcess, request: CommitRequest) -> Result<(Version, u16)> {
-    match endpoint.commit(request).await? {
+pub async fn commit(endpoint: &impl Reach, request: CommitRequest) -> Result<(Version, u16)> {
+    match endpoint.reach().commit(request).await? {
         CommitReply::Committed { version, batch_index } => Ok((version, batch_index)),
         CommitReply::Conflict { .. } => Err(plinth_types::Error::not_committed()),
     }
 }
 
 /// Sets one key.
-pub async fn set(endpoint: &InProcess, key: &[u8], value: &[u8]) -> Result<Version> {
+pub async fn set(endpoint: &impl Reach, key: &[u8], value: &[u8]) -> Result<Version> {
     Ok(commit(endpoint, request(&[(MutationType::Set, key, value)])).await?.0)
 }
 
 /// A fresh read version.
-pub async fn version(endpoint: &InProcess) -> Version {
+pub async fn version(endpoint: &impl Reach) -> Version {
     let request = ReadVersionRequest { lock_aware: true, ..Default::default() };
-    endpoint.read_version(request).await.unwrap().version
+    endpoint.reach().read_version(request).await.unwrap().version
 }
 
 /// The value of a key at a version.
-pub async fn get_at(endpoint: &InProcess, version: Version, key: &[u8]) -> Result<Option<Bytes>> {
+pub async fn get_at(endpoint: &impl Reach, version: Version, key: &[u8]) -> Result<Option<Bytes>> {
     let mut keys = KeyList::new();
     keys.push(key);
-    Ok(endpoint.get_many(version, KeySpace::System, &keys).await?.pop().flatten())
+    Ok(endpoint.reach().get_many(version, KeySpace::System, &keys).await?.pop().flatten())
 }
 
 /// The value of a key now.
-pub async fn get(endpoint: &InProcess, key: &[u8]) -> Option<Bytes> {
+pub async fn get(endpoint: &impl Reach, key: &[u8]) -> Option<Bytes> {
     get_at(endpoint, version(endpoint).await, key).await.unwrap()
 }
 

@@ -1,0 +1,64 @@
+//! A database in another process: what it is held against, and what its server says of itself.
+//!
+//! The bounds for a server are others than those for a database in the process, because sockets and a second process share
+//! the machine. What a read costs the server comes from its own accounts: processor time and keys read, before and after.
+
+use crate::figures::{self, Target};
+use crate::outcome::{Figure, Outcome, Unit};
+use plinth_client::Database;
+
+/// What a server had spent at one moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Spent {
+    cpu_seconds: f64,
+    reads: f64,
+}
+
+impl Spent {
+    /// What the server of `database` says; `None` if there is none.
+    pub(crate) fn now(database: &Database) -> Option<Self> {
+        let document: serde_json::Value = database.status_json().wait().ok()?.parse().ok()?;
+        let server = document.pointer("/cluster/plinth/server")?;
+        let number = |name: &str| server.get(name)?.as_f64();
+        Some(Self { cpu_seconds: number("cpu_seconds")?, reads: number("reads")? })
+    }
+
+    /// Holds an outcome against what is asked of a server, and adds what a read cost it.
+    pub(crate) fn judge(self, database: &Database, outcome: &mut Outcome) {
+        for (place, figure) in outcome.figures.iter_mut().enumerate() {
+            let asked = if place == 0 { target(outcome.name) } else { Target::NONE };
+            figure.target = Target {
+                required: asked.required,
+                goal: asked.goal,
+                published: figure.target.published,
+                published_cores: figure.target.published_cores,
+                foundationdb: figure.target.foundationdb,
+                smaller_is_better: figure.target.smaller_is_better,
+            };
+        }
+        let Some(now) = Self::now(database).filter(|_| outcome.name == "read") else { return };
+        let reads = now.reads - self.reads;
+        if reads > 0.0 {
+            let cost = (now.cpu_seconds - self.cpu_seconds) / reads;
+            outcome.figures.push(Figure::new(
+                "server's processor time a read",
+                cost,
+                Unit::Seconds,
+                figures::SERVED_READ_CPU,
+            ));
+        }
+    }
+}
+
+/// What is asked of a server in the workload of this name.
+fn target(workload: &str) -> Target {
+    match workload {
+        "read" => figures::SERVED_READ,
+        "write1" => figures::SERVED_WRITE_1,
+        "write3" => figures::SERVED_WRITE_3,
+        "write-1000" => figures::SERVED_WRITE_1000,
+        "90-10" => figures::SERVED_MIXED,
+        "range" => figures::SERVED_RANGE,
+        _ => Target::NONE,
+    }
+}

@@ -1,0 +1,165 @@
+//! `plinth server` as its operators and clients meet it: the ready line, the cluster file, a clean end, and `kill -9`.
+//!
+//! The clients of the last test count in a row that all of them write, and leave a row for each count. However often the
+//! server is killed among their commits, in the end every count that was acknowledged is there, and each is there once.
+
+use plinth::{Database, RangeOptions, Result, Transaction};
+use plinth_env::{Env, Task, TemporaryDir, block_on};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+struct Running {
+    child: Child,
+    ready: String,
+}
+
+impl Running {
+    /// Starts a server and waits until it is ready.
+    fn start(dir: &Path, more: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_plinth"))
+            .arg("server")
+            .arg("--dir")
+            .arg(dir)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready 127.0.0.1:"), "{ready:?}");
+        Self { child, ready }
+    }
+
+    fn cluster_file(&self) -> PathBuf {
+        PathBuf::from(self.ready.trim_end().splitn(3, ' ').nth(2).unwrap())
+    }
+
+    /// `kill -9`.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A request to terminate; gives the exit code.
+    fn terminate(mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn scratch() -> TemporaryDir {
+    block_on(Env::real().files().temporary_dir("plinth-server-test")).unwrap()
+}
+
+#[test]
+fn it_says_where_it_is_and_ends_cleanly_and_comes_back_there() {
+    let place = scratch();
+    let dir = place.path().join("data");
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let (ready, file) = (server.ready.clone(), server.cluster_file());
+    let db = Database::connect(&file).unwrap();
+    db.transact_blocking(|tr| {
+        tr.set("k", "v");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(server.terminate(), Some(0));
+    // The cluster file says where to listen.
+    let server = Running::start(&dir, &[]);
+    assert_eq!(server.ready, ready);
+    let value = db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
+    assert_eq!(value.as_deref(), Some(&b"v"[..]));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn other_machines_are_let_in_only_in_so_many_words() {
+    let place = scratch();
+    let output = Command::new(env!("CARGO_BIN_EXE_plinth"))
+        .arg("server")
+        .arg("--dir")
+        .arg(place.path().join("data"))
+        .args(["--listen", "0.0.0.0:0"])
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && err.contains("--without-tls"), "{err}");
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+/// Counts one further, and leaves a row that says so, once, whatever becomes of answers.
+fn count(db: &Database, row: &str) -> Result<()> {
+    let tr = db.create_transaction();
+    loop {
+        let attempt = |tr: &Transaction| {
+            if tr.get(row).wait()?.is_some() {
+                return Ok(());
+            }
+            let count = tr.get("count").wait()?.map_or(0, |value| number(&value)) + 1;
+            tr.set("count", count.to_be_bytes());
+            tr.set(row, count.to_be_bytes());
+            tr.commit().wait()
+        };
+        match attempt(&tr) {
+            Ok(()) => return Ok(()),
+            Err(error) => tr.on_error(error).wait()?,
+        }
+    }
+}
+
+#[test]
+fn killed_under_load_it_loses_nothing_that_was_acknowledged() {
+    const CLIENTS: usize = 4;
+    let place = scratch();
+    let dir = place.path().join("data");
+    let mut server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file();
+    let env = Env::real();
+    let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<Task> = (0..CLIENTS)
+        .map(|client| {
+            let db = Database::connect(&file).unwrap();
+            let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
+            env.spawn("client", async move {
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    count(&db, &format!("row/{client}/{number}")).unwrap();
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for round in 0..5 {
+        let before = acknowledged.load(Ordering::Relaxed);
+        while acknowledged.load(Ordering::Relaxed) < before + 50 {
+            block_on(env.sleep(Duration::from_millis(7 * round + 1)));
+        }
+        server.kill();
+        server = Running::start(&dir, &[]);
+    }
+    stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.wait().unwrap());
+    let db = Database::connect(&file).unwrap();
+    let (count, mut rows) = db
+        .transact_blocking(|tr| {
+            let rows = block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
+            let rows: Vec<u64> = rows.iter().map(|row| number(&row.value)).collect();
+            Ok((tr.get("count").wait()?.map_or(0, |value| number(&value)), rows))
+        })
+        .unwrap();
+    rows.sort_unstable();
+    assert_eq!(count, acknowledged.load(Ordering::Relaxed));
+    assert!(rows.iter().copied().eq(1..=count), "the count is {count}, the rows say {rows:?}");
+    assert_eq!(server.terminate(), Some(0));
+}

@@ -1,0 +1,8 @@
+/// The endpoint as the tests reach it: in the process. Where the same tests run against a server, another file of this
+/// name puts sockets between.
+pub fn provided(endpoint: Arc<dyn Endpoint>) -> Arc<dyn Endpoint> {
+    endpoint
+}
+
+/// Whether what is answered at once is there when the call returns.
+pub const IN_PROCESS: bool = true;
