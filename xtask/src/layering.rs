@@ -26,7 +26,12 @@ const LAYERS: &[Layer] = &[
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 2, name: "plinth-log", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
-    Layer { level: 2, name: "plinth-client", uses: &["plinth-types", "plinth-env", "plinth-proto"], tests_use: &[] },
+    Layer {
+        level: 2,
+        name: "plinth-client",
+        uses: &["plinth-types", "plinth-env", "plinth-proto"],
+        tests_use: &[],
+    },
     Layer {
         level: 3,
         name: "plinth-pipeline",

@@ -295,9 +295,8 @@ fn plinth(shared: &Shared) -> Value {
 /// The ranges under which many samples lie.
 fn hot(shared: &Shared, heat: Heat) -> Value {
     let ranges = shared.counters.metrics.hot.ranges(heat);
-    let range = |range: HotRange| {
-        json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share })
-    };
+    let range =
+        |range: HotRange| json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share });
     ranges.into_iter().map(range).collect()
 }
 
