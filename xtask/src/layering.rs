@@ -85,7 +85,15 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-cli",
-        uses: &["plinth-types", "plinth-env", "plinth", "plinth-server", "plinth-bench", "plinth-migrate"],
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth",
+            "plinth-server",
+            "plinth-bench",
+            "plinth-migrate",
+            "plinth-sim",
+        ],
         tests_use: &["plinth-capi"],
     },
     Layer {
@@ -99,6 +107,7 @@ const LAYERS: &[Layer] = &[
             "plinth-storage",
             "plinth-client",
             "plinth-pipeline",
+            "plinth-server",
             "plinth",
         ],
         tests_use: &[],

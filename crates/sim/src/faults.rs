@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Stalls,
     /// The wall clock jumps.
     Clock,
+    /// Connections break, clog, and are cut for a while.
+    Network,
     /// Between a clean end and the next start a bit turns over on the disk.
     BitFlip,
     /// All is well for a while.
@@ -32,7 +34,7 @@ pub(crate) enum Fault {
 }
 
 /// Names in specs, and weights in the usual mix.
-const TABLE: [(&str, Fault, u64); 10] = [
+const TABLE: [(&str, Fault, u64); 11] = [
     ("crash", Fault::Crash, 3),
     ("kill", Fault::Kill, 1),
     ("close", Fault::Close, 1),
@@ -41,6 +43,7 @@ const TABLE: [(&str, Fault, u64); 10] = [
     ("disk_full", Fault::DiskFull, 2),
     ("stalls", Fault::Stalls, 1),
     ("clock", Fault::Clock, 1),
+    ("network", Fault::Network, 0),
     ("bit_flip", Fault::BitFlip, 0),
     ("calm", Fault::Calm, 1),
 ];

@@ -1,4 +1,5 @@
-//! The way between clients and node: function calls, or a line on which messages take time and answers get lost.
+//! The way between clients and node: function calls, a line on which messages take time and answers get lost, or the
+//! product's own sockets on the simulated network.
 //!
 //! The lossy line is what a network does to the client library, without the network: requests and answers are late by
 //! random times, and so overtake one another; the answer to a commit may be lost although it took effect, its request
@@ -13,7 +14,7 @@ use plinth_types::{
     RangeResult, Version, probe,
 };
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How clients reach the node.
@@ -23,15 +24,21 @@ pub(crate) enum Link {
     Direct,
     /// By messages that are late and get lost.
     Lossy,
+    /// By the product's own server and client, over the simulated network.
+    Network,
 }
 
-const NAMES: [(&str, Link); 2] = [("direct", Link::Direct), ("lossy", Link::Lossy)];
+const NAMES: [(&str, Link); 3] =
+    [("direct", Link::Direct), ("lossy", Link::Lossy), ("network", Link::Network)];
+
+/// Those that runs are drawn from where a spec doesn't say.
+const USUAL: [Link; 2] = [Link::Direct, Link::Lossy];
 
 impl Link {
     /// Reads what a spec says: a name, or a list to pick from.
     pub fn read(value: Option<Value>) -> Result<Vec<Self>, String> {
         let list = match value {
-            None => return Ok(NAMES.map(|(_, link)| link).to_vec()),
+            None => return Ok(USUAL.to_vec()),
             Some(Value::Array(list)) if !list.is_empty() => list,
             Some(other) => vec![other],
         };
@@ -39,17 +46,17 @@ impl Link {
         list.iter().map(|name| known(name).ok_or_else(|| format!("there is no link {name}"))).collect()
     }
 
-    /// An endpoint at the clients' end of the way to `node`.
-    pub fn connect(
-        self,
-        node: Arc<dyn Endpoint>,
-        clients: &Env,
-        random: &mut Random,
-        faulty: bool,
-    ) -> Arc<dyn Endpoint> {
+    /// The clients' end of the way to `node`; answers get lost on it only if `faulty`.
+    pub fn connect(self, node: Arc<dyn Endpoint>, clients: &Env, random: &mut Random, faulty: bool) -> Line {
+        let may_lose_answers = node.may_lose_answers();
+        let own = node.env().clone();
+        let node = Arc::new(Mutex::new(Some(node)));
         match self {
-            Self::Direct => node,
-            Self::Lossy => Arc::new(Lossy::new(node, clients.clone(), random, faulty)),
+            Self::Lossy => {
+                let weather = Some(Mutex::new(Weather::draw(random, faulty)));
+                Line { node, env: clients.clone(), weather, may_lose_answers: true }
+            }
+            Self::Direct | Self::Network => Line { node, env: own, weather: None, may_lose_answers },
         }
     }
 }
@@ -66,6 +73,23 @@ struct Weather {
 }
 
 impl Weather {
+    fn draw(random: &mut Random, faulty: bool) -> Self {
+        let usual = Duration::from_micros([20, 300, 3_000][random.index(3)]);
+        let loss = if faulty { [0.0, 0.02, 0.2][random.index(3)] } else { 0.0 };
+        Self { random: random.split(), usual, loss }
+    }
+
+    fn fate(&mut self) -> Fate {
+        if !self.random.chance(self.loss) {
+            return Fate::Answered;
+        }
+        match self.random.below(3) {
+            0 => Fate::AnswerLost,
+            1 => Fate::RequestLost,
+            _ => Fate::RequestLate(Duration::from_micros(self.random.below(LATEST.as_micros() as u64))),
+        }
+    }
+
     fn delay(&mut self) -> Duration {
         let most = if self.random.chance(0.02) { 20 * self.usual } else { self.usual };
         Duration::from_nanos(self.random.below(most.as_nanos() as u64 + 1))
@@ -77,70 +101,77 @@ enum Fate {
     Answered,
     AnswerLost,
     RequestLost,
-    RequestLate,
+    RequestLate(Duration),
 }
 
-struct Lossy {
-    node: Arc<dyn Endpoint>,
+/// The clients' end of the way to one life of the node.
+pub(crate) struct Line {
+    /// `None` once that life has ended: what waits for its answers must not keep its memory.
+    node: Arc<Mutex<Option<Arc<dyn Endpoint>>>>,
     env: Env,
-    weather: Arc<Mutex<Weather>>,
+    /// `None`: function calls.
+    weather: Option<Mutex<Weather>>,
+    may_lose_answers: bool,
 }
 
-impl Lossy {
-    fn new(node: Arc<dyn Endpoint>, env: Env, random: &mut Random, faulty: bool) -> Self {
-        let usual = Duration::from_micros([20, 300, 3_000][random.index(3)]);
-        let loss = if faulty { [0.0, 0.02, 0.2][random.index(3)] } else { 0.0 };
-        let weather = Weather { random: random.split(), usual, loss };
-        Self { node, env, weather: Arc::new(Mutex::new(weather)) }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Line {
+    /// Nothing is asked of the node any more, and it is let go.
+    pub fn cut(&self) {
+        let node = lock(&self.node).take();
+        drop(node);
     }
 
-    fn weather<T>(&self, ask: impl FnOnce(&mut Weather) -> T) -> T {
-        ask(&mut self.weather.lock().unwrap_or_else(PoisonError::into_inner))
+    fn weather<T>(&self, ask: impl FnOnce(&mut Weather) -> T) -> Option<T> {
+        self.weather.as_ref().map(|weather| ask(&mut lock(weather)))
     }
 
-    fn after(&self, delay: Duration, then: impl FnOnce() + Send + 'static) {
-        self.env.call_at(self.env.now() + delay, then).detach();
-    }
-
-    /// Asks later, and gives the answer later still.
+    /// Asks the node, now or later, and gives the answer later still.
     fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&dyn Endpoint) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
-        let (there, back) = self.weather(|weather| (weather.delay(), weather.delay()));
+        let Some((there, back)) = self.weather(|weather| (weather.delay(), weather.delay())) else {
+            let node = lock(&self.node).clone();
+            return node.map_or_else(|| Reply::ready(Err(Error::broken_promise())), |node| ask(&*node));
+        };
         let (promise, reply) = promise();
-        let (node, env) = (self.node.clone(), self.env.clone());
-        self.after(there, move || {
-            ask(&*node).on_complete(move |result| {
+        let env = self.env.clone();
+        self.arrive(there, move |node| {
+            ask(node).on_complete(move |result| {
                 env.call_at(env.now() + back, move || promise.send(result)).detach();
             });
         });
         reply
     }
 
+    /// Has something arrive at the node after a time, if it lives then.
+    fn arrive(&self, delay: Duration, then: impl FnOnce(&dyn Endpoint) + Send + 'static) {
+        let node = self.node.clone();
+        let arrives = move || {
+            let node = lock(&node).clone();
+            if let Some(node) = node {
+                then(&*node);
+            }
+        };
+        self.env.call_at(self.env.now() + delay, arrives).detach();
+    }
+
     /// Fails the way a client sees a connection break.
     fn broken<T: Send + 'static>(&self) -> Reply<T> {
         let (promise, reply) = promise();
-        let delay = self.weather(Weather::delay);
-        self.after(delay, move || promise.send(Err(Error::connection_failed())));
+        let delay = self.weather(Weather::delay).unwrap_or_default();
+        self.env
+            .call_at(self.env.now() + delay, move || promise.send(Err(Error::connection_failed())))
+            .detach();
         reply
-    }
-
-    fn fate(&self) -> Fate {
-        self.weather(|weather| {
-            if !weather.random.chance(weather.loss) {
-                return Fate::Answered;
-            }
-            match weather.random.below(3) {
-                0 => Fate::AnswerLost,
-                1 => Fate::RequestLost,
-                _ => Fate::RequestLate,
-            }
-        })
     }
 }
 
-impl Endpoint for Lossy {
+impl Endpoint for Line {
     fn env(&self) -> &Env {
         &self.env
     }
@@ -165,24 +196,21 @@ impl Endpoint for Lossy {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        match self.fate() {
+        match self.weather(Weather::fate).unwrap_or(Fate::Answered) {
             Fate::Answered => self.ask(move |node| node.commit(request)),
             Fate::AnswerLost => {
                 probe!("link: answer to a commit lost");
-                let node = self.node.clone();
-                let there = self.weather(Weather::delay);
-                self.after(there, move || drop(node.commit(request)));
+                let there = self.weather(Weather::delay).unwrap_or_default();
+                self.arrive(there, move |node| drop(node.commit(request)));
                 self.broken()
             }
             Fate::RequestLost => {
                 probe!("link: commit lost");
                 self.broken()
             }
-            Fate::RequestLate => {
+            Fate::RequestLate(after) => {
                 probe!("link: commit late");
-                let node = self.node.clone();
-                let there = self.weather(|weather| weather.random.below(LATEST.as_micros() as u64));
-                self.after(Duration::from_micros(there), move || drop(node.commit(request)));
+                self.arrive(after, move |node| drop(node.commit(request)));
                 self.broken()
             }
         }
@@ -201,14 +229,20 @@ impl Endpoint for Lossy {
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        self.node.addresses_for_key(key)
+        let key = key.to_vec();
+        self.ask(move |node| node.addresses_for_key(&key))
     }
 
     fn describe(&self) -> Description {
-        self.node.describe()
+        let node = lock(&self.node).clone();
+        node.map(|node| node.describe()).unwrap_or_default()
     }
 
     fn status_json(&self) -> Reply<String> {
         self.ask(|node| node.status_json())
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        self.may_lose_answers
     }
 }

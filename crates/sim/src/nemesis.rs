@@ -8,14 +8,17 @@
 use crate::bugs::Bug;
 use crate::damage::Damage;
 use crate::faults::{Fault, Faults};
-use crate::link::Link;
+use crate::link::{Line, Link};
 use crate::plan::{Setting, draw_config};
 use crate::stage::Stage;
-use plinth_client::Database;
+use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::{Database, Endpoint};
 use plinth_env::Env;
-use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
-use plinth_pipeline::Node;
+use plinth_env::simulated::{FaultPlan, NetworkPlan, Random, Simulation, Unsynced};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_server::{Server, ServerConfig};
 use plinth_types::{Error, Result};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,13 +64,38 @@ pub(crate) struct Nemesis {
     pub random: Random,
     pub damage: Damage,
     orders: Orders,
-    node: Option<Arc<Node>>,
+    life: Option<Life>,
+}
+
+/// The node as it runs.
+struct Life {
+    node: Arc<Node>,
+    /// If clients come over the network.
+    server: Option<Server>,
+    line: Arc<Line>,
+}
+
+/// A node that has just been opened.
+struct Opened {
+    node: Arc<Node>,
+    server: Option<Server>,
+}
+
+/// Where a node's server listens.
+const PORT: u16 = 4500;
+
+async fn open(machine: &Env, config: NodeConfig, address: Option<SocketAddr>) -> Result<Opened> {
+    let node = Node::open(machine, Path::new(DIR), config).await?;
+    let Some(address) = address else { return Ok(Opened { node, server: None }) };
+    let config = ServerConfig { listen: vec![address], without_tls: true, ..ServerConfig::default() };
+    let server = Server::start(Arc::new(node.endpoint()), config).await?;
+    Ok(Opened { node, server: Some(server) })
 }
 
 impl Nemesis {
     pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, orders: Orders) -> Self {
         let machine = sim.process("node");
-        Self { sim, machine, stage, random, damage: Damage::default(), orders, node: None }
+        Self { sim, machine, stage, random, damage: Damage::default(), orders, life: None }
     }
 
     /// Does one thing to the node, and lets it work on for a while.
@@ -81,6 +109,7 @@ impl Nemesis {
             Fault::DiskFull => self.disk_full(),
             Fault::Stalls => self.stalls(),
             Fault::Clock => self.move_clock(),
+            Fault::Network => self.disturb_network(),
             Fault::BitFlip => self.flip_a_bit(),
             Fault::Calm => self.calm(),
         }
@@ -88,7 +117,7 @@ impl Nemesis {
         let longest = if self.random.chance(0.5) { 1_000_000 } else { 60_000 };
         let time = Duration::from_micros(self.random.below(longest));
         self.work_for(time);
-        if self.node.is_none() || self.random.chance(0.4) {
+        if self.life.is_none() || self.random.chance(0.4) {
             self.end_life_somehow();
             return self.open();
         }
@@ -100,7 +129,7 @@ impl Nemesis {
     }
 
     fn end_life_somehow(&mut self) {
-        if self.node.is_none() {
+        if self.life.is_none() {
             return;
         }
         match self.random.below(4) {
@@ -138,10 +167,14 @@ impl Nemesis {
     /// The node is asked to close, with clients still at work, and gets the time it needs. Whether it closed without
     /// an error, if it was open.
     pub fn close(&mut self) -> bool {
-        let Some(node) = self.node.clone() else { return false };
+        let Some(life) = &mut self.life else { return false };
+        let (node, server) = (life.node.clone(), life.server.take());
         let closed = Arc::new(Mutex::new(false));
         let place = closed.clone();
         let closing = self.machine.spawn("close", async move {
+            if let Some(server) = server {
+                server.stop().await;
+            }
             // Under faults it may well fail; what was acknowledged must be there all the same.
             *place.lock().unwrap_or_else(PoisonError::into_inner) = node.close().await.is_ok();
         });
@@ -157,7 +190,9 @@ impl Nemesis {
 
     /// Lets go of what the dead process had, and begins its machine's next life.
     fn bury(&mut self) {
-        self.node = None;
+        if let Some(life) = self.life.take() {
+            life.line.cut();
+        }
         self.machine = self.sim.restart(&self.machine);
     }
 
@@ -209,8 +244,32 @@ impl Nemesis {
         }
     }
 
+    fn disturb_network(&mut self) {
+        self.stage.probe("network disturbed");
+        let (node, clients) = (&self.machine, self.stage.env());
+        let time = Duration::from_micros(self.random.below(1_500_000));
+        match self.random.below(4) {
+            0 => self.sim.close_connections(node, clients),
+            1 => self.sim.clog(node, clients, time),
+            2 => {
+                self.sim.partition(node, clients);
+                self.sim.run_for(time);
+                self.sim.heal(node, clients);
+            }
+            _ => self.sim.set_network(NetworkPlan {
+                latency_max: Duration::from_micros(500 + self.random.below(20_000)),
+                clog: 0.001,
+                clog_max: time,
+                close: 0.001,
+                ..NetworkPlan::default()
+            }),
+        }
+    }
+
     /// Nothing goes wrong any more, until something does.
     pub fn calm(&mut self) {
+        self.sim.heal(&self.machine, self.stage.env());
+        self.sim.set_network(NetworkPlan::default());
         self.sim.set_faults(&self.machine, FaultPlan::default());
     }
 
@@ -224,14 +283,7 @@ impl Nemesis {
             let hasty = !must_succeed && self.stage.is_faulty() && self.random.chance(0.25);
             let limit = if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
             match self.try_open(limit) {
-                Some(Ok(node)) => {
-                    let endpoint = Arc::new(node.endpoint());
-                    let (clients, faulty) = (self.stage.env(), self.stage.is_faulty());
-                    let endpoint = self.orders.link.connect(endpoint, clients, &mut self.random, faulty);
-                    self.stage.begin_life(Database::new(endpoint));
-                    self.node = Some(node);
-                    return Ok(());
-                }
+                Some(Ok(opened)) => return self.begin_life(opened),
                 Some(Err(error)) if !is_excused(&error) => return Err(self.judge_refusal(&error)),
                 Some(Err(error)) if must_succeed => {
                     return Err(format!("the node does not open: {error}").into());
@@ -242,6 +294,23 @@ impl Nemesis {
             }
             self.crash();
         }
+        Ok(())
+    }
+
+    fn begin_life(&mut self, opened: Opened) -> std::result::Result<(), Stop> {
+        let Opened { node, server } = opened;
+        let (clients, faulty) = (self.stage.env(), self.stage.is_faulty());
+        let endpoint: Arc<dyn Endpoint> = match &server {
+            None => Arc::new(node.endpoint()),
+            Some(server) => {
+                let file = ClusterFile::parse(server.connection_string());
+                let file = file.map_err(|error| format!("what clients are told is of no use: {error}"))?;
+                Arc::new(RemoteEndpoint::connect(clients, file))
+            }
+        };
+        let line = Arc::new(self.orders.link.connect(endpoint, clients, &mut self.random, faulty));
+        self.stage.begin_life(Database::new(line.clone()));
+        self.life = Some(Life { node, server, line });
         Ok(())
     }
 
@@ -256,14 +325,16 @@ impl Nemesis {
         }
     }
 
-    fn try_open(&mut self, limit: Duration) -> Option<Result<Arc<Node>>> {
+    fn try_open(&mut self, limit: Duration) -> Option<Result<Opened>> {
         let config = draw_config(&mut self.random, self.orders.setting, self.orders.bug);
         let machine = self.machine.clone();
+        let address = SocketAddr::new(self.sim.ip(&machine), PORT);
+        let address = (self.orders.link == Link::Network).then_some(address);
         let opened = Arc::new(Mutex::new(None));
         let place = opened.clone();
         let opening = self.machine.spawn("open", async move {
-            let node = Node::open(&machine, Path::new(DIR), config).await;
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+            let opened = open(&machine, config, address).await;
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
         });
         let _ = self.sim.run_until_within(limit, opening);
         opened.lock().unwrap_or_else(PoisonError::into_inner).take()

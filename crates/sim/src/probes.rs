@@ -38,6 +38,7 @@ pub const ALL: &[&str] = &[
     "log: smaller segment in the room that is left",
     "log: torn tail cut",
     "log: unused segment adopted",
+    "network disturbed",
     "open failed and was tried again",
     "pipeline: append failed and left bytes behind",
     "pipeline: append refused",
