@@ -68,6 +68,11 @@ fn futures_and_callbacks_behave_in_a_directory() {
 }
 
 #[test]
+fn network_options_take_values_of_any_length() {
+    run("network", &[]);
+}
+
+#[test]
 fn misuse_gives_numbers() {
     run("misuse", &[]);
 }
