@@ -66,6 +66,11 @@ impl Target {
         Self { smaller_is_better: true, ..Self::at_least(required, goal) }
     }
 
+    /// How many times as good as a peer's figure `value` is.
+    pub fn ratio(&self, value: f64, peer: f64) -> f64 {
+        if self.smaller_is_better { peer / value } else { value / peer }
+    }
+
     /// Whether `value` is as good as `bound`.
     pub fn reaches(&self, value: f64, bound: f64) -> bool {
         if self.smaller_is_better { value <= bound } else { value >= bound }
@@ -178,6 +183,11 @@ pub fn adjacent_times(engine: &str) -> Target {
     if engine == "ssd" { Target::at_least(3.0, 5.0) } else { Target::NONE }
 }
 
+/// Reads of the device for each read, where data is larger than memory.
+pub const DEVICE_READS: Target = Target::at_most(1.2, 1.05);
+/// Bytes written to the device for each byte flushed to it.
+pub const WRITE_AMPLIFICATION: Target = Target { goal: Some(12.0), smaller_is_better: true, ..Target::NONE };
+
 /// Memory at rest, in bytes a key, for so many bytes of key and value a key.
 pub fn memory_at_rest(data: f64) -> Target {
     Target::at_most(1.6 * data + 64.0, 1.3 * data + 48.0)
@@ -193,6 +203,7 @@ mod tests {
         assert_eq!((READ.required, RANGE.required), (Some(680_000.0), Some(11_400_000.0)));
         assert_eq!(Target::times(100.0, 1.0, 2.0, 200.0).required, Some(100.0));
         assert!(WRITE_1.reaches(4_425.0, 4_425.0) && !WRITE_1.reaches(4_424.0, 4_425.0));
+        assert_eq!((WRITE_1.ratio(20.0, 10.0), LATENCY_READ.ratio(0.5, 1.0)), (2.0, 2.0));
         assert!(WRITE_1_SYNCS.reaches(1.9, 2.0) && !WRITE_1_SYNCS.reaches(2.1, 2.0));
     }
 }

@@ -87,7 +87,9 @@ fn lay_out(rows: &[Vec<Cell>], words: usize, style: Style) -> String {
 fn row(outcome: &Outcome, figure: &Figure, first: bool) -> Vec<Cell> {
     let unit = figure.unit;
     let ratio = |peer: Option<f64>| {
-        peer.map_or_else(String::new, |peer| format!("{}×", words::short(figure.value / peer)))
+        peer.map_or_else(String::new, |peer| {
+            format!("{}×", words::short(figure.target.ratio(figure.value, peer)))
+        })
     };
     let peer = |peer: Option<f64>| peer.map_or_else(String::new, |peer| unit.show(peer)).into();
     let published = match figure.target.published {

@@ -1,5 +1,6 @@
 //! Every workload runs, with few rows and for an instant, and reports what it did: a benchmark that nobody
-//! runs between releases would rot.
+//! runs between releases would rot. What needs more than a client sees gets a host that does it in this process;
+//! none of the figures means anything here, and none is looked at.
 
 use plinth_bench::host::{COMMITS, Crash, Host};
 use plinth_bench::workloads::{self, ALL};
@@ -35,7 +36,10 @@ impl Host for Local {
         Ok(Crash { acknowledged: transactions, checkpoint_bytes, log_bytes })
     }
 
-    fn create(&self, directory: &Path, _: Option<u64>) -> plinth::Result<Database> {
+    fn create(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
+        if memory.is_some() {
+            return Err(plinth::Error::unsupported_operation());
+        }
         Ok((*plinth::Database::builder(directory).must_be_new().open()?).clone())
     }
 
@@ -73,8 +77,8 @@ fn every_workload_runs_and_says_what_it_did() {
         // The long one is sixty times as long as the others.
         bench.settings.time = Duration::from_millis(if workload.long { 5 } else { 100 });
         let outcome = match bench.run_one(workload) {
-            // Not every system says how much memory a process takes.
-            Err(Error::Skipped(_)) if workload.name == "memory" => continue,
+            // Not every system says how much memory a process takes, and not every engine can do with less.
+            Err(Error::Skipped(_)) if ["memory", "larger"].contains(&workload.name) => continue,
             outcome => outcome.unwrap_or_else(|error| panic!("{}: {error}", workload.name)),
         };
         assert_eq!(outcome.name, workload.name);

@@ -1,4 +1,6 @@
 //! The command line: its subcommands, options and help.
+//!
+//! What a value may be is said here as far as a type can say it; the commands check the rest, and say so in the same words.
 
 use clap::{Arg, ArgAction, Command, value_parser};
 use plinth_bench::workloads::ALL;
@@ -75,7 +77,7 @@ fn bench() -> Command {
         )
         .arg(path("cluster-file", "FILE").help("Measures the database of the server that this cluster file names"))
         .arg(text("engine", "ENGINE,...").default_value("memory").value_delimiter(',').action(ArgAction::Append).help(
-            "Storage engine: memory; of several, each in turn, in a directory of its name below DIR",
+            "Storage engine: memory or ssd; of several, each in turn, in a directory of its name below DIR",
         ))
         .arg(
             text("workload", "NAME,...")
@@ -117,8 +119,13 @@ fn shell() -> Command {
              Examples:\n  plinth shell --dir ./shop\n  plinth shell --dir ./shop --exec \"getrange shelf/\"\n  \
              plinth shell --dir ./shop --exec \"writemode on; set shelf/apple 1\"\n\n{CODES}"
         ))
-        .arg(path("dir", "DIR").required(true).help("The database; :memory: for one that is gone afterwards"))
-        .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).help("Makes the database if there is none"))
+        .arg(path("dir", "DIR").help("The database in this directory; :memory: for one that is gone afterwards"))
+        .arg(
+            path("cluster-file", "FILE")
+                .conflicts_with("dir")
+                .help("The database of a server, by its cluster file [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
+        )
+        .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).requires("dir").help("Makes the database if there is none"))
         .arg(text("exec", "COMMANDS").help("Runs these, separated by semicolons, and ends"))
 }
 

@@ -166,9 +166,40 @@ fn the_shell_runs_commands_of_its_command_line() {
     shell("set a 1").complains(1, &["set: write mode is off"]);
     shell("get \\q").complains(1, &["no such escape"]);
     shell("begin; exit; get a").says(0, &["Transaction started"]);
-    place.run(&["shell"]).complains(2, &["--dir"]);
+    let nowhere = place.command(&["shell"]).env("FDB_CLUSTER_FILE", place.path("none")).output();
+    Ended::new(nowhere.unwrap()).complains(1, &["--dir", "--cluster-file", "none"]);
     place.run(&["shell", "--dir", ":memory:", "--exec", "status"]).says(0, &["Storage engine"]);
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+#[test]
+fn shell_and_bench_reach_a_server_by_its_cluster_file() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    let dir = place.path("served");
+    let served = ["server", "--dir", &dir, "--listen", "127.0.0.1:0"];
+    let mut server = place.command(&served).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let file = line.split_whitespace().last().unwrap_or_default().to_owned();
+    let shell = |line: &str| place.run(&["shell", "--cluster-file", &file, "--exec", line]);
+    let ended = [
+        shell("writemode on; begin; set a 1; get a; commit; getrange a"),
+        shell("status minimal; clear a"),
+        shell("writemode on; clear a"),
+        bench(&place, &["--workload", "write3,read,restart", "--cluster-file", &file]),
+    ];
+    server.kill().unwrap();
+    server.wait().unwrap();
+    ended[0].says(0, &["`a' is `1'", "Committed ("]);
+    assert_eq!(ended[1].code, Some(1), "{:?}", ended[1]);
+    assert!(
+        ended[1].out.contains("available") && ended[1].err.contains("write mode is off"),
+        "{:?}",
+        ended[1]
+    );
+    ended[2].says(0, &["Committed ("]);
+    ended[3].says(0, &["write3", "read", "restart did not run", "memory (served) engine"]);
 }
 
 #[test]

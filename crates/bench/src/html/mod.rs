@@ -201,7 +201,7 @@ fn row(out: &mut String, outcome: &Outcome, figure: &Figure, first: bool) {
     let peer = |peer: Option<f64>, cores: u32| {
         peer.map_or_else(String::new, |peer| {
             let cores = if cores > 1 { format!(" on {cores} cores") } else { String::new() };
-            let ratio = words::short(figure.value / peer);
+            let ratio = words::short(figure.target.ratio(figure.value, peer));
             format!("{}{cores}<br><span class=\"ratio\">{ratio}×</span>", escape(&unit.show(peer)))
         })
     };

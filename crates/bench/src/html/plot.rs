@@ -5,13 +5,13 @@
 //! a library would add, the choice of ticks, is the smaller part.
 
 use super::escape;
-use crate::curve::{Axis, Curve, Scale, Series};
+use crate::curve::{Axis, Curve, Reference, Scale, Series};
 use std::fmt::Write;
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
 /// About so many ticks on an axis.
@@ -40,6 +40,21 @@ pub fn svg(curve: &Curve) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// The published values, those in the same place as one.
+fn together(references: &[Reference]) -> Vec<Reference> {
+    let mut merged: Vec<Reference> = Vec::new();
+    for mark in references {
+        match merged.iter_mut().find(|known| known.x == mark.x && known.y == mark.y) {
+            Some(known) => {
+                known.name.push_str(" and ");
+                known.name.push_str(mark.name.strip_prefix("seeds, ").unwrap_or(&mark.name));
+            }
+            None => merged.push(mark.clone()),
+        }
+    }
+    merged
 }
 
 /// The values of an axis: from where to where, and at which of them there are ticks.
@@ -156,7 +171,7 @@ impl Place {
     }
 
     fn references(&self, out: &mut String, curve: &Curve) {
-        for mark in &curve.references {
+        for mark in together(&curve.references) {
             let (y, text) =
                 (self.up(mark.y), escape(&format!("{}: {}", mark.name, curve.y.unit.show(mark.y))));
             // The words go above, or below where there is no room above.
@@ -238,11 +253,12 @@ mod tests {
         let curve = Curve::new("a < b", axis(), Axis::linear("y", Unit::PerSecond("reads")))
             .with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)])
             .beside("seeds", 15.0)
+            .beside("seeds, writes", 15.0)
             .beside_at("seeds", 0.5, 5.0);
         let svg = svg(&curve);
         assert!(svg.contains("aria-label=\"a &lt; b\"") && svg.ends_with("</svg>\n"));
         assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (2, 1));
-        assert!(svg.contains("seeds: 15") && svg.contains("class=\"seed\""));
+        assert!(svg.contains("seeds and writes: 15") && svg.contains("class=\"seed\""));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
     }
 }

@@ -11,6 +11,7 @@ mod cached;
 mod checkpoint;
 mod cluster;
 mod concurrency;
+mod larger;
 mod latency;
 mod memory;
 mod mix;
@@ -104,12 +105,13 @@ pub const ALL: &[Workload] = &[
     adjacent::ADJACENT,
     checkpoint::CHECKPOINT,
     aged::AGED,
+    larger::LARGER,
     restart::RESTART,
     sustained::SUSTAINED,
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 29] = [
+const IN_REPORTS: [&str; 30] = [
     "write1",
     "write2",
     "write3",
@@ -132,6 +134,7 @@ const IN_REPORTS: [&str; 29] = [
     "commit-latency",
     "transaction-latency",
     "aged",
+    "larger",
     "read-1-thread",
     "scaling",
     "write-1000",

@@ -49,7 +49,8 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     let (burst, steady) = (mean(&rates[..BURST]), mean(&rates[SLICES / 2..]));
     let clients = words::grouped(plan.clients as u64);
-    let title = format!("{clients} clients, {} reads and {} writes", mix.reads, mix.writes);
+    let writes = if mix.writes == 1 { "a write".to_owned() } else { format!("{} writes", mix.writes) };
+    let title = format!("{clients} clients, {} reads and {writes}", mix.reads);
     let unit = Unit::PerSecond("operations");
     let headline = Figure::new("operations/s, steady", steady, unit, targets[0]);
     let mut outcome = Outcome::new(name, title, headline, Some(measured));

@@ -1,4 +1,6 @@
 //! The table of commands: names, usage, help; and which function runs each.
+//!
+//! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
 use super::{data, option, status, transaction};

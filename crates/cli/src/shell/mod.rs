@@ -41,17 +41,26 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn open(options: &ArgMatches) -> Result<Database, Failure> {
-    let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
+    let Some(dir) = options.get_one::<PathBuf>("dir") else { return connect(options) };
     let database = if dir.as_os_str() == IN_MEMORY {
         Database::in_memory()
     } else if options.get_flag("create") {
-        Database::open(&dir)
+        Database::open(dir)
     } else {
-        Database::builder(&dir).must_exist().open()
+        Database::builder(dir).must_exist().open()
     };
     database.map_err(|error| {
         let advice = if error == plinth::Error::file_not_found() { " (--create makes one)" } else { "" };
         Failure::of(format!("cannot open {}", dir.display()), format!("{error}{advice}"))
+    })
+}
+
+/// The database of a server, by its cluster file: the one given, else where clients look for one.
+fn connect(options: &ArgMatches) -> Result<Database, Failure> {
+    let file = options.get_one::<PathBuf>("cluster-file");
+    Database::connect(file.cloned().unwrap_or_default()).map_err(|error| match file {
+        Some(file) => Failure::of(format!("cannot connect by {}", file.display()), error),
+        None => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
     })
 }
 

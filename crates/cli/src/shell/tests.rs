@@ -1,4 +1,6 @@
 //! The shell's commands on a database in memory: what each prints, and how each fails.
+//!
+//! They go through the session that `--exec`, pipes and terminals share; the program's own tests run those.
 
 use super::editor::propose;
 use super::session::{Next, Session};
