@@ -5,7 +5,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help demo test check fix bench sim install
+.PHONY: help demo test check fix bench peers sim install
 
 help:
 	@cargo xtask help
@@ -29,6 +29,10 @@ fix:
 # The seeds' workloads on this machine, all of them: less than an hour.
 bench:
 	cargo xtask bench $(or $(ARGS),--workload all --html bench.html --json bench.json)
+
+# Other stores on the same workloads; they are built for this alone.
+peers:
+	cargo run --release --manifest-path peers/Cargo.toml -- $(ARGS)
 
 # The simulation: any number of seeds.
 sim:

@@ -1,0 +1,71 @@
+//! Plinth, with one thread for each client that blocks, as the other stores have it.
+
+use crate::store::{Key, Result, Seen, Store};
+use plinth::{Database, RangeOptions, StreamingMode, Transaction};
+use std::path::Path;
+use std::sync::Arc;
+
+struct Plinth(Database);
+
+pub fn open(path: &Path) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(Plinth(Database::open(path)?)))
+}
+
+fn read(transaction: &Transaction, keys: &[Key], seen: Seen<'_>) -> plinth::Result<()> {
+    let values: Vec<_> = keys.iter().map(|key| transaction.get(key)).collect();
+    for value in values {
+        seen(&value.wait()?.unwrap_or_default());
+    }
+    Ok(())
+}
+
+impl Store for Plinth {
+    fn name(&self) -> String {
+        "Plinth (threads)".to_owned()
+    }
+
+    fn isolation(&self) -> &'static str {
+        "strictly serializable, optimistic"
+    }
+
+    fn read(&self, keys: &[Key], seen: Seen<'_>) -> Result<()> {
+        Ok(read(&self.0.create_transaction(), keys, seen)?)
+    }
+
+    fn range(&self, first: &Key, rows: usize, seen: Seen<'_>) -> Result<u64> {
+        let transaction = self.0.create_transaction();
+        let range = RangeOptions::from(first.as_slice()..b"\xff".as_slice());
+        let mut options = range.limit(rows as i32).mode(StreamingMode::Exact);
+        let mut count = 0;
+        loop {
+            let batch = transaction.get_range(options.clone()).wait()?;
+            for (key, value) in batch.rows.iter() {
+                seen(key);
+                seen(value);
+            }
+            count += batch.rows.len();
+            let Some((last, _)) = batch.rows.last().filter(|_| batch.more && count < rows) else {
+                return Ok(count as u64);
+            };
+            options = options.after(last, batch.rows.len());
+        }
+    }
+
+    fn write(&self, rows: &[(Key, &[u8])]) -> Result<()> {
+        Ok(self.0.transact_blocking(|transaction| {
+            rows.iter().for_each(|(key, value)| transaction.set(key, value));
+            Ok(())
+        })?)
+    }
+
+    fn read_and_write(&self, keys: &[Key], rows: &[(Key, &[u8])], seen: Seen<'_>) -> Result<bool> {
+        let transaction = self.0.create_transaction();
+        read(&transaction, keys, seen)?;
+        rows.iter().for_each(|(key, value)| transaction.set(key, value));
+        match transaction.commit().wait() {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_retryable() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
