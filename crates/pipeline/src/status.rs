@@ -226,7 +226,7 @@ fn qos(shared: &Shared) -> Value {
     let Limits { default, batch, reason, batch_reason, released } = shared.health.gate.limits();
     let (_, queue_bytes) = shared.queue.depth();
     let window = shared.storage.memory().window;
-    let tags = shared.health.gate.throttled_tags();
+    let (manual, auto) = shared.health.gate.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
@@ -239,8 +239,8 @@ fn qos(shared: &Shared) -> Value {
         "performance_limited_by": limited_by(reason),
         "released_transactions_per_second": released,
         "throttled_tags": {
-            "auto": { "busy_read": 0, "busy_write": 0, "count": 0, "recommended_only": 0 },
-            "manual": { "count": tags },
+            "auto": { "busy_read": 0, "busy_write": auto, "count": auto, "recommended_only": 0 },
+            "manual": { "count": manual },
         },
         "transactions_per_second_limit": limit(default),
         "worst_data_lag_storage_server": in_step,

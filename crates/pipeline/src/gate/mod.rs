@@ -13,6 +13,7 @@
 //!
 //! Pure but for the lock: it is told the time, and gives back whom to answer.
 
+mod auto;
 mod bucket;
 mod controller;
 mod tags;
@@ -21,6 +22,7 @@ pub(crate) use controller::{Controller, Gauges, Limits, Reason, Targets};
 pub(crate) use tags::{Rules, THROTTLE_BEGIN, THROTTLE_END};
 
 use crate::order::lock;
+use auto::Auto;
 use bucket::Bucket;
 use plinth_client::{Priority, ReadVersionRequest};
 use plinth_types::{Bytes, Error};
@@ -65,6 +67,7 @@ struct State<T> {
     tags: BTreeMap<Bytes, TagLine<T>>,
     waiting: usize,
     released: [u64; 2],
+    auto: Auto,
 }
 
 /// The line of a priority; none for the immediate one.
@@ -85,6 +88,7 @@ impl<T> Default for Gate<T> {
             tags: BTreeMap::new(),
             waiting: 0,
             released: [0; 2],
+            auto: Auto::default(),
         };
         Self { open: AtomicBool::new(true), state: Mutex::new(state) }
     }
@@ -101,6 +105,7 @@ impl<T> Gate<T> {
         let Some(line) = line_of(request.priority) else { return Admitted::Now(answer) };
         let mut state = lock(&self.state);
         let state = &mut *state;
+        state.auto.note(&request.tags);
         let throttled = request.tags.iter().find(|tag| state.is_throttled(tag, request.priority)).cloned();
         let passes_tag = throttled.as_ref().is_none_or(|tag| {
             state.tags.get_mut(tag).is_none_or(|line| line.waiting.is_empty() && line.bucket.take(now))
@@ -162,11 +167,15 @@ impl<T> Gate<T> {
     /// New limits hold from now on.
     pub fn limit(&self, limits: Limits, rules: &Rules, now: Duration) {
         let mut state = lock(&self.state);
+        let state = &mut *state;
         state.limits = limits;
         for (line, rate) in [(0, limits.batch), (1, limits.default)] {
             state.buckets[line].set_rate(rate, now);
         }
-        state.keep_rules(rules, now);
+        let at_limit = limits.default.is_finite().then_some(limits.default);
+        let waits = |tag: &Bytes| state.tags.get(tag).is_some_and(|line| !line.waiting.is_empty());
+        let rules = state.auto.look(at_limit, rules, now, waits);
+        state.keep_rules(&rules, now);
         let open = !limits.is_limited() && state.tags.is_empty() && state.waiting == 0;
         self.open.store(open, Ordering::Relaxed);
     }
@@ -181,9 +190,11 @@ impl<T> Gate<T> {
         lock(&self.state).waiting
     }
 
-    /// How many tags are throttled.
-    pub fn throttled_tags(&self) -> usize {
-        lock(&self.state).tags.len()
+    /// How many tags are throttled: by hand, and because they are too busy.
+    pub fn throttled_tags(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        let auto = state.auto.len();
+        (state.tags.len() - auto.min(state.tags.len()), auto)
     }
 
     /// Everybody who waits: the node closes.

@@ -30,7 +30,19 @@ pub(crate) struct Rule {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Rules(BTreeMap<Bytes, Rule>);
 
+impl Rule {
+    /// The same rate for batch and default priority.
+    pub fn for_all(rate: f64) -> Self {
+        Self { rates: [rate; 2] }
+    }
+}
+
 impl Rules {
+    /// Adds a rule for a tag that has none.
+    pub fn add(&mut self, tag: &Bytes, rule: Rule) {
+        self.0.entry(tag.clone()).or_insert(rule);
+    }
+
     /// Reads rules off their rows. Rows that make no sense, and rules that are over, are left out.
     pub fn read<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>, wall_clock: Duration) -> Self {
         let mut rules = Self::default();

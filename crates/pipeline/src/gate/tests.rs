@@ -115,7 +115,7 @@ fn a_throttled_tag_begins_at_its_rate_and_others_are_not_held_back() {
     let (key, value) = row(b"slow", 1, 50.0, 1e9);
     let rules = Rules::read([(&key[..], &value[..])].into_iter(), Duration::from_secs(1000));
     gate.limit(Limits::default(), &rules, Duration::ZERO);
-    assert!(!gate.is_open() && gate.throttled_tags() == 1);
+    assert!(!gate.is_open() && gate.throttled_tags() == (1, 0));
     let (mut slow, mut late) = (0, 0);
     for ms in 0..10_000_u32 {
         let now = ms * MS;
@@ -168,4 +168,55 @@ fn rules_that_make_no_sense_or_are_over_are_left_out() {
     assert!(matches!(gate.admit(request(Priority::Default, &["tag"]), (), MS), Admitted::Now(())));
     assert!(matches!(gate.admit(request(Priority::Batch, &["tag"]), (), MS), Admitted::Later));
     assert_eq!(gate.drain().len(), 1);
+}
+
+/// One tag floods a node with several times what it bears; another one, and those without a tag, ask for little.
+#[test]
+fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
+    let mut model = Model::new(50);
+    let (mut begun, mut asked, mut auto) = ([0_u64; 3], [0_u64; 3], 0);
+    let kinds: [(&[&str], u64); 3] = [(&["flood"], 150), (&["modest"], 10), (&[], 10)];
+    let mut waiting = std::collections::BTreeMap::new();
+    for ms in 0..8_000_u32 {
+        let now = ms * MS;
+        for (kind, (tags, count)) in kinds.iter().enumerate() {
+            for _ in 0..*count {
+                asked[kind] += 1;
+                if let Admitted::Now(_) =
+                    model.gate.admit(request(Priority::Default, tags), Priority::Default, now)
+                {
+                    begun[kind] += 1;
+                    model.begin(Priority::Default);
+                }
+            }
+        }
+        for (waiter, error) in model.gate.release(now) {
+            let kind = kinds.iter().position(|(tags, _)| tags.len() == waiter.request.tags.len());
+            let kind =
+                if waiter.request.tags.first().is_some_and(|tag| tag == "modest") { Some(1) } else { kind };
+            *waiting.entry(kind).or_insert(0_u64) += 1;
+            if let (None, Some(kind)) = (error, kind) {
+                begun[kind] += 1;
+                model.begin(Priority::Default);
+            }
+        }
+        model.queued = model.queued.saturating_sub(model.capacity);
+        if ms % 100 == 0 {
+            let gauges =
+                Gauges { queue_bytes: model.queued * BYTES, window_bytes: 0, started: model.started };
+            model.gate.limit(model.controller.look(gauges, now), &Rules::default(), now);
+            auto = auto.max(model.gate.throttled_tags().1);
+        }
+    }
+    let share = |kind: usize| begun[kind] as f64 / asked[kind] as f64;
+    println!(
+        "begun: flood {:.2}, modest {:.2}, without a tag {:.2} of what was asked",
+        share(0),
+        share(1),
+        share(2)
+    );
+    assert_eq!(auto, 1, "one tag is held back");
+    assert!(share(1) > 0.9 && share(2) > 0.9, "{begun:?} of {asked:?}");
+    let busy = begun.iter().sum::<u64>() as f64 / (8_000.0 * 50.0);
+    assert!((0.6..1.2).contains(&busy), "{busy} of the capacity is used");
 }

@@ -127,10 +127,12 @@ fn queues(text: &mut Text, shared: &Shared) {
     );
     let labels = format!("{{cause=\"{}\"}}", limits.reason.name());
     text.family("plinth_limited_by", "gauge", "What limits the rate of transactions.", &[(&labels, 1.0)]);
-    text.gauge(
+    let (manual, auto) = shared.health.gate.throttled_tags();
+    text.family(
         "plinth_throttled_tags",
-        "Tags that are throttled.",
-        shared.health.gate.throttled_tags() as f64,
+        "gauge",
+        "Tags that are throttled: by hand, and because they are too busy.",
+        &[("{by=\"hand\"}", manual as f64), ("{by=\"load\"}", auto as f64)],
     );
 }
 
