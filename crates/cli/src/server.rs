@@ -10,7 +10,7 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, block_on};
 use plinth_env::Env;
-use plinth_server::{Limits, Server, ServerConfig};
+use plinth_server::{Limits, Page, Server, ServerConfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ fn engine() -> Arg {
         .help("The storage engine of a new database; one that exists keeps its own")
 }
 
-fn places() -> [Arg; 5] {
+fn places() -> [Arg; 6] {
     [
         Arg::new("listen")
             .long("listen")
@@ -68,6 +68,11 @@ fn places() -> [Arg; 5] {
             .help("The address that clients are told, if it isn't the first one listened on"),
         path("cluster-file", "FILE")
             .help("The file that clients find the server by [default: fdb.cluster in DIR]; written if there is none"),
+        Arg::new("http")
+            .long("http")
+            .value_name("IP:PORT")
+            .value_parser(value_parser!(SocketAddr))
+            .help("Where to answer HTTP: /metrics for Prometheus, /status, /health [default: nowhere]"),
         Arg::new("without-tls").long("without-tls").action(ArgAction::SetTrue).help(
             "Listen where other machines can reach it, although nothing is encrypted and anybody may connect",
         ),
@@ -87,7 +92,7 @@ fn path(name: &'static str, value: &'static str) -> Arg {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
     serve(options, &dir, |server, file| {
-        terminal::print(&format!("ready {} {}\n", addresses(server), file.display()))
+        terminal::print(&format!("ready {} {}{}\n", addresses(server), file.display(), http(server)))
     })
 }
 
@@ -104,13 +109,14 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         let bench = terminal.code(&format!("plinth bench --cluster-file {}", file.display()));
         let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
         terminal::print(&format!(
-            "ready {} {}\n\n\
+            "ready {} {}{}\n\n\
              Clients find it by its cluster file. In another terminal:\n  {export}\n\
              From Rust (crate plinth):\n  {connect}\n\
              To see what it can do:\n  {bench}\n\
              Ctrl-C ends it.\n",
             addresses(server),
             file.display(),
+            http(server),
         ))
     })
 }
@@ -118,6 +124,10 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
 fn addresses(server: &Server) -> String {
     let addresses: Vec<_> = server.addresses().iter().map(ToString::to_string).collect();
     addresses.join(",")
+}
+
+fn http(server: &Server) -> String {
+    server.http_address().map(|address| format!(" http://{address}")).unwrap_or_default()
 }
 
 /// Opens the database, serves it, says so, and goes on until somebody asks for the end.
@@ -131,7 +141,9 @@ fn serve(
     let database = Database::builder(dir).engine(text(options, "engine")).env(env.clone()).open();
     let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_else(|| dir.join(CLUSTER_FILE));
-    let config = config(&env, options, &file)?;
+    let measured = database.clone();
+    let metrics = Some(Page::new(move || measured.metrics_text()));
+    let config = ServerConfig { metrics, ..config(&env, options, &file)? };
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     announce(&server, &file)?;
@@ -157,6 +169,8 @@ fn config(env: &Env, options: &ArgMatches, file: &Path) -> Result<ServerConfig, 
         public: options.get_one::<SocketAddr>("public-address").copied(),
         cluster_file: Some(file.to_path_buf()),
         without_tls: options.get_flag("without-tls"),
+        http: options.get_one::<SocketAddr>("http").copied(),
+        metrics: None,
         limits,
     })
 }

@@ -126,6 +126,11 @@ impl Database {
         }
     }
 
+    /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where it is in another process.
+    pub fn metrics_text(&self) -> String {
+        self.node.as_ref().map(|node| node.metrics_text()).unwrap_or_default()
+    }
+
     /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles
     /// commit afterwards fails with `shutdown_in_progress`; the directory is free when the last of them is gone.
     ///

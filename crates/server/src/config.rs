@@ -1,5 +1,6 @@
 //! How a server is to be run.
 
+use crate::http::Page;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,10 @@ pub struct ServerConfig {
     pub cluster_file: Option<PathBuf>,
     /// Whether to listen where other machines can reach it although nothing is encrypted and nobody is asked who he is.
     pub without_tls: bool,
+    /// Where to answer HTTP: `/metrics` for Prometheus, `/status`, `/health`. The rule about other machines is the same.
+    pub http: Option<SocketAddr>,
+    /// What `/metrics` shows besides the server's own figures: the endpoint's.
+    pub metrics: Option<Page>,
     /// How much at most.
     pub limits: Limits,
 }
@@ -29,6 +34,8 @@ impl Default for ServerConfig {
             public: None,
             cluster_file: None,
             without_tls: false,
+            http: None,
+            metrics: None,
             limits: Limits::default(),
         }
     }

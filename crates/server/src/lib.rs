@@ -35,6 +35,7 @@ mod config;
 mod connection;
 mod counters;
 mod guard;
+mod http;
 mod outbox;
 mod registry;
 mod server;
@@ -42,4 +43,5 @@ mod status;
 
 pub use config::{Limits, ServerConfig};
 pub use counters::Figures;
+pub use http::Page;
 pub use server::Server;

@@ -28,7 +28,7 @@ const BREATH: Duration = Duration::from_millis(50);
 /// How long a refused client has to read why.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// Refused clients that are waited for at a time; others are just closed.
-const REFUSALS: usize = 256;
+const REFUSALS: usize = 8192;
 
 /// Where the server is, as clients are told.
 pub(crate) struct Place {
@@ -56,6 +56,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     /// One for each listener and the sweeper.
     stops: Vec<Signal>,
+    pub(crate) http_stop: Signal,
 }
 
 impl Shared {
@@ -72,6 +73,7 @@ impl Shared {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
+    http: Option<SocketAddr>,
 }
 
 impl Server {
@@ -88,6 +90,14 @@ impl Server {
             check_reach(&env, *address, &config)?;
             listeners.push(env.sockets().listen(*address).await?);
         }
+        let http = match config.http {
+            Some(address) => {
+                check_reach(&env, address, &config)?;
+                Some(env.sockets().listen(address).await?)
+            }
+            None => None,
+        };
+        let http_address = http.as_ref().map(Listener::local_address);
         let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses).await?;
         let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
@@ -102,17 +112,26 @@ impl Server {
             refusals: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stops,
+            http_stop: Signal::new(),
         });
+        if let Some(http) = http {
+            drop(env.spawn_network("accept http", crate::http::serve(shared.clone(), http)));
+        }
         for (number, listener) in listeners.into_iter().enumerate() {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
-        Ok(Self { shared, addresses })
+        Ok(Self { shared, addresses, http: http_address })
     }
 
     /// Where it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where it answers HTTP.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// What clients find it by: `description:id@ip:port`.
@@ -140,6 +159,7 @@ impl Server {
     fn begin_stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.shared.stops.iter().for_each(Signal::notify);
+        self.shared.http_stop.notify();
     }
 }
 

@@ -51,8 +51,19 @@ pub struct Raw {
 impl Raw {
     /// Connects, and says nothing.
     pub fn connect(server: &Server) -> Self {
-        let stream = block_on(Env::real().sockets().connect(server.addresses()[0])).unwrap();
+        Self::to(server.addresses()[0])
+    }
+
+    /// Connects to an address, and says nothing.
+    pub fn to(address: SocketAddr) -> Self {
+        let stream = block_on(Env::real().sockets().connect(address)).unwrap();
         Self { stream, received: Vec::new() }
+    }
+
+    /// Everything until the server closes.
+    pub fn all(mut self) -> Vec<u8> {
+        while self.receive() > 0 {}
+        self.received
     }
 
     /// Connects and greets.
