@@ -27,7 +27,12 @@ pub fn command(version: &'static str) -> Command {
             "Begin with:\n  plinth demo          a guided tour, under two minutes, nothing needed\n  \
              plinth bench --help  what can be measured\n\n{CODES}"
         ))
-        .subcommands([crate::server::command(), crate::server::dev_command(), crate::migrate::command()])
+        .subcommands([
+            crate::server::command(),
+            crate::server::dev_command(),
+            crate::migrate::command(),
+            crate::sim::command(),
+        ])
         .subcommands([crate::monitor::status_command(), crate::monitor::top_command()])
         .subcommands([
             demo(),

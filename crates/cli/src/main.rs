@@ -12,6 +12,7 @@
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
 //!   plinth status, top     monitor.rs   the status document, in words, once or live
+//!   plinth sim             sim.rs       seeds ─▶ plinth-sim
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
 //! ```
@@ -37,6 +38,7 @@ mod monitor;
 mod scratch;
 mod server;
 mod shell;
+mod sim;
 mod target;
 mod terminal;
 
@@ -68,6 +70,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("dev", options)) => server::dev(options),
         Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
         Some(("shell", options)) => shell::run(options),
+        Some(("sim", options)) => Ok(sim::run(options)),
         Some(("migrate", options)) => migrate::run(options),
         Some(("status", options)) => monitor::status(options),
         Some(("top", options)) => monitor::top(options),

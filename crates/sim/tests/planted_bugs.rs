@@ -45,7 +45,7 @@ caught! {
     batches_that_are_visible_too_early: VisibleEarly by "serializability" within 100;
     stamps_that_run_backwards: StampsBackwards by "serializability" within 100;
     forgotten_idempotency_ids: IdsForgotten by "automatic_idempotency" within 100;
-    checkpoints_that_release_too_much: CheckpointTooNew by "disk_durability" within 300;
+    checkpoints_that_release_too_much: CheckpointTooNew by "increment" within 500;
     watches_that_miss_a_change: WatchMisses by "watches" within 300;
     leases_that_are_forgotten: LeaseForgotten by "serializability" within 300;
     clears_that_go_too_far: ClearTooFar by "write_during_read" within 20;
