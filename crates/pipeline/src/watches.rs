@@ -95,6 +95,15 @@ impl Watches {
         }
     }
 
+    /// All keys from `begin` to before `end` are gone now: the watches that this fires.
+    pub fn cleared(&self, begin: &[u8], end: &[u8], fired: &mut Vec<Promise<Version>>) {
+        let inside = |key: &&Bytes| (begin..end).contains(&&key[..]);
+        let mut keys: Vec<Bytes> = lock(&self.table).by_key.keys().filter(inside).cloned().collect();
+        // The table's own order differs from run to run.
+        keys.sort_unstable();
+        keys.iter().for_each(|key| self.changed(key, None, fired));
+    }
+
     fn take(&self, key: &Bytes, id: u64) -> Option<Watch> {
         let mut table = lock(&self.table);
         let watches = table.by_key.get_mut(key)?;

@@ -20,7 +20,7 @@ use crate::queue::{Submitted, Work};
 use crate::shared::{Front, Shared};
 use plinth_env::reply::Promise;
 use plinth_log::Position;
-use plinth_storage::Storage;
+use plinth_storage::{Change, Storage};
 use plinth_types::mutation::Mutations;
 use plinth_types::{CommitReply, Error, MutationList, Result, Version, planted, probe};
 use std::cell::Cell;
@@ -217,7 +217,10 @@ fn apply(
     if shared.watches.is_empty() {
         return shared.storage.apply(version, mutations, None);
     }
-    let mut changed = |key: &[u8], value: Option<&[u8]>| shared.watches.changed(key, value, fired);
+    let mut changed = |change: Change<'_>| match change {
+        Change::Key(key, value) => shared.watches.changed(key, value, fired),
+        Change::Range(begin, end) => shared.watches.cleared(begin, end, fired),
+    };
     shared.storage.apply(version, mutations, Some(&mut changed));
 }
 

@@ -14,7 +14,8 @@
 //!     transaction_too_old            future_version
 //! ```
 //! An engine keeps the rows and the versions in the window: `memory` holds everything in one index in
-//! memory ([`MemoryStorage`]), and its checkpoints on disk.
+//! memory ([`MemoryStorage`]), and its checkpoints on disk; `ssd` holds in memory what was written in the window,
+//! and the rest in tables on disk ([`SsdStorage`]).
 //!
 //! ## Invariants
 //! 1. A read at a published version of the window sees all batches up to it and nothing of later ones.
@@ -23,7 +24,7 @@
 //!
 //! ## Not here
 //! Durability of commits: `log`. Which version a transaction gets, and when the window moves: `pipeline`.
-//! Read next: [`Storage`], `memory/mod.rs`, then `conformance` (with the feature of that name).
+//! Read next: [`Storage`], `memory/mod.rs`, `ssd/mod.rs`, then `conformance` (with the feature of that name).
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
@@ -31,14 +32,26 @@ pub mod checkpoint;
 pub mod conformance;
 mod memory;
 mod removal;
+pub mod ssd;
 
 pub use memory::{Loader, MemoryStorage, Snapshot};
+pub use ssd::{SsdSettings, SsdStorage};
 
 use plinth_env::Reply;
 use plinth_types::{Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Version};
 
-/// Who is told of each key whose value a batch wrote (with the new value) or removed.
-pub type Changed<'c> = Option<&'c mut dyn FnMut(&[u8], Option<&[u8]>)>;
+/// What a batch changed, as whoever asked for it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// A key whose value was written (the new value) or removed.
+    Key(&'a [u8], Option<&'a [u8]>),
+    /// A range, from the first key to before the second, of which all keys were removed. Told instead of the keys
+    /// by an engine that would have to look for them.
+    Range(&'a [u8], &'a [u8]),
+}
+
+/// Who is told of what a batch changes.
+pub type Changed<'c> = Option<&'c mut dyn FnMut(Change<'_>)>;
 
 /// The versions in the window over an engine, as the pipeline and the endpoint see them.
 ///
@@ -66,14 +79,23 @@ pub trait Storage: Send + Sync {
     /// key: then a new key at that end would change the rows.
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
 
+    /// Looks up what must be known before a batch can be applied: what its atomic operations change. At most one
+    /// batch is between this and [`Storage::apply`].
+    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
+        let _ = mutations;
+        Reply::ready(Ok(()))
+    }
+
     /// Applies a batch, in order. Atomic operations see what the mutations before them left; versionstamped
     /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody
     /// sees it before it is published.
     ///
-    /// A `ClearRange` may cost a step for each key that it removes; it never blocks readers.
+    /// [`Storage::prepare`] has been given the same mutations before, and has answered.
+    ///
+    /// A `ClearRange` may cost a step for each key in memory that it removes; it never blocks readers.
     ///
     /// # Panics
-    /// If `version` is published already, or below that of the batch before.
+    /// If `version` is published already, or below that of the batch before; if the batch was not prepared.
     fn apply(
         &self,
         version: Version,
@@ -105,8 +127,19 @@ pub trait Storage: Send + Sync {
     /// What the memory is used for.
     fn memory(&self) -> Memory;
 
-    /// How many rows there are, at about the newest version.
+    /// How many rows there are, at about the newest version; an engine may estimate it.
     fn count(&self) -> u64;
+
+    /// Key and value bytes of all rows, in memory and on disk; an engine may estimate it.
+    fn data_bytes(&self) -> u64 {
+        self.memory().data
+    }
+
+    /// How full the memory for the window is: at 1 and above nothing more should be written before some of it
+    /// has been given back, and on the way there it should be written more slowly.
+    fn fullness(&self) -> f32 {
+        0.0
+    }
 }
 
 /// Bytes of memory, all that the store has taken from the system.

@@ -17,6 +17,7 @@ mod walk;
 mod write;
 
 pub use format::{FORMAT, Header, Identity, Totals};
+pub(crate) use problem::Flaw;
 pub use problem::Problem;
 pub use salvage::{Report, Salvage, Salvaged, verify};
 pub use write::{Pace, Written, write};

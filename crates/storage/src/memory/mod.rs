@@ -29,6 +29,7 @@ mod epoch;
 mod estimate;
 #[expect(unsafe_code, reason = "nodes are read while their slots change; measured hot path")]
 mod node;
+mod overlay;
 #[expect(unsafe_code, reason = "prefetch instructions")]
 mod prefetch;
 mod read;
@@ -40,6 +41,9 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
+pub(crate) use read::place;
 
 use crate::{Changed, Memory, Storage};
 use core::{Core, Held};

@@ -199,7 +199,7 @@ impl Core {
 
 /// The key of a selector without `or_equal`, clamped to what the space shows: the base is the last key
 /// below it.
-fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
+pub(crate) fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
     let key = if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
     if key[..] > *space.end() { Bytes::from_static(space.end()) } else { key }
 }

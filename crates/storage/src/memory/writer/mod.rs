@@ -8,6 +8,7 @@
 mod compact;
 mod garbage;
 mod load;
+mod overlay;
 mod shape;
 mod window;
 
@@ -16,7 +17,7 @@ use super::core::Core;
 use super::node::{InnerBuilder, LeafBuilder, NodeRef};
 use super::record::{self, Record, RecordRef};
 use super::tree::{Cursor, GROUP, Path, find_group};
-use crate::Changed;
+use crate::{Change, Changed};
 use compact::Compaction;
 use garbage::Garbage;
 pub(crate) use load::Filling;
@@ -170,7 +171,7 @@ impl Writer {
         // A comparison that did not match changes nothing; everything else writes, if only the same bytes.
         let wrote = mutation.kind != MutationType::CompareAndClear || (existed && value.is_none());
         if wrote && let Some(changed) = changed {
-            changed(key, value);
+            changed(Change::Key(key, value));
         }
     }
 
@@ -235,7 +236,7 @@ impl Writer {
             let (path, at) = cursor.last_given();
             self.replace(path, at, record, version, None);
             if let Some(changed) = changed {
-                changed(record.key(), None);
+                changed(Change::Key(record.key(), None));
             }
         }
     }

@@ -180,7 +180,7 @@ impl Writer {
     }
 
     /// Puts at most one leaf in the place of the path's, which is retired.
-    fn replace_leaf(&mut self, path: &Path<'_>, children: &[NonNull<Header>]) {
+    pub(super) fn replace_leaf(&mut self, path: &Path<'_>, children: &[NonNull<Header>]) {
         self.splice_leaf(path, Replacement { children, separator: None, run: false });
         self.garbage.retire(path.leaf.node().as_ptr());
     }

@@ -52,6 +52,14 @@ impl Window {
         }
     }
 
+    /// Forgets what is in the queue.
+    pub(super) fn clear(&mut self) {
+        if !self.queue.is_empty() {
+            self.queue.clear();
+            self.done = 0;
+        }
+    }
+
     /// Bytes of the queue.
     pub(super) fn bytes(&self) -> usize {
         (self.queue.len() * BLOCK + self.kept.capacity()) * size_of::<NonNull<Record>>()

@@ -1,0 +1,223 @@
+//! Blocks of rows in memory: those read lately.
+//!
+//! In shards, so that threads seldom meet; each shard a map and a ring of slots. A block that is asked for is
+//! marked; when room is wanted the hand goes round the ring, takes the marks off and lets go of the first block
+//! without one.
+
+use super::rows::RowsBlock;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 32;
+/// What a cached block costs beyond its bytes: slot, map, reference counts.
+const OVERHEAD: usize = 96;
+
+type Key = (u64, u32);
+
+/// Spreads keys, which are small numbers already.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+struct Slot {
+    key: Key,
+    block: Arc<RowsBlock>,
+    marked: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    places: HashMap<Key, u32, BuildHasherDefault<Spread>>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    hand: usize,
+    bytes: usize,
+}
+
+/// The cache of an engine.
+pub(crate) struct Cache {
+    shards: Box<[Mutex<Shard>]>,
+    /// Bytes that all shards together may hold.
+    capacity: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Cache {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            capacity: AtomicUsize::new(capacity),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    fn shard(&self, table: u64, number: u32) -> MutexGuard<'_, Shard> {
+        let mut spread = Spread::default();
+        spread.write_u64(table ^ (u64::from(number) << 20));
+        let at = (spread.finish() >> 40) as usize % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub fn get(&self, table: u64, number: u32) -> Option<Arc<RowsBlock>> {
+        let mut shard = self.shard(table, number);
+        let at = *shard.places.get(&(table, number))?;
+        let slot = shard.slots[at as usize].as_mut()?;
+        slot.marked = true;
+        Some(slot.block.clone())
+    }
+
+    pub fn insert(&self, table: u64, number: u32, block: &Arc<RowsBlock>) {
+        let share = self.capacity.load(Ordering::Relaxed) / SHARDS;
+        let cost = block.bytes() + OVERHEAD;
+        let mut gone = Vec::new();
+        let mut shard = self.shard(table, number);
+        if cost > share || shard.places.contains_key(&(table, number)) {
+            return;
+        }
+        let freed = shard.make_room(share - cost, &mut gone);
+        shard.put((table, number), block.clone(), cost);
+        drop(shard);
+        // Freed outside the lock.
+        drop(gone);
+        self.bytes.fetch_add(cost, Ordering::Relaxed);
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Whether a block of so many bytes would push no other out.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.bytes.load(Ordering::Relaxed) + bytes + OVERHEAD < capacity - capacity / 8
+    }
+
+    /// Lets go of the blocks of a table.
+    pub fn forget(&self, table: u64, blocks: u32) {
+        for number in 0..blocks {
+            let mut shard = self.shard(table, number);
+            let gone = shard.places.remove(&(table, number)).and_then(|at| shard.empty(at));
+            drop(shard);
+            if let Some(slot) = gone {
+                self.bytes.fetch_sub(slot.block.bytes() + OVERHEAD, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Changes how much it may hold; what is too much goes now.
+    pub fn set_capacity(&self, capacity: usize) {
+        if self.capacity.swap(capacity, Ordering::Relaxed) <= capacity {
+            return;
+        }
+        for shard in &self.shards {
+            let mut gone = Vec::new();
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let freed = shard.make_room(capacity / SHARDS, &mut gone);
+            drop(shard);
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Shard {
+    /// Lets blocks go until no more than `most` bytes are left. Gives how many bytes went.
+    fn make_room(&mut self, most: usize, gone: &mut Vec<Slot>) -> usize {
+        let before = self.bytes;
+        while self.bytes > most && !self.places.is_empty() {
+            let at = self.hand;
+            self.hand = (at + 1) % self.slots.len();
+            match &mut self.slots[at] {
+                Some(slot) if slot.marked => slot.marked = false,
+                Some(slot) => {
+                    self.places.remove(&slot.key);
+                    gone.extend(self.empty(at as u32));
+                }
+                None => {}
+            }
+        }
+        before - self.bytes
+    }
+
+    fn empty(&mut self, at: u32) -> Option<Slot> {
+        let slot = self.slots[at as usize].take()?;
+        self.bytes -= slot.block.bytes() + OVERHEAD;
+        self.free.push(at);
+        Some(slot)
+    }
+
+    fn put(&mut self, key: Key, block: Arc<RowsBlock>, cost: usize) {
+        let slot = Some(Slot { key, block, marked: false });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.places.insert(key, at);
+        self.bytes += cost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::RowsBuilder;
+    use super::*;
+    use plinth_env::simulated::Random;
+
+    fn block(number: u32) -> Arc<RowsBlock> {
+        let mut builder = RowsBuilder::default();
+        builder.push(&number.to_be_bytes(), Some(&[1; 1000]));
+        let mut body = Vec::new();
+        builder.finish(&mut body);
+        Arc::new(RowsBlock::new(body).unwrap())
+    }
+
+    #[test]
+    fn it_holds_no_more_than_it_may_and_gives_what_was_put_in() {
+        let cache = Cache::new(1 << 20);
+        let mut random = Random::new(1);
+        for _ in 0..20_000 {
+            let (table, number) = (random.below(3), random.index(1000) as u32);
+            match cache.get(table, number) {
+                Some(found) => assert!(found.get(&number.to_be_bytes()).is_some()),
+                None => cache.insert(table, number, &block(number)),
+            }
+            assert!(cache.bytes() <= 1 << 20);
+        }
+        assert!(cache.bytes() > 700_000, "{}", cache.bytes());
+        cache.set_capacity(1 << 18);
+        assert!(cache.bytes() <= 1 << 18);
+        (0..3).for_each(|table| cache.forget(table, 1000));
+        assert_eq!(cache.bytes(), 0);
+        assert!(cache.get(0, 1).is_none());
+    }
+}

@@ -1,0 +1,386 @@
+//! The bytes of tables: `docs/format/table.md` as code.
+//!
+//! A table is written once, from its begin to its end, and never changed. Every byte that is read is
+//! covered by a checksum that begins with the file's seed, so a block of another file, or of another place
+//! in this one, is not taken for the one that belongs there.
+
+use crate::checkpoint::{Flaw, Identity};
+use plinth_types::Version;
+
+/// The newest table format that this program can read, and the one that it writes.
+pub const TABLE_FORMAT: u32 = 1;
+
+pub(crate) const TABLE_MAGIC: [u8; 8] = *b"PLNTHTBL";
+
+pub(crate) const HEADER_FORMAT: usize = TABLE_MAGIC.len();
+pub(crate) const HEADER_LENGTH: usize = HEADER_FORMAT + 4;
+pub(crate) const HEADER_CLUSTER: usize = HEADER_LENGTH + 4;
+pub(crate) const HEADER_NODE: usize = HEADER_CLUSTER + 16;
+const HEADER_ID: usize = HEADER_NODE + 16;
+const HEADER_NONCE: usize = HEADER_ID + 8;
+const HEADER_VERSION: usize = HEADER_NONCE + 8;
+const HEADER_LEVEL: usize = HEADER_VERSION + 8;
+const HEADER_RESERVED: usize = HEADER_LEVEL + 4;
+pub(crate) const HEADER_CHECKSUM: usize = HEADER_LEN - 4;
+/// Bytes of a file's header.
+pub(crate) const HEADER_LEN: usize = 128;
+
+pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"PTBK";
+const BLOCK_CHECKSUM: usize = BLOCK_MAGIC.len();
+const BLOCK_STORED: usize = BLOCK_CHECKSUM + 4;
+const BLOCK_RAW: usize = BLOCK_STORED + 4;
+const BLOCK_NUMBER: usize = BLOCK_RAW + 4;
+const BLOCK_KIND: usize = BLOCK_NUMBER + 4;
+const BLOCK_COMPRESSION: usize = BLOCK_KIND + 1;
+/// Bytes of a block's head.
+pub(crate) const BLOCK_HEAD_LEN: usize = BLOCK_KIND + 4;
+
+/// Longest body of a block, raw or stored.
+pub(crate) const MAX_BODY_LEN: usize = 1 << 28;
+
+const FOOTER_NUMBERS: usize = 8;
+/// Bytes of the footer's body: its numbers, and the header again.
+pub(crate) const FOOTER_BODY_LEN: usize = 8 * FOOTER_NUMBERS + HEADER_LEN;
+/// Bytes of the footer, the last block of a file.
+pub(crate) const FOOTER_LEN: usize = BLOCK_HEAD_LEN + FOOTER_BODY_LEN;
+
+const _: () = assert!(HEADER_RESERVED < HEADER_CHECKSUM && BLOCK_HEAD_LEN == 24 && FOOTER_LEN == 216);
+
+/// Why a header can't be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum HeaderFlaw {
+    Damaged(Flaw),
+    /// The format number, above the one of this program.
+    Newer(u32),
+}
+
+/// What stands at the beginning of a table, and again at its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub identity: Identity,
+    /// Number of the table, new for each.
+    pub id: u64,
+    /// Random, new for each file.
+    pub nonce: u64,
+    /// The newest version of anything in it.
+    pub version: Version,
+    /// The level it was written for.
+    pub level: u32,
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..HEADER_FORMAT].copy_from_slice(&TABLE_MAGIC);
+        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&TABLE_FORMAT.to_le_bytes());
+        bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
+        bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
+        bytes[HEADER_NODE..HEADER_ID].copy_from_slice(&self.identity.node_id);
+        bytes[HEADER_ID..HEADER_NONCE].copy_from_slice(&self.id.to_le_bytes());
+        bytes[HEADER_NONCE..HEADER_VERSION].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[HEADER_VERSION..HEADER_LEVEL].copy_from_slice(&self.version.to_le_bytes());
+        bytes[HEADER_LEVEL..HEADER_RESERVED].copy_from_slice(&self.level.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
+        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
+        check_header(bytes, TABLE_MAGIC, TABLE_FORMAT)?;
+        let identity =
+            Identity { cluster_id: id_at(bytes, HEADER_CLUSTER), node_id: id_at(bytes, HEADER_NODE) };
+        Ok(Self {
+            identity,
+            id: u64_at(bytes, HEADER_ID),
+            nonce: u64_at(bytes, HEADER_NONCE),
+            version: u64_at(bytes, HEADER_VERSION) as Version,
+            level: u32_at(bytes, HEADER_LEVEL),
+        })
+    }
+
+    /// What the checksums of this file's blocks begin with.
+    pub fn seed(&self) -> u32 {
+        crc32c::crc32c(&self.encode()[HEADER_CLUSTER..HEADER_RESERVED])
+    }
+}
+
+/// Checks what the headers of all the engine's files have in common.
+pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<(), HeaderFlaw> {
+    let damaged = |flaw| Err(HeaderFlaw::Damaged(flaw));
+    let Some(bytes) = bytes.get(..HEADER_LEN) else {
+        return damaged(Flaw::new("the file is too short for its header", HEADER_LEN, bytes.len()));
+    };
+    if bytes[..HEADER_FORMAT] != magic {
+        let found = bytes[..HEADER_FORMAT].escape_ascii();
+        return damaged(Flaw::new("the file's first bytes", magic.escape_ascii(), found));
+    }
+    let (stored, computed) = (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
+    if stored != computed {
+        return damaged(Flaw::hex("checksum of the header", stored, computed));
+    }
+    let format = u32_at(bytes, HEADER_FORMAT);
+    if format > newest {
+        return Err(HeaderFlaw::Newer(format));
+    }
+    if format != newest || u32_at(bytes, HEADER_LENGTH) != HEADER_LEN as u32 {
+        return damaged(Flaw::new("format of the file", newest, format));
+    }
+    Ok(())
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Rows = 1,
+    Clears = 2,
+    Filter = 3,
+    Index = 4,
+    Footer = 5,
+}
+
+impl Kind {
+    fn of(code: u8) -> Option<Self> {
+        [Self::Rows, Self::Clears, Self::Filter, Self::Index, Self::Footer]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+/// How the bodies of blocks are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4, block by block; a block that gets hardly smaller stays as it is.
+    #[default]
+    Lz4,
+}
+
+/// The head of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockHead {
+    pub checksum: u32,
+    pub stored_len: usize,
+    pub raw_len: usize,
+    pub number: u32,
+    pub kind: Kind,
+    pub compression: Compression,
+}
+
+impl BlockHead {
+    /// Reads a head. What it says is believed once [`BlockHead::check`] has been asked.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let Some(bytes) = bytes.get(..BLOCK_HEAD_LEN) else {
+            return Err(Flaw::new("bytes for the head of a block", BLOCK_HEAD_LEN, bytes.len()));
+        };
+        if bytes[..BLOCK_CHECKSUM] != BLOCK_MAGIC {
+            let found = bytes[..BLOCK_CHECKSUM].escape_ascii();
+            return Err(Flaw::new("begin of a block", BLOCK_MAGIC.escape_ascii(), found));
+        }
+        let [stored_len, raw_len] = [BLOCK_STORED, BLOCK_RAW].map(|at| u32_at(bytes, at) as usize);
+        if stored_len.max(raw_len) > MAX_BODY_LEN {
+            let expected = format_args!("at most {MAX_BODY_LEN}");
+            return Err(Flaw::new("length of a block", expected, stored_len.max(raw_len)));
+        }
+        let Some(kind) = Kind::of(bytes[BLOCK_KIND]) else {
+            return Err(Flaw::new("kind of a block", "1 to 5", bytes[BLOCK_KIND]));
+        };
+        let compression = match bytes[BLOCK_COMPRESSION] {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            other => return Err(Flaw::new("compression of a block", "0 or 1", other)),
+        };
+        let (checksum, number) = (u32_at(bytes, BLOCK_CHECKSUM), u32_at(bytes, BLOCK_NUMBER));
+        Ok(Self { checksum, stored_len, raw_len, number, kind, compression })
+    }
+
+    /// Bytes of the block in its file.
+    pub fn block_len(&self) -> usize {
+        BLOCK_HEAD_LEN + self.stored_len
+    }
+
+    /// Compares the block, head and body, with its checksum.
+    pub fn check(&self, block: &[u8], seed: u32) -> Result<(), Flaw> {
+        let Some(block) = block.get(..self.block_len()) else {
+            return Err(Flaw::new("bytes of a block", self.block_len(), block.len()));
+        };
+        let computed = crc32c::crc32c_append(seed, &block[BLOCK_STORED..]);
+        if computed != self.checksum {
+            return Err(Flaw::hex("checksum of a block", self.checksum, computed));
+        }
+        Ok(())
+    }
+
+    /// The raw body of a block that has been checked.
+    pub fn body(&self, block: &[u8]) -> Result<Vec<u8>, Flaw> {
+        let stored = &block[BLOCK_HEAD_LEN..self.block_len()];
+        let raw = match self.compression {
+            Compression::None => stored.to_vec(),
+            Compression::Lz4 => lz4_flex::block::decompress(stored, self.raw_len)
+                .map_err(|error| Flaw::new("compressed body", "LZ4", error))?,
+        };
+        if raw.len() != self.raw_len {
+            return Err(Flaw::new("length of a block's body", self.raw_len, raw.len()));
+        }
+        Ok(raw)
+    }
+}
+
+/// Adds a block to `out`. Gives its length there.
+pub(crate) fn push_block(
+    out: &mut Vec<u8>,
+    seed: u32,
+    kind: Kind,
+    number: u32,
+    body: &[u8],
+    compression: Compression,
+) -> usize {
+    assert!(body.len() <= MAX_BODY_LEN, "a block of {} bytes", body.len());
+    let begin = out.len();
+    out.resize(begin + BLOCK_HEAD_LEN, 0);
+    let compression = push_body(out, body, compression);
+    let (head, stored) = out[begin..].split_at_mut(BLOCK_HEAD_LEN);
+    head[..BLOCK_CHECKSUM].copy_from_slice(&BLOCK_MAGIC);
+    head[BLOCK_STORED..BLOCK_RAW].copy_from_slice(&(stored.len() as u32).to_le_bytes());
+    head[BLOCK_RAW..BLOCK_NUMBER].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    head[BLOCK_NUMBER..BLOCK_KIND].copy_from_slice(&number.to_le_bytes());
+    head[BLOCK_KIND] = kind as u8;
+    head[BLOCK_COMPRESSION] = compression as u8;
+    let checksum = crc32c::crc32c_append(seed, &out[begin + BLOCK_STORED..]);
+    out[begin + BLOCK_CHECKSUM..begin + BLOCK_STORED].copy_from_slice(&checksum.to_le_bytes());
+    out.len() - begin
+}
+
+/// Adds a body, compressed if that saves an eighth. Says how it lies there.
+fn push_body(out: &mut Vec<u8>, body: &[u8], compression: Compression) -> Compression {
+    let begin = out.len();
+    if compression == Compression::Lz4 && body.len() > 64 {
+        out.resize(begin + lz4_flex::block::get_maximum_output_size(body.len()), 0);
+        if let Ok(len) = lz4_flex::block::compress_into(body, &mut out[begin..])
+            && len <= body.len() - body.len() / 8
+        {
+            out.truncate(begin + len);
+            return Compression::Lz4;
+        }
+        out.truncate(begin);
+    }
+    out.extend_from_slice(body);
+    Compression::None
+}
+
+/// What stands at the end of a table: how much is in it, and where the rest begins.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Footer {
+    /// Rows, removed keys not counted.
+    pub rows: u64,
+    /// Removed keys.
+    pub removals: u64,
+    /// Bytes of the rows' keys and values.
+    pub row_bytes: u64,
+    /// Blocks of rows, which lie from the header on.
+    pub blocks: u64,
+    /// Offset of the block with the cleared ranges; all before it are blocks of rows.
+    pub clears_at: u64,
+    /// Offset of the filter.
+    pub filter_at: u64,
+    /// Offset of the index.
+    pub index_at: u64,
+    /// Offset of the footer.
+    pub footer_at: u64,
+}
+
+impl Footer {
+    pub fn encode(&self, header: &Header) -> Vec<u8> {
+        let numbers = [
+            self.rows,
+            self.removals,
+            self.row_bytes,
+            self.blocks,
+            self.clears_at,
+            self.filter_at,
+            self.index_at,
+            self.footer_at,
+        ];
+        let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        body.extend_from_slice(&header.encode());
+        body
+    }
+
+    pub fn decode(body: &[u8]) -> Result<Self, Flaw> {
+        if body.len() != FOOTER_BODY_LEN {
+            return Err(Flaw::new("length of the footer", FOOTER_BODY_LEN, body.len()));
+        }
+        let number = |at: usize| u64_at(body, 8 * at);
+        let footer = Self {
+            rows: number(0),
+            removals: number(1),
+            row_bytes: number(2),
+            blocks: number(3),
+            clears_at: number(4),
+            filter_at: number(5),
+            index_at: number(6),
+            footer_at: number(7),
+        };
+        let places =
+            [HEADER_LEN as u64, footer.clears_at, footer.filter_at, footer.index_at, footer.footer_at];
+        if places.windows(2).any(|pair| pair[0] > pair[1]) || footer.blocks > u64::from(u32::MAX) {
+            return Err(Flaw::new("places in the footer", "ascending", format_args!("{places:?}")));
+        }
+        Ok(footer)
+    }
+}
+
+/// Adds a number: seven bits a byte, the lowest first; the highest bit says that more follow.
+pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
+    let mut rest = number;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Takes a number from the front.
+#[inline]
+pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..63).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Adds bytes behind their number.
+pub(crate) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes bytes that stand behind their number.
+pub(crate) fn take_bytes<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let len = usize::try_from(take_number(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// The number in the four bytes at `at`.
+#[inline(always)]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The number in the eight bytes at `at`.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The id in the 16 bytes at `at`.
+pub(crate) fn id_at(bytes: &[u8], at: usize) -> [u8; 16] {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default()
+}

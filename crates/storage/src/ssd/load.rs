@@ -1,0 +1,191 @@
+//! How a read gets at blocks: from the cache at once, from files only on a thread that may wait.
+//!
+//! A read is a future. The caller's thread polls it once; if all its blocks are in the cache it comes to its
+//! end there. The first block that is missing stops it, and it is handed to the [`Pool`], whose threads may
+//! wait for the disk.
+
+use super::cache::Cache;
+use super::rows::RowsBlock;
+use super::table::Table;
+use plinth_env::reply::{Reply, promise};
+use plinth_env::{Env, Signal, Task};
+use plinth_types::{Error, Result};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Reads that may wait for the disk at one time.
+pub(crate) const READERS: usize = 32;
+
+/// What a read has to get blocks with.
+pub(crate) struct Loader {
+    cache: Arc<Cache>,
+    may_wait: AtomicBool,
+    /// Reads for which blocks pass by once: they take what the cache has, and leave nothing there.
+    passing: bool,
+    /// Device reads.
+    reads: Arc<AtomicU64>,
+}
+
+impl Loader {
+    /// For a read that begins on the caller's thread.
+    pub fn new(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
+        Self { cache: cache.clone(), may_wait: AtomicBool::new(false), passing: false, reads: reads.clone() }
+    }
+
+    /// For a task that may wait.
+    pub fn waiting(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
+        let loader = Self::new(cache, reads);
+        loader.allow_waiting();
+        loader
+    }
+
+    /// For a task that may wait and goes through everything once.
+    pub fn passing(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
+        Self { passing: true, ..Self::waiting(cache, reads) }
+    }
+
+    pub fn allow_waiting(&self) {
+        self.may_wait.store(true, Ordering::Release);
+    }
+
+    /// A block of rows.
+    #[inline]
+    pub async fn block(&self, table: &Arc<Table>, number: usize) -> Result<Arc<RowsBlock>> {
+        if let Some(block) = self.cache.get(table.id(), number as u32) {
+            return Ok(block);
+        }
+        let mut blocks = self.read(table, number, 1).await?;
+        blocks.pop_front().ok_or_else(Error::internal_error)
+    }
+
+    /// A block from the cache.
+    pub fn cached(&self, table: &Table, number: usize) -> Option<Arc<RowsBlock>> {
+        self.cache.get(table.id(), number as u32)
+    }
+
+    /// Reads blocks that lie one behind the other.
+    pub async fn read(
+        &self,
+        table: &Arc<Table>,
+        first: usize,
+        count: usize,
+    ) -> Result<VecDeque<Arc<RowsBlock>>> {
+        // Nobody wakes this: whoever lets it wait polls it again.
+        poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let blocks = table.read_rows(first, count).await?;
+        let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();
+        if !self.passing {
+            for (number, block) in (first..).zip(&blocks) {
+                self.cache.insert(table.id(), number as u32, block);
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+/// What a future gives if it is ready at once.
+#[inline]
+pub(crate) fn attempt<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The threads on which reads wait for the disk.
+#[derive(Default)]
+pub(crate) struct Pool {
+    state: Mutex<PoolState>,
+    signal: Signal,
+}
+
+#[derive(Default)]
+struct PoolState {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    tasks: Vec<Task>,
+    closed: bool,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a read on one of the threads; their number grows with need up to [`READERS`].
+    pub fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        env: &Env,
+        read: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
+        let (done, reply) = promise();
+        let job: Job = Box::pin(async move {
+            // Nobody wants the answer of a read that was cancelled.
+            if !done.is_cancelled() {
+                done.send(read.await);
+            }
+        });
+        let mut state = self.lock();
+        if state.closed {
+            return Reply::ready(Err(Error::operation_cancelled()));
+        }
+        state.jobs.push_back(job);
+        if state.jobs.len() > state.idle && state.tasks.len() < READERS {
+            let pool = self.clone();
+            let name = format!("read-{}", state.tasks.len());
+            state.tasks.push(env.spawn(&name, async move { pool.work().await }));
+        }
+        drop(state);
+        self.signal.notify();
+        reply
+    }
+
+    async fn work(&self) {
+        loop {
+            let (job, more) = {
+                let mut state = self.lock();
+                let job = state.jobs.pop_front();
+                if job.is_none() {
+                    if state.closed {
+                        drop(state);
+                        return self.signal.notify();
+                    }
+                    state.idle += 1;
+                }
+                (job, !state.jobs.is_empty())
+            };
+            match job {
+                Some(job) => {
+                    // One knock stands for any number of jobs: whoever takes one passes it on.
+                    if more {
+                        self.signal.notify();
+                    }
+                    job.await;
+                }
+                None => {
+                    self.signal.wait().await;
+                    self.lock().idle -= 1;
+                }
+            }
+        }
+    }
+
+    /// Lets the threads end once the reads that were asked for are done. Gives them, to be waited for.
+    pub fn close(&self) -> Vec<Task> {
+        let tasks = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.tasks)
+        };
+        self.signal.notify();
+        tasks
+    }
+}

@@ -1,0 +1,308 @@
+//! What happens behind the reads and writes: flushes, the switch to a new state, and the end of old files.
+//!
+//! ```text
+//!   flush   1 write what the window has up to its oldest readable version into tables, synced
+//!           2 sync the directory, replace the manifest                 ← the step: D becomes D'
+//!           3 let readers see the new state
+//!           4 forget the window's clears up to D', then its records
+//! ```
+//!
+//! A flush or a compaction that fails before the manifest has changed leaves the engine as it was. If the replacing
+//! itself fails, either manifest may be the one on disk; then the files that both name stay where they are.
+
+use super::Engine;
+use super::compact;
+use super::manifest::{MANIFEST, Manifest};
+use super::state::{Placed, State};
+use super::table::{Table, table_id, table_path};
+use super::writer::RunWriter;
+use crate::removal::remove_large_file;
+use plinth_env::sync::race;
+use plinth_env::{Env, Signal};
+use plinth_types::{Bytes, Error, Result, Version, key_after};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often the flusher looks for something to do.
+const PERIOD: Duration = Duration::from_millis(200);
+/// After a failure (a full disk, say) the next try comes after this.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// With so many runs of level 0 flushes wait for a compaction.
+const MOST_FLUSHED_RUNS: usize = 24;
+/// Bytes of rows that a flush takes from the window in one go.
+const HELPING: usize = 256 << 10;
+
+/// One at a time, across awaits.
+#[derive(Default)]
+pub(crate) struct Gate {
+    taken: Mutex<bool>,
+    freed: Signal,
+}
+
+impl Gate {
+    pub async fn enter(&self) -> Inside<'_> {
+        loop {
+            let taken = std::mem::replace(&mut *self.lock(), true);
+            if !taken {
+                return Inside { gate: self };
+            }
+            self.freed.wait().await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, bool> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Inside<'g> {
+    gate: &'g Gate,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        *self.gate.lock() = false;
+        self.gate.freed.notify();
+    }
+}
+
+/// What changes from one state to the next.
+pub(super) struct Step {
+    /// The engine's version afterwards, if this is a flush.
+    pub version: Option<Version>,
+    pub removed: Vec<Arc<Table>>,
+    pub added: Vec<Placed>,
+}
+
+/// Makes the next state durable and shows it to readers.
+pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitched> {
+    let _inside = engine.gates.switch.enter().await;
+    let making = &engine.making;
+    let old = engine.state();
+    let mut gone: Vec<u64> = step.removed.iter().map(|table| table.id()).collect();
+    // A table that is moved leaves its old place.
+    gone.extend(step.added.iter().map(|placed| placed.table.id()));
+    gone.sort_unstable();
+    let mut placed: Vec<Placed> =
+        old.placed().filter(|placed| gone.binary_search(&placed.table.id()).is_err()).collect();
+    placed.extend(step.added);
+    let flushed = u64::from(step.version.is_some());
+    let version = step.version.unwrap_or(old.version);
+    let new = State::of(version, old.serial + 1, old.next_flush + flushed, placed);
+    let next_id = making.next_id.load(Ordering::Relaxed);
+    let manifest = Manifest::of(&new, making.identity, next_id);
+    let (env, dir) = (&making.env, &making.dir);
+    env.files().sync_dir(dir).await.map_err(NotSwitched::Certainly)?;
+    manifest.write_beside(env, dir).await.map_err(NotSwitched::Certainly)?;
+    Manifest::replace(env, dir).await.map_err(NotSwitched::Perhaps)?;
+    *engine.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    for table in &step.removed {
+        table.retire();
+        making.cache.forget(table.id(), table.index().count() as u32);
+    }
+    Ok(())
+}
+
+/// Why there is no new state.
+pub(super) enum NotSwitched {
+    /// The manifest is the old one.
+    Certainly(Error),
+    /// The manifest on disk may be either.
+    Perhaps(Error),
+}
+
+impl NotSwitched {
+    /// Removes the tables of the new state, unless they may be needed.
+    pub async fn clean_up(self, engine: &Engine, added: &[u64]) -> Error {
+        match self {
+            Self::Perhaps(error) => error,
+            Self::Certainly(error) => {
+                for id in added {
+                    let path = table_path(&engine.making.dir, *id);
+                    // Whatever can't be removed now goes at the next start.
+                    let _ = engine.making.env.files().remove(path).await;
+                }
+                error
+            }
+        }
+    }
+}
+
+/// Whether enough has left the window.
+pub(super) fn wants_flush(engine: &Engine) -> bool {
+    let ready = engine.window.bytes_until(engine.window.overlay().oldest());
+    let share = engine.window_share();
+    let hurry = engine.window.live() as u64 > share / 2;
+    ready >= if hurry { engine.settings.flush_bytes / 4 } else { engine.settings.flush_bytes }
+}
+
+/// Moves everything up to the window's oldest readable version into the tables.
+pub(super) async fn flush(engine: &Engine) -> Result<bool> {
+    let _one_at_a_time = engine.gates.flush.enter().await;
+    let horizon = engine.window.overlay().oldest();
+    let from = engine.state().version;
+    if horizon <= from || engine.window.bytes_until(horizon) == 0 {
+        return Ok(false);
+    }
+    let clears = engine.window.clears_at(horizon, &[], None);
+    let mut writer = RunWriter::new(&engine.making, horizon, 0, clears);
+    let tables = match write_window(engine, from, horizon, &mut writer).await {
+        Ok(tables) => tables,
+        Err(error) => {
+            writer.abandon().await;
+            return Err(error);
+        }
+    };
+    let written: u64 = tables.iter().map(|table| table.footer().row_bytes).sum();
+    engine.flushed_bytes.fetch_add(written, Ordering::Relaxed);
+    let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
+    let flush = engine.state().next_flush;
+    let added = tables.into_iter().map(|table| Placed { level: 0, flush, table }).collect();
+    if let Err(failed) = switch(engine, Step { version: Some(horizon), removed: Vec::new(), added }).await {
+        return Err(failed.clean_up(engine, &ids).await);
+    }
+    let mut next = engine.window.release(horizon, None);
+    while let Some(from) = next {
+        engine.making.env.yield_now().await;
+        next = engine.window.release(horizon, Some(from));
+    }
+    engine.divide_memory();
+    engine.bells.compactor.notify();
+    Ok(true)
+}
+
+async fn write_window(
+    engine: &Engine,
+    above: Version,
+    horizon: Version,
+    writer: &mut RunWriter,
+) -> Result<Vec<Arc<Table>>> {
+    let mut next = Some(Bytes::new());
+    let mut helping = Helping::default();
+    while let Some(from) = next {
+        next = helping.fill(engine, above, horizon, &from);
+        for (key, value) in helping.rows() {
+            if !writer.has_room() {
+                writer.make_room(key).await?;
+            }
+            writer.push(key, value);
+        }
+        engine.making.env.yield_now().await;
+    }
+    writer.finish().await
+}
+
+/// Rows copied out of the window, so that it is not held while files are written.
+#[derive(Default)]
+struct Helping {
+    data: Vec<u8>,
+    spans: Vec<(usize, usize, bool)>,
+}
+
+impl Helping {
+    /// Takes rows from the first key not below `from` on; gives where to go on.
+    fn fill(&mut self, engine: &Engine, above: Version, horizon: Version, from: &[u8]) -> Option<Bytes> {
+        self.data.clear();
+        self.spans.clear();
+        let mut next = None;
+        engine.window.overlay().walk(horizon, from, true, |key, version, value| {
+            // What the engine has already; and a removed key that the run's clears remove as well.
+            if version <= above || (value.is_none() && engine.window.is_cleared(key, horizon)) {
+                return ControlFlow::Continue(());
+            }
+            self.data.extend_from_slice(key);
+            let key_end = self.data.len();
+            self.data.extend_from_slice(value.unwrap_or_default());
+            self.spans.push((key_end, self.data.len(), value.is_some()));
+            if self.data.len() < HELPING {
+                return ControlFlow::Continue(());
+            }
+            next = Some(key_after(key));
+            ControlFlow::Break(())
+        });
+        next
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let mut begin = 0;
+        self.spans.iter().map(move |(key_end, value_end, exists)| {
+            let key = &self.data[begin..*key_end];
+            begin = *value_end;
+            (key, exists.then(|| &self.data[*key_end..*value_end]))
+        })
+    }
+}
+
+/// Removes the files of tables that nobody holds any more.
+pub(super) async fn bury(engine: &Engine) {
+    let making = &engine.making;
+    for id in making.graveyard.take() {
+        let removed = remove_large_file(&making.env, &table_path(&making.dir, id)).await;
+        if removed.is_err_and(|error| error != Error::file_not_found()) {
+            making.graveyard.put(id);
+        }
+    }
+}
+
+/// Removes the files that a crash left and no manifest names.
+pub(super) async fn remove_leftovers(env: &Env, dir: &Path, state: &State) -> Result<()> {
+    let mut live: Vec<u64> = state.tables().map(|table| table.id()).collect();
+    live.sort_unstable();
+    for name in env.files().list(dir).await? {
+        let is_table = table_id(&name).is_some_and(|id| live.binary_search(&id).is_err());
+        if is_table || name == format!("{MANIFEST}.new") {
+            env.files().remove(dir.join(name)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn note(engine: &Engine, result: Result<bool>) -> bool {
+    let mut trouble = engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+    let failed = result.is_err();
+    *trouble = result.err();
+    failed
+}
+
+/// Flushes until the engine closes.
+pub(super) async fn run_flusher(engine: Arc<Engine>) {
+    let env = engine.making.env.clone();
+    let mut last = env.now();
+    let mut pause = PERIOD;
+    while !engine.is_closing() {
+        race(engine.bells.flusher.wait(), env.sleep(pause)).await;
+        pause = PERIOD;
+        if engine.is_closing() {
+            return;
+        }
+        bury(&engine).await;
+        engine.window.overlay().tidy();
+        engine.divide_memory();
+        let due = env.now().saturating_sub(last) >= engine.settings.flush_after && engine.window.has_marks();
+        if !(due || wants_flush(&engine)) || engine.state().flushed().count() >= MOST_FLUSHED_RUNS {
+            continue;
+        }
+        last = env.now();
+        if note(&engine, flush(&engine).await) {
+            env.sleep(PAUSE_AFTER_FAILURE).await;
+        }
+    }
+}
+
+/// Compacts until the engine closes.
+pub(super) async fn run_compactor(engine: Arc<Engine>) {
+    let env = engine.making.env.clone();
+    while !engine.is_closing() {
+        let result = compact::step(&engine).await;
+        let more = matches!(result, Ok(true));
+        let failed = !engine.is_closing() && note(&engine, result);
+        if !more {
+            let pause = if failed { PAUSE_AFTER_FAILURE } else { 5 * PERIOD };
+            race(engine.bells.compactor.wait(), env.sleep(pause)).await;
+        }
+        bury(&engine).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! The manifest: which tables make the engine's state, in a file that is replaced whole.
+//!
+//! ```text
+//!   MANIFEST
+//!   | header: ids, serial, version, numbers | table: id, nonce, length, level, flush | ... |
+//! ```
+//!
+//! Replacing it is the one atomic step in which the engine moves on: before it, the new tables are durable;
+//! after it, the old ones may go. A table file that the manifest does not name is a leftover.
+
+use super::format::{
+    HEADER_CHECKSUM, HEADER_CLUSTER, HEADER_FORMAT, HEADER_LEN, HEADER_LENGTH, HEADER_NODE, HeaderFlaw,
+    check_header, id_at, u32_at, u64_at,
+};
+use super::state::State;
+use crate::checkpoint::{Flaw, Identity};
+use plinth_env::{Env, Open};
+use plinth_types::{Error, Result, Version};
+use std::path::{Path, PathBuf};
+
+/// The newest manifest format that this program can read, and the one that it writes.
+pub const MANIFEST_FORMAT: u32 = 1;
+
+/// The name of the file.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+const MAGIC: [u8; 8] = *b"PLNTHMAN";
+
+const SERIAL: usize = HEADER_NODE + 16;
+const VERSION: usize = SERIAL + 8;
+const NEXT_ID: usize = VERSION + 8;
+const NEXT_FLUSH: usize = NEXT_ID + 8;
+const COUNT: usize = NEXT_FLUSH + 8;
+const BODY_CHECKSUM: usize = COUNT + 4;
+const RESERVED: usize = BODY_CHECKSUM + 4;
+
+const ENTRY_LEN: usize = 40;
+
+const _: () = assert!(RESERVED < HEADER_CHECKSUM);
+
+/// A table as the manifest names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Named {
+    pub id: u64,
+    pub nonce: u64,
+    pub file_len: u64,
+    pub level: u32,
+    pub flush: u64,
+}
+
+/// What the file says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Manifest {
+    pub identity: Identity,
+    pub serial: u64,
+    pub version: Version,
+    pub next_id: u64,
+    pub next_flush: u64,
+    pub tables: Vec<Named>,
+}
+
+impl Manifest {
+    /// Of a state.
+    pub fn of(state: &State, identity: Identity, next_id: u64) -> Self {
+        let named = state.placed().map(|placed| Named {
+            id: placed.table.id(),
+            nonce: placed.table.header().nonce,
+            file_len: placed.table.file_len(),
+            level: placed.level,
+            flush: placed.flush,
+        });
+        Self {
+            identity,
+            serial: state.serial,
+            version: state.version,
+            next_id,
+            next_flush: state.next_flush,
+            tables: named.collect(),
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.tables.len() * ENTRY_LEN);
+        for table in &self.tables {
+            for number in [table.id, table.nonce, table.file_len, u64::from(table.level), table.flush] {
+                body.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[..HEADER_FORMAT].copy_from_slice(&MAGIC);
+        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&MANIFEST_FORMAT.to_le_bytes());
+        bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
+        bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
+        bytes[HEADER_NODE..SERIAL].copy_from_slice(&self.identity.node_id);
+        bytes[SERIAL..VERSION].copy_from_slice(&self.serial.to_le_bytes());
+        bytes[VERSION..NEXT_ID].copy_from_slice(&self.version.to_le_bytes());
+        bytes[NEXT_ID..NEXT_FLUSH].copy_from_slice(&self.next_id.to_le_bytes());
+        bytes[NEXT_FLUSH..COUNT].copy_from_slice(&self.next_flush.to_le_bytes());
+        bytes[COUNT..BODY_CHECKSUM].copy_from_slice(&(self.tables.len() as u32).to_le_bytes());
+        bytes[BODY_CHECKSUM..RESERVED].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
+        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, (HeaderFlaw, u64)> {
+        check_header(bytes, MAGIC, MANIFEST_FORMAT).map_err(|flaw| (flaw, 0))?;
+        let body = &bytes[HEADER_LEN..];
+        let damaged = |flaw| Err((HeaderFlaw::Damaged(flaw), HEADER_LEN as u64));
+        let count = u32_at(bytes, COUNT) as usize;
+        if body.len() != count * ENTRY_LEN {
+            return damaged(Flaw::new("length of the list of tables", count * ENTRY_LEN, body.len()));
+        }
+        let (stored, computed) = (u32_at(bytes, BODY_CHECKSUM), crc32c::crc32c(body));
+        if stored != computed {
+            return damaged(Flaw::hex("checksum of the list of tables", stored, computed));
+        }
+        let table = |entry: &[u8]| Named {
+            id: u64_at(entry, 0),
+            nonce: u64_at(entry, 8),
+            file_len: u64_at(entry, 16),
+            level: u64_at(entry, 24) as u32,
+            flush: u64_at(entry, 32),
+        };
+        Ok(Self {
+            identity: Identity {
+                cluster_id: id_at(bytes, HEADER_CLUSTER),
+                node_id: id_at(bytes, HEADER_NODE),
+            },
+            serial: u64_at(bytes, SERIAL),
+            version: u64_at(bytes, VERSION) as Version,
+            next_id: u64_at(bytes, NEXT_ID),
+            next_flush: u64_at(bytes, NEXT_FLUSH),
+            tables: body.chunks_exact(ENTRY_LEN).map(table).collect(),
+        })
+    }
+
+    /// Reads the manifest of a directory.
+    ///
+    /// # Errors
+    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of files.
+    pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
+        let path = path(dir);
+        let bytes = env.files().read(&path).await?;
+        Self::decode(&bytes).map_err(|(flaw, offset)| match flaw {
+            HeaderFlaw::Damaged(flaw) => flaw.at(&path.display().to_string(), offset).into(),
+            HeaderFlaw::Newer(format) => Error::unsupported_operation().with_detail(format!(
+                "{} has manifest format {format}, this program reads up to {MANIFEST_FORMAT}: open it with a \
+                 newer Plinth",
+                path.display()
+            )),
+        })
+    }
+
+    /// Makes this the manifest of a directory, durably and in one step.
+    pub async fn write(&self, env: &Env, dir: &Path) -> Result<()> {
+        self.write_beside(env, dir).await?;
+        Self::replace(env, dir).await
+    }
+
+    /// Writes it beside the present one, durably. On an error the present one stays.
+    pub async fn write_beside(&self, env: &Env, dir: &Path) -> Result<()> {
+        let beside = beside(dir);
+        let written = async {
+            let file = env.files().open(&beside, Open::Truncate).await?;
+            file.write_all_at(0, &self.encode()).await?;
+            file.sync_all().await
+        };
+        if let Err(error) = written.await {
+            // The room it took is wanted; that it can't be removed adds nothing to the error.
+            let _ = env.files().remove(&beside).await;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Puts the one that was written beside in the place of the present one. After an error either may be
+    /// the one on disk.
+    pub async fn replace(env: &Env, dir: &Path) -> Result<()> {
+        env.files().rename(beside(dir), path(dir)).await?;
+        env.files().sync_dir(dir).await
+    }
+}
+
+fn beside(dir: &Path) -> PathBuf {
+    dir.join(format!("{MANIFEST}.new"))
+}
+
+/// The manifest's file.
+pub(crate) fn path(dir: &Path) -> PathBuf {
+    dir.join(MANIFEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Manifest {
+        let table = |id| Named { id, nonce: 77 + id, file_len: 4096, level: 1, flush: 0 };
+        Manifest {
+            identity: Identity { cluster_id: [1; 16], node_id: [2; 16] },
+            serial: 5,
+            version: 0x0102_0304,
+            next_id: 9,
+            next_flush: 3,
+            tables: vec![table(7), table(8)],
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_documented() {
+        let bytes = sample().encode();
+        assert_eq!(&bytes[..16], b"PLNTHMAN\x01\0\0\0\x80\0\0\0");
+        assert_eq!(&bytes[48..88], b"\x05\0\0\0\0\0\0\0\x04\x03\x02\x01\0\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\xa4\x05\x37\x44"
+            .get(..36).map(|start| [start, &bytes[84..88]].concat()).unwrap_or_default());
+        assert_eq!(bytes.len(), HEADER_LEN + 2 * ENTRY_LEN);
+        assert_eq!(&bytes[128..136], b"\x07\0\0\0\0\0\0\0");
+        assert_eq!(Manifest::decode(&bytes), Ok(sample()));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_found() {
+        let bytes = sample().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::decode(&flipped).is_err(), "bit {bit}");
+        }
+        assert!((0..bytes.len()).all(|len| Manifest::decode(&bytes[..len]).is_err()));
+    }
+}

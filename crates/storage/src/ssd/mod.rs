@@ -1,0 +1,608 @@
+//! The engine `ssd`: data larger than memory, in sorted tables on `env` files, under a window in memory.
+//!
+//! ```text
+//!   apply ──▶ window      versions above D, in memory: keys written since, ranges cleared since
+//!               │ flush: everything up to D' into a new run of level 0, then one switch D → D'
+//!               ▼
+//!   state at D  level 0   run, run, ...                      (newest first)
+//!               level 1   table | table | ...                │ compaction merges downwards
+//!               level 2   table | table | table | ...        ▼
+//! ```
+//!
+//! The engine holds exactly one version D. Nothing above D is in the tables and nothing up to D is missing
+//! from them, so the log is needed from D on. A switch replaces the manifest, in one step; the tables themselves
+//! never change, which is why a read, or a pinned snapshot, goes on with those it began with.
+//!
+//! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes, filters)
+//! stays within one budget: the cache shrinks as the others grow, and a window that grows beyond its part
+//! shows as [`Storage::fullness`], for others to slow down by.
+//!
+//! Read next: [`window`], [`state`], [`read`], then [`maintain`] and [`compact`].
+
+mod cache;
+mod clears;
+mod compact;
+mod cursor;
+mod estimate;
+mod filter;
+mod format;
+mod index;
+mod load;
+mod maintain;
+mod manifest;
+mod read;
+mod rows;
+mod salvage;
+mod state;
+mod table;
+mod window;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use format::{Compression, TABLE_FORMAT};
+pub use manifest::MANIFEST_FORMAT;
+pub use salvage::{SsdReport, SsdSalvage, verify_ssd};
+
+use crate::checkpoint::Identity;
+use crate::{Changed, Memory, Storage};
+use cache::Cache;
+use load::{Loader, Pool, attempt};
+use maintain::Gate;
+use manifest::Manifest;
+use plinth_env::{Env, Reply, Signal, Task};
+use plinth_types::{
+    Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
+};
+use read::View;
+use state::{Placed, State};
+use std::any::Any;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use table::{Graveyard, Table, table_path};
+use window::Window;
+use writer::Making;
+
+/// How an engine behaves. Of these, only the compression is written into files; all may differ at each start.
+#[derive(Clone, Debug)]
+pub struct SsdSettings {
+    /// Bytes of memory for window, cache, indexes, filters and what is being written, together.
+    pub memory: u64,
+    /// How blocks are written.
+    pub compression: Compression,
+    /// Bytes of a block of rows before compression, about.
+    pub block_bytes: usize,
+    /// Bytes of a table, about.
+    pub table_bytes: u64,
+    /// Bytes of level 1; each level below holds ten times as much.
+    pub level_bytes: u64,
+    /// Bytes of writes that have left the window after which it is flushed.
+    pub flush_bytes: u64,
+    /// The time after which it is flushed anyway, if there is anything, so that the log does not grow old.
+    pub flush_after: Duration,
+    /// Whether flushes and compactions happen by themselves; for tests that take each step on their own.
+    pub background: bool,
+}
+
+impl SsdSettings {
+    /// Settings that fit a budget of memory.
+    pub fn with_memory(memory: u64) -> Self {
+        let flush_bytes = (memory / 16).clamp(256 << 10, 64 << 20);
+        Self {
+            memory,
+            compression: Compression::default(),
+            block_bytes: 4096,
+            table_bytes: 32 << 20,
+            level_bytes: 256 << 20,
+            flush_bytes,
+            flush_after: Duration::from_secs(10),
+            background: true,
+        }
+    }
+}
+
+impl Default for SsdSettings {
+    /// A budget of 1 GiB.
+    fn default() -> Self {
+        Self::with_memory(1 << 30)
+    }
+}
+
+/// What an engine has done and has, for status and benchmarks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SsdFigures {
+    /// Everything up to this version is in the tables.
+    pub version: Version,
+    /// Tables, and their bytes on disk.
+    pub tables: u64,
+    /// Bytes of all tables.
+    pub disk_bytes: u64,
+    /// Runs of level 0.
+    pub flushed_runs: u64,
+    /// Reads from files that readers waited for.
+    pub device_reads: u64,
+    /// Bytes of rows that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Bytes written to tables by flushes and compactions.
+    pub written_bytes: u64,
+    /// Bytes of tables that only pinned snapshots still need.
+    pub pinned_bytes: u64,
+    /// Snapshots that are pinned.
+    pub pinned: u64,
+}
+
+/// Everything behind a handle.
+struct Engine {
+    settings: SsdSettings,
+    making: Arc<Making>,
+    window: Window,
+    state: RwLock<Arc<State>>,
+    gates: Gates,
+    pool: Arc<Pool>,
+    /// For reads that end at once or not at all.
+    instant: Loader,
+    device_reads: Arc<AtomicU64>,
+    flushed_bytes: AtomicU64,
+    pins: Mutex<Vec<Arc<State>>>,
+    bells: Bells,
+    trouble: Mutex<Option<Error>>,
+    life: Life,
+}
+
+/// Each for one at a time.
+#[derive(Default)]
+struct Gates {
+    /// From one state to the next.
+    switch: Gate,
+    flush: Gate,
+    compact: Gate,
+}
+
+/// Signals to the tasks.
+#[derive(Default)]
+struct Bells {
+    flusher: Signal,
+    compactor: Signal,
+}
+
+/// The tasks, and their end.
+#[derive(Default)]
+struct Life {
+    closing: AtomicBool,
+    tasks: Mutex<Vec<Task>>,
+    /// What must outlive the tasks.
+    kept: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+/// Data in tables on disk, with the window in memory. Dropping it ends its tasks.
+pub struct SsdStorage {
+    engine: Arc<Engine>,
+}
+
+impl SsdStorage {
+    /// Makes an engine without rows, at version 0, in a directory that exists; tables that lie there become
+    /// leftovers.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    pub async fn create(env: &Env, dir: &Path, identity: Identity) -> Result<()> {
+        let manifest = Manifest::of(&State::empty(0), identity, 1);
+        manifest.write(env, dir).await
+    }
+
+    /// Opens the engine in a directory and removes what a crash left over. Its window is its version alone.
+    ///
+    /// # Errors
+    /// `file_corrupt`, naming file, offset, expected and found, for damage and for files of another node;
+    /// `unsupported_operation` for a newer format; those of files.
+    pub async fn open(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<Self> {
+        let manifest = Manifest::read(env, dir).await?;
+        if manifest.identity != identity {
+            let path = manifest::path(dir).display().to_string();
+            let detail =
+                format!("{path} at offset 16: cluster and node: expected this database's, found another's");
+            return Err(Error::file_corrupt().with_detail(detail));
+        }
+        let graveyard = Arc::new(Graveyard::default());
+        let mut placed = Vec::with_capacity(manifest.tables.len());
+        for named in &manifest.tables {
+            let table = Table::open(env, &table_path(dir, named.id), identity, &graveyard).await?;
+            if (table.header().nonce, table.file_len()) != (named.nonce, named.file_len) {
+                let path = table_path(dir, named.id).display().to_string();
+                let detail = format!("{path} at offset 0: table: expected the manifest's, found another");
+                return Err(Error::file_corrupt().with_detail(detail));
+            }
+            placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
+        }
+        let state = State::of(manifest.version, manifest.serial, manifest.next_flush, placed);
+        maintain::remove_leftovers(env, dir, &state).await?;
+        let making = Arc::new(Making {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            identity,
+            compression: settings.compression,
+            block_bytes: settings.block_bytes,
+            table_bytes: settings.table_bytes,
+            graveyard,
+            cache: Arc::new(Cache::new(0)),
+            next_id: AtomicU64::new(manifest.next_id),
+            written: AtomicU64::new(0),
+        });
+        Ok(Self::start(state, making, settings))
+    }
+
+    fn start(state: State, making: Arc<Making>, settings: SsdSettings) -> Self {
+        let device_reads = Arc::new(AtomicU64::new(0));
+        let (env, background) = (making.env.clone(), settings.background);
+        let engine = Arc::new(Engine {
+            settings,
+            window: Window::new(state.version),
+            state: RwLock::new(Arc::new(state)),
+            gates: Gates::default(),
+            pool: Arc::default(),
+            instant: Loader::new(&making.cache, &device_reads),
+            device_reads,
+            flushed_bytes: AtomicU64::new(0),
+            pins: Mutex::default(),
+            bells: Bells::default(),
+            trouble: Mutex::default(),
+            life: Life::default(),
+            making,
+        });
+        engine.divide_memory();
+        if background {
+            let tasks = vec![
+                env.spawn("flush", maintain::run_flusher(engine.clone())),
+                env.spawn("compact", maintain::run_compactor(engine.clone())),
+            ];
+            *engine.lock_tasks() = tasks;
+        }
+        Self { engine }
+    }
+
+    /// Keeps something (the lock of the directory) until the last task that may write has ended.
+    pub fn keep(&self, kept: Arc<dyn Any + Send + Sync>) {
+        *self.engine.life.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    }
+
+    /// Everything up to this version is in the tables: the log is needed from the next one on.
+    pub fn durable_version(&self) -> Version {
+        self.engine.state().version
+    }
+
+    /// Moves what has left the window into the tables. Whether there was anything.
+    ///
+    /// # Errors
+    /// Those of writing files; then the engine is as it was.
+    pub async fn flush(&self) -> Result<bool> {
+        maintain::flush(&self.engine).await
+    }
+
+    /// Does the most urgent piece of compaction. Whether there was one.
+    ///
+    /// # Errors
+    /// Those of files, and `file_corrupt`; then the engine is as it was.
+    pub async fn compact(&self) -> Result<bool> {
+        compact::step(&self.engine).await
+    }
+
+    /// Why flushes or compactions fail at the moment, if they do.
+    pub fn trouble(&self) -> Option<Error> {
+        self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it has done and has.
+    pub fn figures(&self) -> SsdFigures {
+        self.engine.figures()
+    }
+
+    /// Keeps the engine's present version readable for as long as the snapshot lives. That holds table files,
+    /// and no memory beyond their indexes and filters.
+    pub fn pin(&self) -> Pinned {
+        let state = self.engine.state();
+        self.engine.lock_pins().push(state.clone());
+        Pinned { version: state.version, state: RwLock::new(state), engine: self.engine.clone() }
+    }
+
+    /// Ends all tasks and waits for them. What is not in the tables yet is in the log.
+    pub async fn close(&self) {
+        self.engine.begin_close();
+        let mut tasks = std::mem::take(&mut *self.engine.lock_tasks());
+        tasks.extend(self.engine.pool.close());
+        for task in tasks {
+            // Nobody is left to tell of a task that panicked; what it did not finish is as after a crash.
+            drop(task.await);
+        }
+    }
+}
+
+impl Drop for SsdStorage {
+    fn drop(&mut self) {
+        self.engine.begin_close();
+        drop(self.engine.pool.close());
+    }
+}
+
+impl Engine {
+    #[inline]
+    fn state(&self) -> Arc<State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn view(&self, version: Version) -> View<'_> {
+        View { window: Some(&self.window), state: &self.state, version }
+    }
+
+    fn lock_tasks(&self) -> MutexGuard<'_, Vec<Task>> {
+        self.life.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_pins(&self) -> MutexGuard<'_, Vec<Arc<State>>> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_close(&self) {
+        self.life.closing.store(true, Ordering::Release);
+        self.bells.flusher.notify();
+        self.bells.compactor.notify();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.life.closing.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the window may have.
+    fn window_share(&self) -> u64 {
+        self.settings.memory / 2
+    }
+
+    /// Gives the cache what the others leave of the budget.
+    fn divide_memory(&self) {
+        let budget = self.settings.memory;
+        let writing = (8 << 20).min(budget / 16);
+        let others = self.window.bytes() as u64 + self.state().memory() as u64 + writing;
+        let cache = budget.saturating_sub(others).max(budget / 16);
+        self.making.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
+    }
+
+    fn figures(&self) -> SsdFigures {
+        let state = self.state();
+        let pins = self.lock_pins().clone();
+        let mut held: Vec<(u64, u64)> = pins
+            .iter()
+            .flat_map(|state| state.tables())
+            .map(|table| (table.id(), table.file_len()))
+            .collect();
+        held.sort_unstable();
+        held.dedup();
+        let mut live: Vec<u64> = state.tables().map(|table| table.id()).collect();
+        live.sort_unstable();
+        held.retain(|(id, _)| live.binary_search(id).is_err());
+        SsdFigures {
+            version: state.version,
+            tables: live.len() as u64,
+            disk_bytes: state.bytes(),
+            flushed_runs: state.flushed().count() as u64,
+            device_reads: self.device_reads.load(Ordering::Relaxed),
+            flushed_bytes: self.flushed_bytes.load(Ordering::Relaxed),
+            written_bytes: self.making.written.load(Ordering::Relaxed),
+            pinned_bytes: held.iter().map(|(_, bytes)| bytes).sum(),
+            pinned: pins.len() as u64,
+        }
+    }
+
+    fn waiting(&self) -> Loader {
+        Loader::waiting(&self.making.cache, &self.device_reads)
+    }
+
+    /// Gives the answer of a read if memory has it, else lets the read go on where it may wait.
+    fn finish<T: Send + 'static>(
+        &self,
+        loader: &Loader,
+        read: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
+        let mut read = Box::pin(read);
+        match attempt(read.as_mut()) {
+            Some(result) => Reply::ready(result),
+            None => {
+                loader.allow_waiting();
+                self.pool.run(&self.making.env, read)
+            }
+        }
+    }
+
+    fn loader(&self) -> Arc<Loader> {
+        Arc::new(Loader::new(&self.making.cache, &self.device_reads))
+    }
+}
+
+impl Storage for SsdStorage {
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        let engine = &self.engine;
+        if let Err(error) = engine.window.overlay().check(version) {
+            return Reply::ready(Err(error));
+        }
+        let view = engine.view(version);
+        let at_once = pin!(view.get_many(space, keys, &engine.instant));
+        if let Some(result) = attempt(at_once) {
+            return Reply::ready(result);
+        }
+        let (engine, keys) = (engine.clone(), keys.clone());
+        self.engine.pool.run(&self.engine.making.env, async move {
+            engine.view(version).get_many(space, &keys, &engine.waiting()).await
+        })
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        if let Err(error) = self.engine.window.overlay().check(version) {
+            return Reply::ready(Err(error));
+        }
+        let (engine, selector, loader) = (self.engine.clone(), selector.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move {
+            engine.view(version).resolve(space, &selector, &loader).await.map(|(key, _)| key)
+        })
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        if let Err(error) = self.engine.window.overlay().check(version) {
+            return Reply::ready(Err(error));
+        }
+        let (engine, read, loader) = (self.engine.clone(), read.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move {
+            engine.view(version).get_range(space, &read, &loader).await
+        })
+    }
+
+    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
+        let engine = &self.engine;
+        let keys = engine.window.unknown_bases(mutations);
+        if keys.is_empty() {
+            return Reply::ready(Ok(()));
+        }
+        let view = engine.view(Version::MAX);
+        let at_once = attempt(pin!(view.get_many(KeySpace::System, &keys, &engine.instant)));
+        if let Some(result) = at_once {
+            return Reply::ready(result.map(|values| engine.window.set_bases(&keys, values)));
+        }
+        let engine = engine.clone();
+        self.engine.pool.run(&self.engine.making.env, async move {
+            let view = engine.view(Version::MAX);
+            let values = view.get_many(KeySpace::System, &keys, &engine.waiting()).await?;
+            engine.window.set_bases(&keys, values);
+            Ok(())
+        })
+    }
+
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.engine.window.apply(version, mutations, changed);
+    }
+
+    fn publish(&self, version: Version) {
+        self.engine.window.overlay().publish(version);
+    }
+
+    fn newest(&self) -> Version {
+        self.engine.window.overlay().newest()
+    }
+
+    fn oldest(&self) -> Version {
+        self.engine.window.overlay().oldest()
+    }
+
+    /// What has left the window goes into the tables in the background, so nothing is left to do here.
+    fn forget_before(&self, version: Version, _budget: usize) -> bool {
+        self.engine.window.overlay().raise_oldest(version);
+        if maintain::wants_flush(&self.engine) {
+            self.engine.bells.flusher.notify();
+        }
+        false
+    }
+
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        estimate::range_size(&self.engine.state(), Some(self.engine.window.overlay()), begin, end)
+    }
+
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        estimate::split(&self.engine.state(), Some(self.engine.window.overlay()), begin, end, chunk)
+    }
+
+    fn memory(&self) -> Memory {
+        let engine = &self.engine;
+        Memory {
+            data: engine.making.cache.bytes() as u64,
+            index: (engine.state().memory() + engine.window.bytes() - engine.window.live()) as u64,
+            window: engine.window.live() as u64,
+        }
+    }
+
+    /// Rows in the tables, of which overwritten ones that were not merged yet count again, and in the window.
+    fn count(&self) -> u64 {
+        let state = self.engine.state();
+        let tables: u64 = state.tables().map(|table| table.footer().rows).sum();
+        tables + self.engine.window.overlay().rows()
+    }
+
+    fn data_bytes(&self) -> u64 {
+        let state = self.engine.state();
+        let tables: u64 = state.tables().map(|table| table.footer().row_bytes).sum();
+        tables + self.engine.window.overlay().weight()
+    }
+
+    fn fullness(&self) -> f32 {
+        self.engine.window.live() as f32 / self.engine.window_share() as f32
+    }
+}
+
+/// A version of the engine that stays readable, for hours if need be: it holds table files, not memory.
+pub struct Pinned {
+    version: Version,
+    state: RwLock<Arc<State>>,
+    engine: Arc<Engine>,
+}
+
+impl Pinned {
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The values of the keys, in their order.
+    pub fn get_many(self: &Arc<Self>, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        let (this, keys, loader) = (self.clone(), keys.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move { this.view().get_many(space, &keys, &loader).await })
+    }
+
+    /// The key that a selector describes.
+    pub fn get_key(self: &Arc<Self>, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        let (this, selector, loader) = (self.clone(), selector.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move {
+            this.view().resolve(space, &selector, &loader).await.map(|(key, _)| key)
+        })
+    }
+
+    /// The rows of a range.
+    pub fn get_range(self: &Arc<Self>, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move { this.view().get_range(space, &read, &loader).await })
+    }
+
+    /// Key and value bytes of a range, estimated.
+    pub fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        estimate::range_size(&self.state(), None, begin, end)
+    }
+
+    /// Keys that split a range into pieces of about `chunk` bytes each, as [`Storage::split_points`].
+    pub fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        estimate::split(&self.state(), None, begin, end, chunk)
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn view(&self) -> View<'_> {
+        View { window: None, state: &self.state, version: self.version }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let state = self.state();
+        let mut pins = self.engine.lock_pins();
+        if let Some(at) = pins.iter().position(|pin| Arc::ptr_eq(pin, &state)) {
+            pins.swap_remove(at);
+        }
+        drop(pins);
+        // Files that only this snapshot needed go now.
+        self.engine.bells.flusher.notify();
+    }
+}

@@ -1,0 +1,310 @@
+//! The engine against the model and the suite, with each flush and compaction taken on purpose, with tiny blocks
+//! and tables so that every way through them is gone; and what is particular to it.
+//!
+//! Seeded: a failure of a random program names its seed, which repeats it.
+
+use super::*;
+use crate::conformance::{self, random};
+use plinth_env::simulated::Random;
+use plinth_env::{TemporaryDir, block_on};
+use plinth_types::{MutationList, MutationType};
+
+const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
+
+fn tiny() -> SsdSettings {
+    SsdSettings {
+        block_bytes: 256,
+        table_bytes: 8 << 10,
+        level_bytes: 24 << 10,
+        flush_bytes: 1,
+        background: false,
+        ..SsdSettings::with_memory(4 << 20)
+    }
+}
+
+/// An engine that flushes and compacts when it is told to forget, as a seed has it.
+struct Stepped {
+    store: SsdStorage,
+    random: Mutex<Random>,
+    _dir: TemporaryDir,
+}
+
+impl Stepped {
+    fn new(version: Version, seed: u64, settings: SsdSettings) -> Self {
+        let env = Env::real();
+        let dir = block_on(env.files().temporary_dir("plinth-ssd")).unwrap();
+        let store = block_on(async {
+            SsdStorage::create(&env, dir.path(), IDENTITY).await.unwrap();
+            SsdStorage::open(&env, dir.path(), IDENTITY, settings).await.unwrap()
+        });
+        store.publish(version);
+        store.forget_before(version, 0);
+        Self { store, random: Mutex::new(Random::new(seed)), _dir: dir }
+    }
+}
+
+impl Storage for Stepped {
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.store.get_many(version, space, keys)
+    }
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.store.get_key(version, space, selector)
+    }
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.store.get_range(version, space, read)
+    }
+    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
+        self.store.prepare(mutations)
+    }
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.store.apply(version, mutations, changed);
+        self.store.engine.window.overlay().check_invariants();
+    }
+    fn publish(&self, version: Version) {
+        self.store.publish(version);
+    }
+    fn newest(&self) -> Version {
+        self.store.newest()
+    }
+    fn oldest(&self) -> Version {
+        self.store.oldest()
+    }
+    fn forget_before(&self, version: Version, budget: usize) -> bool {
+        self.store.forget_before(version, budget);
+        let mut random = self.random.lock().unwrap();
+        if random.index(3) != 0 {
+            block_on(self.store.flush()).unwrap();
+            self.store.engine.window.overlay().check_invariants();
+        }
+        for _ in 0..[0, 1, 100][random.index(3)] {
+            if !block_on(self.store.compact()).unwrap() {
+                break;
+            }
+        }
+        block_on(maintain::bury(&self.store.engine));
+        // Those who forget until nothing is left want all of it in the tables.
+        self.store.engine.window.bytes_until(self.oldest()) > 0 || self.store.figures().flushed_runs > 3
+    }
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        self.store.range_size(begin, end)
+    }
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        self.store.split_points(begin, end, chunk)
+    }
+    fn memory(&self) -> Memory {
+        self.store.memory()
+    }
+    fn count(&self) -> u64 {
+        // What garbage there is goes at the leisure of compaction: now.
+        while block_on(self.store.compact()).unwrap() {}
+        self.store.count()
+    }
+}
+
+#[test]
+fn the_suite_passes() {
+    conformance::test_all(&|version| Box::new(Stepped::new(version, 7, tiny())), 300, 150);
+}
+
+#[test]
+fn the_suite_passes_without_cache_and_compression() {
+    let settings = || SsdSettings { memory: 1, compression: Compression::None, ..tiny() };
+    conformance::test_all(&|version| Box::new(Stepped::new(version, 9, settings())), 60, 150);
+}
+
+#[test]
+fn long_programs_reach_the_deeper_levels() {
+    for seed in 1000..1012 {
+        random::run(&|version| Box::new(Stepped::new(version, seed, tiny())), seed, 1500);
+    }
+}
+
+fn apply(store: &dyn Storage, version: Version, fill: impl FnOnce(&mut MutationList)) {
+    let mut list = MutationList::new();
+    fill(&mut list);
+    store.prepare(&mut list.iter()).wait().unwrap();
+    store.apply(version, &mut list.iter(), None);
+    store.publish(version);
+}
+
+fn settle(store: &SsdStorage) {
+    store.forget_before(store.newest(), 0);
+    block_on(async {
+        store.flush().await.unwrap();
+        while store.compact().await.unwrap() {}
+        maintain::bury(&store.engine).await;
+    });
+}
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+fn rows_of(store: &SsdStorage, version: Version) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let result = store.get_range(version, KeySpace::Normal, &read).wait().unwrap();
+    result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+#[test]
+fn a_range_clear_is_one_record_and_gives_the_space_back() {
+    let stepped = Stepped::new(0, 1, SsdSettings { table_bytes: 64 << 10, ..tiny() });
+    let store = &stepped.store;
+    for part in 0..20 {
+        apply(store, part as Version + 1, |list| {
+            (0..1000).for_each(|n| list.push(MutationType::Set, &key(part * 1000 + n), &[part as u8; 80]));
+        });
+        settle(store);
+    }
+    let full = store.figures();
+    assert!(full.disk_bytes > 500_000, "{full:?}");
+    let window = store.engine.window.live();
+    apply(store, 100, |list| list.push(MutationType::ClearRange, b"key", b"kez"));
+    assert!(store.engine.window.live() < window + 1000, "a clear takes one record, whatever it covers");
+    assert_eq!(rows_of(store, 100), []);
+    assert_eq!(rows_of(store, 99).len(), 20_000);
+    let written = store.figures().written_bytes;
+    settle(store);
+    let empty = store.figures();
+    assert_eq!((empty.tables, empty.disk_bytes, store.count()), (0, 0, 0));
+    assert!(empty.written_bytes < written + 10_000, "what is cleared whole is not rewritten: {empty:?}");
+    let files = block_on(store.engine.making.env.files().list(&store.engine.making.dir)).unwrap();
+    assert_eq!(files, ["MANIFEST"]);
+}
+
+#[test]
+fn keys_in_order_are_written_once() {
+    let stepped = Stepped::new(0, 1, tiny());
+    let store = &stepped.store;
+    for part in 0..40 {
+        apply(store, part as Version + 1, |list| {
+            (0..500).for_each(|n| list.push(MutationType::Set, &key(part * 500 + n), b"a value like any"));
+        });
+        settle(store);
+    }
+    let figures = store.figures();
+    assert!(figures.written_bytes < figures.disk_bytes * 21 / 20, "{figures:?}");
+    assert_eq!(rows_of(store, 40).len(), 20_000);
+}
+
+#[test]
+fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
+    let stepped = Stepped::new(0, 1, tiny());
+    let store = &stepped.store;
+    let fill = |list: &mut MutationList, byte| {
+        (0..2000).for_each(|n| list.push(MutationType::Set, &key(n), &[byte; 40]));
+    };
+    apply(store, 1, |list| fill(list, 1));
+    settle(store);
+    let pinned = Arc::new(store.pin());
+    assert_eq!((pinned.version(), store.figures().pinned_bytes), (1, 0));
+    for version in 2..6 {
+        apply(store, version, |list| fill(list, version as u8));
+        settle(store);
+    }
+    let figures = store.figures();
+    assert!(figures.pinned == 1 && figures.pinned_bytes > 10_000, "{figures:?}");
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: true,
+    };
+    let rows = pinned.get_range(KeySpace::Normal, &read).wait().unwrap().rows;
+    assert!(rows.len() == 2000 && rows.iter().all(|(_, value)| value == [1; 40]));
+    let mut keys = KeyList::new();
+    keys.push(&key(77));
+    assert_eq!(pinned.get_many(KeySpace::Normal, &keys).wait().unwrap(), [Some(Bytes::from(vec![1; 40]))]);
+    let selector = KeySelector::last_less_than(key(77));
+    assert_eq!(pinned.get_key(KeySpace::Normal, &selector).wait().unwrap(), key(76));
+    drop(pinned);
+    settle(store);
+    let figures = store.figures();
+    assert_eq!((figures.pinned, figures.pinned_bytes), (0, 0));
+    let files = block_on(store.engine.making.env.files().list(&store.engine.making.dir)).unwrap();
+    assert_eq!(files.len() as u64, figures.tables + 1, "{files:?}");
+}
+
+#[test]
+fn readers_see_whole_versions_while_everything_moves() {
+    let settings =
+        SsdSettings { background: true, flush_bytes: 20_000, flush_after: Duration::ZERO, ..tiny() };
+    let stepped = Arc::new(Stepped::new(0, 1, settings));
+    let (env, stop) = (Env::real(), Arc::new(AtomicBool::new(false)));
+    apply(&stepped.store, 1, |list| (0..400).for_each(|n| list.push(MutationType::Set, &key(n), &[1])));
+    let readers: Vec<_> = (0..3)
+        .map(|reader| {
+            let (stepped, stop) = (stepped.clone(), stop.clone());
+            env.spawn("reader", async move {
+                let mut random = Random::new(reader);
+                let (mut reads, mut late) = (0u64, 0u64);
+                while !stop.load(Ordering::Relaxed) || reads < 200 {
+                    reads += 1;
+                    let version = stepped.newest();
+                    let mut keys = KeyList::new();
+                    for _ in 0..8 {
+                        keys.push(&key(random.index(400)));
+                    }
+                    let read = RangeRead {
+                        begin: KeySelector::first_greater_or_equal(key(random.index(200))),
+                        end: KeySelector::first_greater_or_equal(key(200 + random.index(200))),
+                        limit: usize::MAX,
+                        target_bytes: usize::MAX,
+                        reverse: random.index(2) == 0,
+                    };
+                    let values = stepped.get_many(version, KeySpace::Normal, &keys).await;
+                    let rows = stepped.get_range(version, KeySpace::Normal, &read).await;
+                    let expected = [version as u8];
+                    match (values, rows) {
+                        (Ok(values), Ok(range)) => {
+                            // Each version sets all keys to itself, or clears them all first and sets half.
+                            let half = version % 3 == 0;
+                            let shown = |key: &[u8]| !half || key[key.len() - 1].is_multiple_of(2);
+                            for (key, value) in keys.iter().zip(values) {
+                                assert_eq!(
+                                    value.as_deref(),
+                                    shown(key).then_some(&expected[..]),
+                                    "{version}"
+                                );
+                            }
+                            assert!(range.rows.iter().all(|(key, value)| value == expected && shown(key)));
+                        }
+                        (values, rows) => {
+                            late += 1;
+                            let error = values.err().or(rows.err());
+                            assert_eq!(error, Some(Error::transaction_too_old()));
+                        }
+                    }
+                }
+                assert!(late * 2 < reads, "{late} of {reads} reads came too late");
+            })
+        })
+        .collect();
+    for version in 2..600 {
+        apply(&stepped.store, version, |list| {
+            if version % 3 == 0 {
+                list.push(MutationType::ClearRange, b"key", b"kez");
+            }
+            let step = if version % 3 == 0 { 2 } else { 1 };
+            let numbers = (0..400).step_by(step);
+            numbers.for_each(|n| list.push(MutationType::Set, &key(n), &[version as u8]));
+        });
+        stepped.store.forget_before(version - 20, 0);
+    }
+    stop.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.wait().unwrap());
+    assert_eq!(stepped.store.trouble(), None);
+    block_on(stepped.store.close());
+}

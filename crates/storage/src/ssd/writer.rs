@@ -1,0 +1,266 @@
+//! Writing tables: rows come in key order, whole files come out.
+//!
+//! [`TableWriter`] makes one file. [`RunWriter`] cuts a long row of keys into several, and hands each the part
+//! of the cleared ranges that lies between its first key and the first of the next. Nothing is durable
+//! before [`RunWriter::finish`] has returned.
+
+use super::cache::Cache;
+use super::clears::Clears;
+use super::filter::{self, Filter};
+use super::format::{Compression, Footer, Header, Kind, push_block, push_bytes, push_number};
+use super::index::{IndexBuilder, separator_between};
+use super::rows::{RowsBlock, RowsBuilder};
+use super::table::{Graveyard, Table, damage, decode_parts, table_path};
+use crate::checkpoint::Identity;
+use plinth_env::{Env, File, Open};
+use plinth_types::{Result, Version};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that are written in one go.
+const PORTION: usize = 1 << 20;
+/// Bytes after which the file is synced, so that the disk never has to take very much at once while the log's
+/// small syncs wait.
+const SYNC_EVERY: u64 = 8 << 20;
+
+/// What all tables of an engine have in common when they are written.
+pub(crate) struct Making {
+    pub env: Env,
+    pub dir: PathBuf,
+    pub identity: Identity,
+    pub compression: Compression,
+    /// Raw bytes of a block of rows, about.
+    pub block_bytes: usize,
+    /// Bytes of a table, about.
+    pub table_bytes: u64,
+    pub graveyard: Arc<Graveyard>,
+    pub cache: Arc<Cache>,
+    /// The number of the next table.
+    pub next_id: AtomicU64,
+    /// Bytes written to tables.
+    pub written: AtomicU64,
+}
+
+/// Makes one table.
+struct TableWriter {
+    making: Arc<Making>,
+    file: File,
+    header: Header,
+    rows: RowsBuilder,
+    body: Vec<u8>,
+    out: Vec<u8>,
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    footer: Footer,
+    last_key: Vec<u8>,
+    written: u64,
+    synced: u64,
+}
+
+impl TableWriter {
+    async fn begin(making: &Arc<Making>, version: Version, level: u32) -> Result<Self> {
+        let id = making.next_id.fetch_add(1, Ordering::Relaxed);
+        let nonce = making.env.random_u64();
+        let header = Header { identity: making.identity, id, nonce, version, level };
+        let file = making.env.files().open(table_path(&making.dir, id), Open::Truncate).await?;
+        let mut out = Vec::with_capacity(PORTION + PORTION / 4);
+        out.extend_from_slice(&header.encode());
+        Ok(Self {
+            making: making.clone(),
+            file,
+            header,
+            rows: RowsBuilder::default(),
+            body: Vec::new(),
+            out,
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            footer: Footer::default(),
+            last_key: Vec::new(),
+            written: 0,
+            synced: 0,
+        })
+    }
+
+    /// About how long the file will be.
+    fn len(&self) -> u64 {
+        self.written + (self.out.len() + self.index.bytes() + self.hashes.len() * 5 / 4) as u64
+    }
+
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let row_len = key.len() + value.map_or(0, <[u8]>::len);
+        if !self.rows.is_empty() && self.rows.body_len() + row_len > self.making.block_bytes {
+            self.close_block();
+        }
+        self.rows.push(key, value);
+        self.hashes.push(filter::hash(key));
+        match value {
+            Some(_) => {
+                self.footer.rows += 1;
+                self.footer.row_bytes += row_len as u64;
+            }
+            None => self.footer.removals += 1,
+        }
+    }
+
+    fn close_block(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let first = self.rows.first_key();
+        let separator =
+            if self.footer.blocks == 0 { first } else { separator_between(&self.last_key, first) };
+        let separator = separator.to_vec();
+        self.last_key.clear();
+        self.last_key.extend_from_slice(self.rows.last_key());
+        self.body.clear();
+        self.rows.finish(&mut self.body);
+        let number = self.footer.blocks as u32;
+        let compression = self.making.compression;
+        let len = push_block(&mut self.out, self.header.seed(), Kind::Rows, number, &self.body, compression);
+        self.index.push(&separator, len);
+        self.footer.blocks += 1;
+        // While there is room, what is written now is likely to be read soon.
+        if self.making.cache.has_room(self.body.len())
+            && let Ok(block) = RowsBlock::new(self.body.clone())
+        {
+            self.making.cache.insert(self.header.id, number, &Arc::new(block));
+        }
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.file.write_all_at(self.written, &self.out).await?;
+        self.written += self.out.len() as u64;
+        self.making.written.fetch_add(self.out.len() as u64, Ordering::Relaxed);
+        self.out.clear();
+        if self.written - self.synced >= SYNC_EVERY {
+            self.file.sync_data().await?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, clears: &Clears) -> Result<Table> {
+        self.close_block();
+        let seed = self.header.seed();
+        let mut number = self.footer.blocks as u32;
+        let mut place = self.written + self.out.len() as u64;
+        let compression = self.making.compression;
+        let filter = Filter::of(&self.hashes).encode();
+        let index = std::mem::take(&mut self.index).finish(&self.last_key);
+        let clears = encode_clears(clears);
+        let mut footer = self.footer;
+        for (kind, body, at, compression) in [
+            (Kind::Clears, &clears, &mut footer.clears_at, compression),
+            (Kind::Filter, &filter, &mut footer.filter_at, Compression::None),
+            (Kind::Index, &index, &mut footer.index_at, compression),
+        ] {
+            *at = place;
+            place += push_block(&mut self.out, seed, kind, number, body, compression) as u64;
+            number += 1;
+        }
+        footer.footer_at = place;
+        let body = footer.encode(&self.header);
+        push_block(&mut self.out, seed, Kind::Footer, number, &body, Compression::None);
+        self.flush().await?;
+        self.file.sync_all().await?;
+        let parts = decode_parts(self.header, footer, &clears, &filter, &index)
+            .map_err(|flaw| damage(&self.file, flaw, footer.clears_at))?;
+        Ok(Table::new(parts, self.file, self.written, &self.making.graveyard))
+    }
+}
+
+fn encode_clears(clears: &Clears) -> Vec<u8> {
+    let mut body = Vec::new();
+    push_number(&mut body, clears.len() as u64);
+    for (begin, end) in clears.iter() {
+        push_bytes(&mut body, begin);
+        push_bytes(&mut body, end);
+    }
+    body
+}
+
+/// Makes the tables of a run, one behind the other.
+pub(crate) struct RunWriter {
+    making: Arc<Making>,
+    version: Version,
+    level: u32,
+    clears: Clears,
+    /// From here on the cleared ranges belong to the table that is being written.
+    from: Vec<u8>,
+    current: Option<TableWriter>,
+    tables: Vec<Table>,
+    begun: Vec<u64>,
+}
+
+impl RunWriter {
+    /// Begins a run of which nothing is newer than `version`, with what it clears below itself.
+    pub fn new(making: &Arc<Making>, version: Version, level: u32, clears: Clears) -> Self {
+        Self {
+            making: making.clone(),
+            version,
+            level,
+            clears,
+            from: Vec::new(),
+            current: None,
+            tables: Vec::new(),
+            begun: Vec::new(),
+        }
+    }
+
+    /// Whether a row can be pushed at once; else [`RunWriter::make_room`] is to be awaited first.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(|table| table.out.len() < PORTION && table.len() < self.making.table_bytes)
+    }
+
+    /// Writes out what has gathered. `next` is the key of the row to come.
+    pub async fn make_room(&mut self, next: &[u8]) -> Result<()> {
+        if let Some(table) = &mut self.current {
+            if table.len() < self.making.table_bytes {
+                return table.flush().await;
+            }
+            self.close(Some(next)).await?;
+        }
+        let table = TableWriter::begin(&self.making, self.version, self.level).await?;
+        self.begun.push(table.header.id);
+        self.current = Some(table);
+        Ok(())
+    }
+
+    /// Adds a row, or a removed key; keys ascend.
+    ///
+    /// # Panics
+    /// If there is no room.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.current.as_mut().expect("room was made").push(key, value);
+    }
+
+    async fn close(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let Some(table) = self.current.take() else { return Ok(()) };
+        let clears = self.clears.clipped(&self.from, next);
+        self.tables.push(table.finish(&clears).await?);
+        self.from = next.unwrap_or_default().to_vec();
+        Ok(())
+    }
+
+    /// The tables, durable but for their names, which a sync of the directory makes so.
+    pub async fn finish(&mut self) -> Result<Vec<Arc<Table>>> {
+        if self.current.is_none() && self.tables.is_empty() && !self.clears.is_empty() {
+            self.make_room(&[]).await?;
+        }
+        self.close(None).await?;
+        Ok(std::mem::take(&mut self.tables).into_iter().map(Arc::new).collect())
+    }
+
+    /// Removes what was written of a run that can't be finished.
+    pub async fn abandon(self) {
+        for id in self.begun {
+            // The room it took is wanted; whatever can't be removed now goes at the next start.
+            let _ = self.making.env.files().remove(table_path(&self.making.dir, id)).await;
+        }
+    }
+}

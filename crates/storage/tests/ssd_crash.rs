@@ -1,0 +1,217 @@
+//! Whatever instant the power fails at, and whatever the disk refuses: the engine opens at exactly one version, which
+//! is at least the last one it called durable, with all of its rows and no others.
+//!
+//! On the simulated disk, which forgets what was not synced; each life begins with what the one before left.
+
+use plinth_env::simulated::{FaultPlan, Random, Simulation};
+use plinth_env::{Env, is_disk_full};
+use plinth_storage::checkpoint::Identity;
+use plinth_storage::{SsdSettings, SsdStorage, Storage};
+use plinth_types::{Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
+const DIR: &str = "/data/ssd";
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn settings() -> SsdSettings {
+    SsdSettings {
+        block_bytes: 256,
+        table_bytes: 6 << 10,
+        level_bytes: 16 << 10,
+        flush_bytes: 2000,
+        background: false,
+        ..SsdSettings::with_memory(4 << 20)
+    }
+}
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key{n:05}").into_bytes()
+}
+
+/// A batch of random changes, in the rows too.
+fn churn(random: &mut Random, rows: &mut Rows) -> MutationList {
+    let mut list = MutationList::new();
+    for _ in 0..1 + random.index(60) {
+        let at = key(random.index(900));
+        match random.index(10) {
+            0 => {
+                let end = key(random.index(900));
+                list.push(MutationType::ClearRange, &at, &end);
+                rows.retain(|key, _| *key < at || *key >= end);
+            }
+            1 | 2 => {
+                list.push(MutationType::ClearRange, &at, &plinth_types::key_after(&at));
+                rows.remove(&at);
+            }
+            3 => {
+                list.push(MutationType::AppendIfFits, &at, b"+");
+                rows.entry(at).or_default().push(b'+');
+            }
+            _ => {
+                let mut value = vec![0; random.index(60)];
+                random.fill(&mut value);
+                list.push(MutationType::Set, &at, &value);
+                rows.insert(at, value);
+            }
+        }
+    }
+    list
+}
+
+async fn rows_of(store: &SsdStorage) -> plinth_types::Result<Rows> {
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(KeySpace::System.end()),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let result = store.get_range(store.newest(), KeySpace::System, &read).await?;
+    Ok(result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+/// What a life of the engine has come to, as those know it who survive its crash.
+#[derive(Default)]
+struct Known {
+    /// The rows of each version.
+    versions: BTreeMap<Version, Rows>,
+    /// The newest version that was called durable.
+    durable: Version,
+    switches: u64,
+}
+
+impl Known {
+    fn rows_at(&self, version: Version) -> &Rows {
+        self.versions.range(..=version).next_back().expect("version 0 has rows: none").1
+    }
+}
+
+/// Writes, flushes and compacts until it is stopped. Faults make calls fail; then they are tried again.
+async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
+    let mut random = Random::new(seed);
+    let Ok(store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else { return };
+    let mut version = store.durable_version();
+    let mut rows = known.lock().unwrap().rows_at(version).clone();
+    loop {
+        for _ in 0..1 + random.index(4) {
+            version += 1 + random.index(10) as Version;
+            let list = churn(&mut random, &mut rows);
+            if store.prepare(&mut list.iter()).await.is_err() {
+                return;
+            }
+            store.apply(version, &mut list.iter(), None);
+            store.publish(version);
+            known.lock().unwrap().versions.insert(version, rows.clone());
+        }
+        store.forget_before(version - random.index(8) as Version, 0);
+        let flushed = store.flush().await;
+        let compacted = match random.index(3) {
+            0 => store.compact().await,
+            _ => Ok(false),
+        };
+        let mut known = known.lock().unwrap();
+        known.durable = known.durable.max(store.durable_version());
+        known.switches += u64::from(flushed == Ok(true)) + u64::from(compacted == Ok(true));
+    }
+}
+
+async fn create(env: &Env) {
+    env.files().create_dir_all(DIR).await.unwrap();
+    SsdStorage::create(env, Path::new(DIR), IDENTITY).await.unwrap();
+}
+
+#[test]
+fn a_crash_leaves_exactly_one_version_whole() {
+    let (mut switches, mut newer) = (0, 0);
+    for seed in 0..60 {
+        let sim = Simulation::new(seed);
+        let mut env = sim.process("node");
+        let mut random = Random::new(seed);
+        sim.run_until(create(&env));
+        let known = Arc::new(Mutex::new(Known::default()));
+        known.lock().unwrap().versions.insert(0, Rows::new());
+        for life in 0..4 {
+            if random.index(3) == 0 {
+                sim.set_faults(&env, FaultPlan::failing(0.02, 0.0));
+            }
+            drop(env.spawn("life", live(env.clone(), known.clone(), seed * 10 + life)));
+            sim.run_for(Duration::from_micros(random.below(200_000)));
+            sim.crash(&env);
+            env = sim.restart(&env);
+            sim.set_faults(&env, FaultPlan::default());
+            let (version, rows) = sim.run_until({
+                let env = env.clone();
+                async move {
+                    let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+                    (store.durable_version(), rows_of(&store).await.unwrap())
+                }
+            });
+            let mut known = known.lock().unwrap();
+            assert!(version >= known.durable, "seed {seed}: {version} after {}", known.durable);
+            assert!(*known.rows_at(version) == rows, "seed {seed}: other rows at {version}");
+            newer += u64::from(version > known.durable);
+            switches += std::mem::take(&mut known.switches);
+            known.durable = version;
+            known.versions = [(version, rows)].into();
+        }
+    }
+    assert!(switches > 500 && newer > 0, "{switches} switches, {newer} found that nobody was told of");
+}
+
+#[test]
+fn a_full_disk_is_waited_out() {
+    for seed in 0..20 {
+        let sim = Simulation::new(seed);
+        let env = sim.process("node");
+        let mut random = Random::new(seed);
+        sim.run_until(create(&env));
+        let store = sim
+            .run_until(async { SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap() });
+        let (mut rows, mut version, mut refused) = (Rows::new(), 0, 0);
+        for round in 0..40 {
+            version += 10;
+            let list = churn(&mut random, &mut rows);
+            sim.run_until(async { store.prepare(&mut list.iter()).await.unwrap() });
+            store.apply(version, &mut list.iter(), None);
+            store.publish(version);
+            store.forget_before(version, 0);
+            let capacity = if round % 20 < 10 { None } else { Some(3000 + random.below(20_000)) };
+            sim.set_faults(&env, FaultPlan { capacity, ..FaultPlan::default() });
+            for result in sim.run_until(async { [store.flush().await, store.compact().await] }) {
+                if let Err(error) = result {
+                    assert!(is_disk_full(&error), "seed {seed}: {error}");
+                    refused += 1;
+                }
+            }
+            let found = sim.run_until(async { rows_of(&store).await.unwrap() });
+            assert!(found == rows, "seed {seed}: round {round}");
+        }
+        sim.set_faults(&env, FaultPlan::default());
+        sim.run_until(async { store.flush().await.unwrap() });
+        assert!(refused > 0 && store.durable_version() == version, "seed {seed}: {refused} refused");
+        drop(store);
+        let files = sim.run_until(async {
+            let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+            assert!(rows_of(&store).await.unwrap() == rows, "seed {seed}");
+            (store.figures().tables as usize, env.files().list(DIR).await.unwrap().len())
+        });
+        assert_eq!(files.0 + 1, files.1, "seed {seed}: what was given up left nothing behind");
+    }
+}
+
+#[test]
+fn a_directory_of_another_node_is_refused() {
+    let sim = Simulation::new(1);
+    let env = sim.process("node");
+    sim.run_until(async {
+        create(&env).await;
+        let other = Identity { cluster_id: [1; 16], node_id: [3; 16] };
+        let opened = SsdStorage::open(&env, Path::new(DIR), other, settings()).await;
+        assert_eq!(opened.err(), Some(Error::file_corrupt()));
+    });
+}
