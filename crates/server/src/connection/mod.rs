@@ -5,6 +5,7 @@
 //! be finished (half a frame, replies that the client doesn't take) stays with the connection and is accounted for.
 
 mod requests;
+mod together;
 
 use crate::counters::Figures;
 use crate::outbox::{Order, Outbox, Watch};
