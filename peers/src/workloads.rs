@@ -1,5 +1,7 @@
-//! The workloads that every store can run, and the clients that run them: each a thread that does one transaction after the
-//! other, with the benchmark's own keys, values, random numbers and tally.
+//! The workloads that every store can run, and the clients that run them.
+//!
+//! Each client is a thread that does one transaction after the other, with the benchmark's own keys, values, random numbers
+//! and tally. A transaction counts if it ends within the measured time; one that conflicts is made again, its time going on.
 
 use crate::store::{Key, Result, Store};
 use plinth_bench::{Dataset, Random, Tally, key};

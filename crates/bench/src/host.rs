@@ -41,7 +41,7 @@ pub trait Host: Send + Sync {
 pub struct Crash {
     /// Transactions whose commits it had acknowledged. Each added one to [`COMMITS`].
     pub acknowledged: u64,
-    /// Bytes of its checkpoint.
+    /// Bytes of its checkpoint, or of its engine's tables.
     pub checkpoint_bytes: u64,
     /// Bytes of its log, as far as it is whole.
     pub log_bytes: u64,

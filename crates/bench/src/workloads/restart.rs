@@ -7,7 +7,7 @@
 
 use super::{Group, Workload};
 use crate::dataset::key;
-use crate::figures::{self, Target};
+use crate::figures;
 use crate::host::{COMMITS, CRASH_WRITES, Crash};
 use crate::outcome::{Figure, Outcome, Unit};
 use crate::place::Place;
@@ -54,19 +54,20 @@ fn restart(bench: &Bench) -> Result<Outcome> {
             format!("{} commits were acknowledged before the crash, {found} are there", crash.acknowledged);
         return Err(plinth_types::Error::internal_error().with_detail(detail).into());
     }
-    Ok(outcome(rows, crash, served))
+    Ok(outcome(&bench.engine, rows, crash, served))
 }
 
-fn outcome(rows: u64, crash: Crash, served: Duration) -> Outcome {
+fn outcome(engine: &str, rows: u64, crash: Crash, served: Duration) -> Outcome {
     let bytes = crash.checkpoint_bytes + crash.log_bytes;
     let rate = bytes as f64 / served.as_secs_f64().max(1e-9);
-    let headline = Figure::new("loaded until it serves", rate, Unit::BytesPerSecond, figures::RESTART);
+    let (bytes_target, seconds_target) = figures::restart(engine);
+    let headline = Figure::new("loaded until it serves", rate, Unit::BytesPerSecond, bytes_target);
     let title = format!("{} rows, kill -9", words::grouped(rows));
     let mut outcome = Outcome::new("restart", title, headline, None);
     let seconds = served.as_secs_f64();
-    outcome.figures.push(Figure::new("until the first answer", seconds, Unit::Seconds, Target::NONE));
+    outcome.figures.push(Figure::new("until the first answer", seconds, Unit::Seconds, seconds_target));
     outcome.notes.push(format!(
-        "served after {}: a checkpoint of {} and {} of log; all {} acknowledged commits are there",
+        "served after {}: {} in checkpoint or tables and {} of log; all {} acknowledged commits are there",
         words::duration(served),
         words::bytes(crash.checkpoint_bytes),
         words::bytes(crash.log_bytes),
