@@ -103,10 +103,11 @@ impl Pace {
                 self.read_rules(shared);
                 shared.counters.metrics.rates.take(now, totals(shared));
             }
-            let (_, queue_bytes) = shared.queue.depth();
+            let queue_bytes = shared.queue.take_peak();
             let started = shared.counters.metrics.started_all();
             let window_bytes = shared.storage.memory().window;
-            let gauges = Gauges { queue_bytes: queue_bytes as u64, window_bytes, started };
+            let waiting = shared.health.gate.held_back() as u64;
+            let gauges = Gauges { queue_bytes: queue_bytes as u64, window_bytes, started, waiting };
             let (before, limits) = (shared.health.gate.limits(), self.controller.look(gauges, now));
             if (before.reason, before.batch_reason) != (limits.reason, limits.batch_reason) {
                 crate::events::limited(&limits);

@@ -37,6 +37,8 @@ pub(crate) enum Work {
 struct State {
     waiting: VecDeque<Submitted>,
     bytes: usize,
+    /// The most bytes since somebody asked.
+    peak: usize,
     chores: bool,
     closed: bool,
 }
@@ -62,6 +64,7 @@ impl CommitQueue {
                 return Reply::ready(Err(Error::commit_proxy_memory_limit_exceeded().with_detail(detail)));
             }
             state.bytes += bytes;
+            state.peak = state.peak.max(state.bytes);
             state.waiting.push_back(Submitted { request, promise });
         }
         self.changed.notify();
@@ -84,6 +87,14 @@ impl CommitQueue {
     pub fn depth(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.waiting.len(), state.bytes)
+    }
+
+    /// The most bytes that have waited at a time since this was last asked: the queue is empty at some moment of each batch, so
+    /// that a look at it now and then says little.
+    pub fn take_peak(&self) -> usize {
+        let mut state = lock(&self.state);
+        let now = state.bytes;
+        std::mem::replace(&mut state.peak, now)
     }
 
     /// The next work. One caller at a time.

@@ -15,7 +15,7 @@ const BUSY: f64 = 0.4;
 const PART: f64 = 0.5;
 /// How its rate falls and grows, ten times a second.
 const FALL: f64 = 0.8;
-const GROW: f64 = 1.02;
+const GROW: f64 = 1.05;
 /// Rates don't fall below.
 const LEAST: f64 = 10.0;
 /// For how long nobody must have waited for a tag before it is let go.

@@ -20,6 +20,8 @@ pub(crate) struct Gauges {
     pub window_bytes: u64,
     /// Transactions begun so far.
     pub started: u64,
+    /// Transactions that are held back, not counting those that wait for a tag.
+    pub waiting: u64,
 }
 
 /// What the queues are allowed to be.
@@ -95,36 +97,64 @@ impl Limits {
 const SPRING: f64 = 0.5;
 /// How much of the rate seen lately a new look at it counts for.
 const SMOOTHING: f64 = 0.3;
+/// How long ago the node began, at the first look.
+const FIRST: Duration = Duration::from_millis(100);
 /// Nobody is held back below this many a second, or a node that stood still could never begin again.
 const LEAST: f64 = 10.0;
 /// Batch transactions are held back whole below this share of the default rate.
 const BATCH_LEAST: f64 = 0.01;
 
+/// How much a limit falls and grows at most from one look to the next. Without this, those who were held back would all begin at
+/// once at the first look that finds a queue empty, and nobody after the next.
+const FALL: f64 = 0.5;
+const GROW: f64 = 1.15;
+/// Nothing is limited any more once nobody waits and the limit is so many times what is asked for.
+const FREE: f64 = 2.0;
+
 pub(crate) struct Controller {
     targets: Targets,
+    /// The limits of the look before: default, batch.
+    held: [f64; 2],
+    /// Transactions begun in a second: lately, and since the look before.
     rate: f64,
+    latest: f64,
     last: Option<(Duration, u64)>,
 }
 
 impl Controller {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, rate: 0.0, last: None }
+        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, last: None }
     }
 
     /// The limits for the time until the next look.
     pub fn look(&mut self, gauges: Gauges, now: Duration) -> Limits {
-        if let Some((then, started)) = self.last.replace((now, gauges.started)) {
-            let seconds = now.saturating_sub(then).as_secs_f64().max(1e-3);
-            let rate = gauges.started.saturating_sub(started) as f64 / seconds;
-            self.rate += SMOOTHING * (rate - self.rate);
-        }
+        let last = self.last.replace((now, gauges.started));
+        let (then, started) = last.unwrap_or((now.saturating_sub(FIRST), 0));
+        let seconds = now.saturating_sub(then).as_secs_f64().max(1e-3);
+        self.latest = gauges.started.saturating_sub(started) as f64 / seconds;
+        self.rate += SMOOTHING * (self.latest - self.rate);
         let (default, reason) = self.limit(gauges, 1.0);
         let (batch, batch_reason) = self.limit(gauges, 0.5);
+        let (default, batch) = (self.settle(0, default, gauges), self.settle(1, batch, gauges));
         let mut batch = batch.min(default);
         if default.is_finite() && batch < BATCH_LEAST * default {
             batch = 0.0;
         }
         Limits { default, batch, reason, batch_reason, released: self.rate }
+    }
+
+    /// The limit to hold until the next look, on the way to the one that is wanted.
+    fn settle(&mut self, which: usize, wanted: f64, gauges: Gauges) -> f64 {
+        let held = self.held[which];
+        let next = if held.is_infinite() {
+            // What came all at once is no rate yet, but more than what came before.
+            wanted.max(self.rate.max(self.latest) * FALL)
+        } else {
+            wanted.clamp(held * FALL, held * GROW).max(LEAST)
+        };
+        let is_free = wanted.is_infinite() && gauges.waiting == 0 && next > FREE * self.rate.max(LEAST);
+        self.held[which] = if is_free { f64::INFINITY } else { next };
+        self.held[which]
     }
 
     /// The rate for targets of this share.

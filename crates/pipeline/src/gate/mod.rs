@@ -172,7 +172,7 @@ impl<T> Gate<T> {
         for (line, rate) in [(0, limits.batch), (1, limits.default)] {
             state.buckets[line].set_rate(rate, now);
         }
-        let at_limit = limits.default.is_finite().then_some(limits.default);
+        let at_limit = (limits.reason != Reason::Workload).then_some(limits.default);
         let waits = |tag: &Bytes| state.tags.get(tag).is_some_and(|line| !line.waiting.is_empty());
         let rules = state.auto.look(at_limit, rules, now, waits);
         state.keep_rules(&rules, now);
@@ -188,6 +188,11 @@ impl<T> Gate<T> {
     /// How many wait.
     pub fn waiting(&self) -> usize {
         lock(&self.state).waiting
+    }
+
+    /// How many wait for the node, not for a tag.
+    pub fn held_back(&self) -> usize {
+        lock(&self.state).lines.iter().map(VecDeque::len).sum()
     }
 
     /// How many tags are throttled: by hand, and because they are too busy.

@@ -65,8 +65,8 @@ impl Model {
             self.queued = self.queued.saturating_sub(self.capacity);
             self.most_queued = self.most_queued.max(self.queued);
             if ms % 100 == 0 {
-                let queue_bytes = self.queued * BYTES;
-                let gauges = Gauges { queue_bytes, window_bytes: 0, started: self.started };
+                let (queue_bytes, waiting) = (self.queued * BYTES, self.gate.held_back() as u64);
+                let gauges = Gauges { queue_bytes, window_bytes: 0, started: self.started, waiting };
                 self.gate.limit(self.controller.look(gauges, now), &Rules::default(), now);
             }
         }
@@ -202,8 +202,8 @@ fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
         }
         model.queued = model.queued.saturating_sub(model.capacity);
         if ms % 100 == 0 {
-            let gauges =
-                Gauges { queue_bytes: model.queued * BYTES, window_bytes: 0, started: model.started };
+            let (queue_bytes, waiting) = (model.queued * BYTES, model.gate.held_back() as u64);
+            let gauges = Gauges { queue_bytes, window_bytes: 0, started: model.started, waiting };
             model.gate.limit(model.controller.look(gauges, now), &Rules::default(), now);
             auto = auto.max(model.gate.throttled_tags().1);
         }

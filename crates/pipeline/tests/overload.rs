@@ -1,0 +1,88 @@
+//! Clients that ask for more than a slow disk bears: transactions are held back before they begin, the queue stays bounded, the
+//! status names the cause, and when it is over nothing is limited any more.
+
+mod common;
+
+use common::*;
+use plinth_client::{Endpoint, ReadVersionRequest};
+use plinth_env::simulated::{FaultPlan, Simulation};
+use plinth_pipeline::{InProcess, LoadTargets, Node, NodeConfig};
+use plinth_types::MutationType as M;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const CLIENTS: u64 = 300;
+const BYTES: usize = 10_000;
+const QUEUE: u64 = 800_000;
+
+fn status(node: &InProcess) -> Value {
+    let document = node.status_json().try_take().expect("it is there at once").unwrap();
+    serde_json::from_str(&document).unwrap()
+}
+
+/// What was seen of the queue while the clients ran.
+#[derive(Debug, Default)]
+struct Seen {
+    mean_queue: u64,
+    causes: Vec<String>,
+    commits: u64,
+}
+
+fn run(seed: u64, load: LoadTargets) -> (Seen, Value) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    let config = NodeConfig { load, checkpoint_bytes: u64::MAX, ..NodeConfig::default() };
+    let node = simulation.run_until(Node::open(&machine, Path::new("/db"), config)).unwrap().endpoint();
+    let mut plan = FaultPlan::default();
+    (plan.sync.latency_min, plan.sync.latency_max) = (Duration::from_millis(20), Duration::from_millis(40));
+    simulation.set_faults(&machine, plan);
+    let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    for client in 0..CLIENTS {
+        let (node, stop, commits) = (node.clone(), stop.clone(), commits.clone());
+        machine.spawn("client", async move {
+            while !stop.load(Ordering::Relaxed) {
+                node.read_version(ReadVersionRequest::default()).await.unwrap();
+                let key = client.to_be_bytes();
+                if node.commit(request(&[(M::Set, &key, &[0; BYTES])])).await.is_ok() {
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    let mut seen = Seen::default();
+    simulation.run_for(Duration::from_secs(2));
+    for _ in 0..40 {
+        simulation.run_for(Duration::from_millis(50));
+        let status = status(&node);
+        seen.mean_queue += status["cluster"]["qos"]["worst_queue_bytes_log_server"].as_u64().unwrap() / 40;
+        let cause = status["cluster"]["qos"]["performance_limited_by"]["name"].as_str().unwrap().to_owned();
+        if !seen.causes.contains(&cause) {
+            seen.causes.push(cause);
+        }
+    }
+    seen.commits = commits.load(Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
+    simulation.run_for(Duration::from_secs(10));
+    let after = status(&node);
+    (seen, after)
+}
+
+#[test]
+fn a_slow_disk_holds_transactions_back_and_the_status_says_so() {
+    for seed in 0..3 {
+        let unlimited = LoadTargets { queue_bytes: u64::MAX, window_bytes: u64::MAX };
+        let (without, _) = run(seed, unlimited);
+        let (with, after) = run(seed, LoadTargets { queue_bytes: QUEUE, window_bytes: u64::MAX });
+        println!("seed {seed}: without {without:?}, with {with:?}");
+        assert_eq!(without.causes, ["workload"], "seed {seed}");
+        assert!(with.causes.iter().any(|cause| cause == "log_server_write_queue"), "seed {seed}: {with:?}");
+        assert!(with.mean_queue < QUEUE && with.mean_queue < without.mean_queue, "seed {seed}");
+        assert!(with.commits * 2 > without.commits, "seed {seed}: the disk stays busy");
+        let qos = &after["cluster"]["qos"];
+        assert_eq!(qos["performance_limited_by"]["name"], "workload", "seed {seed}: {qos}");
+        assert_eq!(after["cluster"]["plinth"]["start_queue"]["transactions"], 0, "seed {seed}");
+    }
+}
