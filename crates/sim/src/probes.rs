@@ -42,6 +42,7 @@ pub const ALL: &[&str] = &[
     "open failed and was tried again",
     "pipeline: append failed and left bytes behind",
     "pipeline: append refused",
+    "pipeline: batch waits for room in the window",
     "pipeline: checkpoint failed",
     "pipeline: checkpoint written",
     "pipeline: creating the database was begun before",

@@ -1,4 +1,4 @@
-//! The tables of probes and of planted bugs say what stands in the sources.
+//! The tables of probes and of planted bugs have what stands in the sources.
 
 use plinth_env::{Env, block_on};
 use plinth_sim::{Bug, probes};
@@ -35,17 +35,11 @@ fn names(begin: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_probe_in_the_product_has_a_line_and_every_line_a_probe() {
+fn every_probe_in_the_product_has_a_line() {
     let in_product = names("probe!(\"");
     assert!(in_product.len() > 10, "{in_product:?}");
     for name in &in_product {
         assert!(probes::ALL.contains(&name.as_str()), "{name} has no line in the table");
-    }
-    // Those of the product begin with the name of their crate.
-    for name in probes::ALL {
-        let of_product = ["client: ", "link: ", "log: ", "pipeline: ", "storage: "];
-        let is_of_product = of_product.iter().any(|begin| name.starts_with(begin));
-        assert!(!is_of_product || in_product.contains(*name), "{name} stands nowhere");
     }
     assert!(probes::ALL.is_sorted(), "the table is sorted");
 }
