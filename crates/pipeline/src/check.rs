@@ -3,11 +3,13 @@
 //! Neither changes anything in the directory, and both take its lock, so that nobody writes meanwhile.
 
 use crate::batch::{entry_mutations, internal_request};
-use crate::identity;
+use crate::identity::{self, EngineKind};
 use crate::node::{Creation, Node, NodeConfig};
+use crate::store::tables_path;
 use plinth_env::Env;
 use plinth_log::{Problem, Salvage, Salvaged};
-use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint};
+use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint, ssd};
+use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
     Bytes, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
@@ -25,6 +27,12 @@ pub struct CheckReport {
     pub checkpoint_rows: u64,
     /// Their bytes on disk.
     pub checkpoint_bytes: u64,
+    /// Tables of the engine `ssd`.
+    pub tables: u64,
+    /// Their rows; overwritten ones that were not merged yet count again.
+    pub table_rows: u64,
+    /// Their bytes on disk.
+    pub table_bytes: u64,
     /// The unfinished end of the log, if it has one: no damage, but what a crash leaves; opening cuts it off.
     pub torn_tail: Option<String>,
     /// Everything that is damaged.
@@ -39,9 +47,13 @@ pub struct CheckReport {
 pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport> {
     let _lock = lock(env, dir).await?;
     let mut report = CheckReport::default();
-    if let Err(error) = identity::read(env, dir).await {
-        report.problems.push(whole_file(dir.join(identity::FILE_NAME).display().to_string(), &error));
-    }
+    let identity = match identity::read(env, dir).await {
+        Ok(identity) => identity,
+        Err(error) => {
+            report.problems.push(whole_file(dir.join(identity::FILE_NAME).display().to_string(), &error));
+            None
+        }
+    };
     match plinth_log::verify(env, dir.join("log")).await {
         Ok(log) => {
             report.log_records = log.records;
@@ -52,6 +64,21 @@ pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport> {
             report.problems.extend(log.problems);
         }
         Err(error) => report.problems.push(whole_file(dir.join("log").display().to_string(), &error)),
+    }
+    if is_ssd(env, dir).await? {
+        let ids = identity.map(|identity| storage_ids(identity.ids));
+        match ssd::verify_ssd(env, &tables_path(dir), ids).await {
+            Ok(tables) => {
+                report.tables = tables.tables;
+                report.table_rows = tables.rows;
+                report.table_bytes = tables.bytes;
+                report.problems.extend(tables.problems.into_iter().map(from_storage));
+            }
+            Err(error) => {
+                report.problems.push(whole_file(tables_path(dir).display().to_string(), &error));
+            }
+        }
+        return Ok(report);
     }
     match checkpoint::verify(env, &dir.join("checkpoint")).await {
         Ok(checkpoints) => {
@@ -84,13 +111,78 @@ pub struct SalvageReport {
 pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport> {
     let _lock = lock(env, dir).await?;
     let mut report = SalvageReport::default();
+    if is_ssd(env, dir).await? {
+        let config =
+            NodeConfig { creation: Creation::Always, engine: EngineKind::Ssd, ..NodeConfig::default() };
+        let node = Node::open(env, out, config).await?;
+        let version = salvage_tables(env, dir, &node, &mut report).await?;
+        salvage_log(env, dir, version, &mut report, &Destination::Node(&node)).await?;
+        report.rows = node.shared.storage.count();
+        node.close().await?;
+        return Ok(report);
+    }
     let (storage, version) = salvage_checkpoint(env, dir, &mut report).await?;
-    salvage_log(env, dir, &storage, version, &mut report).await?;
+    salvage_log(env, dir, version, &mut report, &Destination::Index(&storage)).await?;
     let config = NodeConfig { creation: Creation::Always, ..NodeConfig::default() };
     let node = Node::open(env, out, config).await?;
     copy(&storage, &node, &mut report).await?;
     node.close().await?;
     Ok(report)
+}
+
+async fn is_ssd(env: &Env, dir: &Path) -> Result<bool> {
+    env.files().exists(tables_path(dir)).await
+}
+
+fn storage_ids(ids: plinth_log::Identity) -> checkpoint::Identity {
+    checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id }
+}
+
+/// Plays the tables into the new database, the oldest first: they may be more than memory holds.
+async fn salvage_tables(env: &Env, dir: &Path, node: &Node, report: &mut SalvageReport) -> Result<Version> {
+    let mut salvage = ssd::SsdSalvage::open(env, &tables_path(dir)).await?;
+    let mut gathered = MutationList::new();
+    while let Some(list) = salvage.next().await? {
+        gathered.append(&list);
+        if gathered.as_bytes().len() >= COPY_BYTES {
+            commit(node, std::mem::take(&mut gathered)).await?;
+        }
+    }
+    if !gathered.is_empty() {
+        commit(node, gathered).await?;
+    }
+    report.problems.extend(salvage.problems().into_iter().map(from_storage));
+    Ok(salvage.version())
+}
+
+async fn commit(node: &Node, mutations: MutationList) -> Result<()> {
+    let version = node.shared.versions.committed();
+    node.shared.queue.submit(internal_request(mutations, version)).await.map(drop)
+}
+
+/// What takes the batches of a damaged log.
+enum Destination<'a> {
+    /// An index in memory, which is copied later.
+    Index(&'a MemoryStorage),
+    /// The new database itself.
+    Node(&'a Node),
+}
+
+impl Destination<'_> {
+    async fn take(&self, version: Version, mutations: Mutations<'_>) -> Result<()> {
+        match self {
+            Self::Index(storage) => {
+                crate::worker::replay(*storage, version, mutations);
+                storage.forget_before(version, usize::MAX);
+                Ok(())
+            }
+            Self::Node(node) => {
+                let mut list = MutationList::new();
+                mutations.for_each(|mutation| list.push(mutation.kind, mutation.param1, mutation.param2));
+                commit(node, list).await
+            }
+        }
+    }
 }
 
 async fn lock(env: &Env, dir: &Path) -> Result<plinth_env::DirLock> {
@@ -128,9 +220,9 @@ async fn salvage_checkpoint(
 async fn salvage_log(
     env: &Env,
     dir: &Path,
-    storage: &MemoryStorage,
     from: Version,
     report: &mut SalvageReport,
+    destination: &Destination<'_>,
 ) -> Result<()> {
     let mut salvage = match Salvage::open(env, dir.join("log")).await {
         Ok(salvage) => salvage,
@@ -153,8 +245,7 @@ async fn salvage_log(
         }
         match entry_mutations(&entry.body) {
             Ok(mutations) => {
-                crate::worker::replay(storage, entry.version, mutations);
-                storage.forget_before(entry.version, usize::MAX);
+                destination.take(entry.version, mutations).await?;
                 report.batches += 1;
             }
             Err(error) => report.problems.push(whole_file(format!("log entry {}", entry.index), &error)),
@@ -181,7 +272,7 @@ async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) 
         let mut mutations = MutationList::new();
         part.rows.iter().for_each(|(key, value)| mutations.push(MutationType::Set, key, value));
         report.rows += part.rows.len() as u64;
-        node.shared.queue.submit(internal_request(mutations, node.shared.versions.committed())).await?;
+        commit(node, mutations).await?;
         read.begin = KeySelector::first_greater_than(Bytes::copy_from_slice(last));
     }
 }

@@ -56,7 +56,8 @@ pub(crate) async fn write(shared: &Shared) -> Result<Version> {
     let version = shared.versions.committed();
     let path = directory.checkpoint_path();
     let identity = directory.checkpoint_identity();
-    checkpoint::write(&shared.env, &path, identity, &shared.storage, version, Pace::default()).await?;
+    let Some(storage) = shared.storage.memory_engine() else { return flush(shared).await };
+    checkpoint::write(&shared.env, &path, identity, storage, version, Pace::default()).await?;
     if let Some(log) = &shared.log {
         let too_new = planted!("checkpoints let go of newer log").then(|| shared.versions.committed());
         log.view.pop(CONSUMER, too_new.unwrap_or(version))?;
@@ -65,6 +66,31 @@ pub(crate) async fn write(shared: &Shared) -> Result<Version> {
     shared.counters.checkpoints.add(1);
     probe!("pipeline: checkpoint written");
     Ok(version)
+}
+
+/// Moves all that has left the window into the tables. That is what the engine `ssd` has for a checkpoint.
+async fn flush(shared: &Shared) -> Result<Version> {
+    let Some(storage) = shared.storage.ssd_engine() else { return Err(Error::internal_error()) };
+    storage.flush().await?;
+    let version = storage.durable_version();
+    if let Some(log) = &shared.log {
+        log.view.pop(CONSUMER, version)?;
+    }
+    Ok(version)
+}
+
+/// Lets go of the log that the engine `ssd` needs no longer, until the node closes.
+pub(crate) async fn follow_tables(shared: Arc<Shared>) {
+    let mut popped = 0;
+    while !shared.health.is_closing() {
+        shared.pause(&shared.bells.checkpoint, PERIOD).await;
+        let (Some(storage), Some(log)) = (shared.storage.ssd_engine(), &shared.log) else { return };
+        let version = storage.durable_version();
+        if version > popped && log.view.pop(CONSUMER, version).is_ok() {
+            shared.counters.checkpoints.add(u64::from(popped > 0));
+            popped = version;
+        }
+    }
 }
 
 /// Loads the newest checkpoint, if there is one.

@@ -79,13 +79,6 @@ fn value_bytes(values: &[Option<Bytes>]) -> u64 {
     values.iter().flatten().map(|value| value.len() as u64).sum()
 }
 
-fn value_at(shared: &Shared, version: Version, key: &[u8]) -> Option<Bytes> {
-    let mut keys = KeyList::new();
-    keys.push(key);
-    let values = shared.storage.get_many(version, KeySpace::System, &keys).try_take();
-    values.and_then(Result::ok).and_then(|mut values| values.pop()).flatten()
-}
-
 /// The newest version that can be read, moved along with the clock.
 pub(crate) fn now_committed(shared: &Shared) -> Version {
     shared.versions.read_version(shared.env.now(), |version| shared.storage.publish(version))
@@ -166,10 +159,17 @@ impl Endpoint for InProcess {
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, _version: Version) -> Reply<Version> {
         let shared = self.shared();
-        shared.watches.register(key.clone(), value, || {
-            let version = shared.versions.committed();
-            (version, value_at(shared, version, &key))
-        })
+        let (id, reply) = shared.watches.add(key.clone(), value);
+        let version = shared.versions.committed();
+        let mut keys = KeyList::new();
+        keys.push(&key);
+        let read = shared.storage.get_many(version, KeySpace::System, &keys);
+        let shared = shared.clone();
+        read.on_complete(move |values| {
+            let value = values.map(|values| (version, values.into_iter().next().flatten()));
+            shared.watches.compare(&key, id, value);
+        });
+        reply
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {

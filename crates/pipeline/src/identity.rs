@@ -28,6 +28,8 @@ const LEN: usize = CHECKSUM_AT + 4;
 pub enum EngineKind {
     /// The whole data set in memory; on disk a checkpoint and the log.
     Memory,
+    /// Data larger than memory: in memory the writes of the window and a cache, all rows in tables on disk.
+    Ssd,
 }
 
 impl EngineKind {
@@ -38,8 +40,9 @@ impl EngineKind {
     pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "memory" => Ok(Self::Memory),
+            "ssd" => Ok(Self::Ssd),
             _ => Err(Error::invalid_option_value()
-                .with_detail(format!("there is no storage engine {name:?}; this version has: memory"))),
+                .with_detail(format!("there is no storage engine {name:?}; this version has: memory, ssd"))),
         }
     }
 
@@ -47,6 +50,7 @@ impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::Ssd => "ssd",
         }
     }
 }

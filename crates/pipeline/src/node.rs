@@ -12,6 +12,7 @@ use crate::order::{Baton, Turns, lock};
 use crate::pace::LoadTargets;
 use crate::sequencer::Sequencer;
 use crate::shared::{Bells, Directory, Front, Health, LogHandles, Shared};
+use crate::store::Store;
 use crate::versions::Versions;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
@@ -27,6 +28,7 @@ use plinth_types::{
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// How a node behaves.
 #[derive(Clone, Debug)]
@@ -41,6 +43,9 @@ pub struct NodeConfig {
     pub commit_workers: usize,
     /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
     pub checkpoint_bytes: u64,
+    /// Bytes of memory for all that the engine `ssd` holds: window, cache, indexes, filters, what is being written.
+    /// `memory` takes what the data take.
+    pub memory: u64,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -58,6 +63,7 @@ impl Default for NodeConfig {
             window: limits::WINDOW_VERSIONS,
             commit_workers: 3,
             checkpoint_bytes: 256 << 20,
+            memory: 1 << 30,
             log: LogConfig::default(),
             load: LoadTargets::default(),
             #[cfg(feature = "planted-bugs")]
@@ -103,12 +109,12 @@ impl Node {
             Some(identity) => identity,
             None => create(env, dir, &config).await?,
         };
-        let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, _lock: dir_lock };
-        let loaded = checkpoints::load_newest(env, &directory).await?;
-        let (storage, checkpoint_version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
+        let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
+        let config = fitted(config, identity.engine);
+        let (storage, stored) = Store::open(env, &directory, &config).await?;
         let (log, recovery) = Log::open(env, &directory.log_path(), identity.ids, config.log.clone()).await?;
-        log.register(checkpoints::CONSUMER, checkpoint_version + 1)?;
-        let last = replay(&log, &storage, checkpoint_version).await?;
+        log.register(checkpoints::CONSUMER, stored + 1)?;
+        let last = replay(env, &log, &storage, stored).await?;
         let is_new = last == 0;
         let seen = last.max(recovery.lease).max(recovery.last_version);
         let forgets = planted!("leases are forgotten at a restart");
@@ -119,7 +125,7 @@ impl Node {
         } else {
             Sequencer::after_restart(seen, env.now())
         };
-        let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer);
+        let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer).await?;
         if is_new {
             node.write_first_rows().await?;
         }
@@ -129,24 +135,26 @@ impl Node {
     /// A database that lives in memory alone and is gone with its last handle.
     pub async fn in_memory(env: &Env, config: NodeConfig) -> Result<Arc<Self>> {
         let sequencer = Sequencer::starting_at(1, env.now());
-        let node = Self::start(env, config, None, MemoryStorage::new(0), None, sequencer);
+        let config = fitted(config, EngineKind::Memory);
+        let storage = Store::Memory(MemoryStorage::new(0));
+        let node = Self::start(env, config, None, storage, None, sequencer).await?;
         node.write_first_rows().await?;
         Ok(node)
     }
 
-    fn start(
+    async fn start(
         env: &Env,
         config: NodeConfig,
         directory: Option<Directory>,
-        storage: MemoryStorage,
+        storage: Store,
         log: Option<Log>,
         sequencer: Sequencer,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
         // Whatever was read before this run is older than the window.
         let first = sequencer.newest();
         storage.publish(first);
         storage.forget_before(first, usize::MAX);
-        let metadata = Metadata::load(|key| read_now(&storage, first, key));
+        let metadata = read_metadata(&storage, first).await?;
         let workers = config.commit_workers.max(1);
         let handles = log.as_ref().map(|log| LogHandles { syncer: log.syncer(), view: log.view() });
         let front =
@@ -172,9 +180,13 @@ impl Node {
             (0..workers).map(|n| env.spawn(&format!("commit-{n}"), worker::run(shared.clone()))).collect();
         tasks.push(env.spawn("chores", chores::ring(shared.clone())));
         if shared.directory.is_some() {
-            tasks.push(env.spawn("checkpoint", checkpoints::run(shared.clone())));
+            let task = match shared.storage {
+                Store::Memory(_) => env.spawn("checkpoint", checkpoints::run(shared.clone())),
+                Store::Ssd(_) => env.spawn("checkpoint", checkpoints::follow_tables(shared.clone())),
+            };
+            tasks.push(task);
         }
-        Arc::new(Self { shared, tasks: Mutex::new(tasks) })
+        Ok(Arc::new(Self { shared, tasks: Mutex::new(tasks) }))
     }
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
@@ -203,6 +215,7 @@ impl Node {
         if let Some(log) = log {
             log.close().await?;
         }
+        self.shared.storage.close().await;
         self.shared.health.failure().map_or(Ok(()), Err)
     }
 
@@ -247,11 +260,25 @@ fn new_resolver(first: Version, config: &NodeConfig) -> Resolver {
     resolver
 }
 
-fn read_now(storage: &MemoryStorage, version: Version, key: &[u8]) -> Option<plinth_types::Bytes> {
+/// The metadata as the rows have it.
+async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
     let mut keys = KeyList::new();
-    keys.push(key);
-    let values = storage.get_many(version, KeySpace::System, &keys).try_take()?;
-    values.ok()?.pop().flatten()
+    Metadata::load(|key| {
+        keys.push(key);
+        None
+    });
+    let mut values = storage.get_many(version, KeySpace::System, &keys).await?.into_iter();
+    Ok(Metadata::load(|_| values.next().flatten()))
+}
+
+/// The settings for a database that has its engine already.
+fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
+    config.engine = engine;
+    if engine == EngineKind::Ssd {
+        // Transactions are held back before the window's part of the memory is full.
+        config.load.window_bytes = config.load.window_bytes.min(config.memory / 5 * 2);
+    }
+    config
 }
 
 /// Refuses directories in which no database is or may be made, and makes the directory.
@@ -270,7 +297,7 @@ async fn prepare_directory(env: &Env, dir: &Path, config: &NodeConfig) -> Result
         _ => {}
     }
     files.create_dir_all(dir).await?;
-    let ours = |name: &str| matches!(name, "LOCK" | "IDENTITY.new" | "log" | "checkpoint");
+    let ours = |name: &str| matches!(name, "LOCK" | "IDENTITY.new" | "log" | "checkpoint" | "tables");
     if let Some(stranger) = files.list(dir).await?.into_iter().find(|name| !ours(name)) {
         let detail = format!(
             "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
@@ -294,7 +321,9 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
         probe!("pipeline: creating the database was begun before");
         env.files().remove(&log_dir.join(name)).await?;
     }
-    env.files().create_dir_all(&dir.join("checkpoint")).await?;
+    let storage_ids =
+        plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id };
+    Store::create(env, dir, storage_ids, config.engine).await?;
     let (log, _) = Log::create(env, &log_dir, ids, config.log.clone()).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
     log.close().await?;
@@ -305,13 +334,20 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
 }
 
 /// Applies what the log has beyond `from`; gives the version reached.
-async fn replay(log: &Log, storage: &MemoryStorage, from: Version) -> Result<Version> {
+async fn replay(env: &Env, log: &Log, storage: &Store, from: Version) -> Result<Version> {
     let mut reader = log.reader(from + 1);
     let mut reached = from;
     while let Some(entry) = reader.next().await? {
         let mutations = entry_mutations(&entry.body).map_err(|error| {
             Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index))
         })?;
+        while storage.fullness() >= 1.0 {
+            if let Some(error) = storage.refusal() {
+                return Err(error);
+            }
+            env.sleep(Duration::from_millis(5)).await;
+        }
+        storage.prepare(&mut mutations.clone()).await?;
         worker::replay(storage, entry.version, mutations);
         storage.forget_before(entry.version, usize::MAX);
         reached = entry.version;

@@ -6,6 +6,7 @@ use crate::node::NodeConfig;
 use crate::order::{Baton, Turns};
 use crate::pace::Gate;
 use crate::queue::CommitQueue;
+use crate::store::Store;
 use crate::versions::Versions;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
@@ -14,7 +15,6 @@ use plinth_env::sync::{Signal, race};
 use plinth_env::{DirLock, Env};
 use plinth_log::{Identity, Log, LogView, Syncer};
 use plinth_resolver::Resolver;
-use plinth_storage::MemoryStorage;
 use plinth_types::{Error, Version};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub(crate) struct Directory {
     pub path: PathBuf,
     pub ids: Identity,
     /// Held until the last task is gone, so that nobody opens the directory while it is still written.
-    pub _lock: DirLock,
+    pub lock: Arc<DirLock>,
 }
 
 impl Directory {
@@ -100,7 +100,7 @@ pub(crate) struct Shared {
     pub env: Env,
     pub config: NodeConfig,
     pub directory: Option<Directory>,
-    pub storage: MemoryStorage,
+    pub storage: Store,
     /// `None`: the database lives in memory alone.
     pub log: Option<LogHandles>,
     pub queue: CommitQueue,

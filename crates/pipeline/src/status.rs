@@ -12,7 +12,7 @@ use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
 use crate::shared::Shared;
 use plinth_client::Description;
-use plinth_storage::Storage;
+use plinth_storage::{SsdStorage, Storage};
 use plinth_types::printable;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ fn configuration(shared: &Shared) -> Value {
 }
 
 fn data(shared: &Shared) -> Value {
-    let stored = shared.storage.memory().data;
+    let stored = shared.storage.data_bytes();
     let free = shared.counters.metrics.free_bytes();
     let mut data = json!({
         "average_partition_size_bytes": stored,
@@ -149,6 +149,9 @@ fn data(shared: &Shared) -> Value {
 /// The log, and what the newest checkpoint takes, which is about what it holds.
 fn disk_used(shared: &Shared) -> u64 {
     let log = shared.log.as_ref().map_or(0, |log| log.view.disk_bytes());
+    if let Some(storage) = shared.storage.ssd_engine() {
+        return log + storage.figures().disk_bytes;
+    }
     let has_checkpoint = shared.counters.checkpoints.get() > 0;
     log + if has_checkpoint { shared.storage.memory().data } else { 0 }
 }
@@ -286,6 +289,7 @@ fn plinth(shared: &Shared) -> Value {
         "memory": { "data_bytes": memory.data, "index_bytes": memory.index, "window_bytes": memory.window },
         "slow_transactions": slow(shared),
         "newest_version": shared.versions.committed(),
+        "ssd": shared.storage.ssd_engine().map(ssd),
         "start_queue": { "transactions": shared.health.gate.waiting() },
         "watches": shared.watches.len(),
         "window_seconds": shared.config.window_versions() as f64 / VERSIONS_PER_SECOND as f64,
@@ -311,6 +315,21 @@ fn slow(shared: &Shared) -> Value {
         })
     };
     shared.counters.metrics.hot.slow().into_iter().map(slow).collect()
+}
+
+fn ssd(storage: &SsdStorage) -> Value {
+    let figures = storage.figures();
+    json!({
+        "device_reads": figures.device_reads,
+        "disk_bytes": figures.disk_bytes,
+        "flushed_bytes": figures.flushed_bytes,
+        "flushed_runs": figures.flushed_runs,
+        "pinned_snapshots": { "bytes": figures.pinned_bytes, "count": figures.pinned },
+        "tables": figures.tables,
+        "trouble": storage.trouble().map(|error| error.to_string()),
+        "version": figures.version,
+        "written_bytes": figures.written_bytes,
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

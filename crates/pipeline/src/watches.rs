@@ -7,7 +7,7 @@
 
 use crate::order::lock;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_types::{Bytes, Version, planted, probe};
+use plinth_types::{Bytes, Result, Version, planted, probe};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +36,7 @@ pub(crate) struct Watches {
 const SWEEP_AT_LEAST: usize = 1024;
 
 impl Watches {
+    #[cfg(test)]
     /// Adds a watch on `key` for values other than `value`; `current` reads the newest published value.
     pub fn register(
         &self,
@@ -43,25 +44,40 @@ impl Watches {
         value: Option<Bytes>,
         current: impl FnOnce() -> (Version, Option<Bytes>),
     ) -> Reply<Version> {
-        let (promise, reply) = promise();
-        let id = {
-            let mut table = lock(&self.table);
-            self.sweep(&mut table);
-            table.next_id += 1;
-            let id = table.next_id;
-            table.by_key.entry(key.clone()).or_default().push(Watch { id, value: value.clone(), promise });
-            self.count.fetch_add(1, Ordering::SeqCst);
-            id
-        };
+        let (id, reply) = self.add(key.clone(), value);
         let (version, now) = current();
-        if now != value
+        self.compare(&key, id, Ok((version, now)));
+        reply
+    }
+
+    /// Adds a watch on `key` for values other than `value`, which is to be compared with the newest published one then
+    /// ([`Watches::compare`]).
+    pub fn add(&self, key: Bytes, value: Option<Bytes>) -> (u64, Reply<Version>) {
+        let (promise, reply) = promise();
+        let mut table = lock(&self.table);
+        self.sweep(&mut table);
+        table.next_id += 1;
+        let id = table.next_id;
+        table.by_key.entry(key).or_default().push(Watch { id, value, promise });
+        self.count.fetch_add(1, Ordering::SeqCst);
+        (id, reply)
+    }
+
+    /// Fires a watch if its key's value, read at a version after it was added, is another; or if it could not be read.
+    pub fn compare(&self, key: &Bytes, id: u64, now: Result<(Version, Option<Bytes>)>) {
+        let is_other = |watch: &Watch| now.as_ref().map_or(true, |(_, now)| *now != watch.value);
+        let differs = lock(&self.table)
+            .by_key
+            .get(key)
+            .and_then(|watches| watches.iter().find(|watch| watch.id == id))
+            .is_some_and(is_other);
+        if differs
             && !planted!("a watch misses what came before it")
-            && let Some(watch) = self.take(&key, id)
+            && let Some(watch) = self.take(key, id)
         {
             probe!("pipeline: watch fires as it is registered");
-            watch.promise.send(Ok(version));
+            watch.promise.send(now.map(|(version, _)| version));
         }
-        reply
     }
 
     /// Whether there are any watches to tell of changes.

@@ -25,9 +25,13 @@ use plinth_types::mutation::Mutations;
 use plinth_types::{CommitReply, Error, MutationList, Result, Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many rows of forgotten versions are given back with each batch: more than a batch makes, on average.
 const FORGET_ROWS: usize = 4096;
+
+/// How long a batch waits before it looks for room in the window again.
+const PAUSE_WHILE_FULL: Duration = Duration::from_millis(5);
 
 /// A batch between its append and its effect.
 struct Flight {
@@ -57,6 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Work::Closed => return,
             Work::Chores => crate::chores::run(&shared, &mut front).await,
             Work::Batch(batch) => {
+                wait_for_room(&shared).await;
                 let flight = begin(&shared, &mut front, batch).await;
                 drop(front);
                 if let Some(flight) = flight {
@@ -67,9 +72,23 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// While the memory for the window is full, lets versions go by instead of a batch, so that it is emptied.
+async fn wait_for_room(shared: &Shared) {
+    while shared.storage.fullness() >= 1.0 && shared.storage.refusal().is_none() {
+        if shared.health.failure().is_some() || shared.health.is_closing() {
+            return;
+        }
+        probe!("pipeline: batch waits for room in the window");
+        shared.env.sleep(PAUSE_WHILE_FULL).await;
+        let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
+        shared.waiting.reached(newest);
+        shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS);
+    }
+}
+
 /// Decides and appends a batch. `None` if nothing of it can take effect; then its clients have been told.
 async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Option<Flight> {
-    if let Some(error) = shared.health.failure() {
+    if let Some(error) = shared.health.failure().or_else(|| shared.storage.refusal()) {
         batch.into_iter().for_each(|submitted| submitted.promise.send(Err(error.clone())));
         return None;
     }
@@ -153,7 +172,7 @@ async fn finish(shared: &Shared, flight: Flight) {
     }
     if planted!("visible before it is durable") {
         shared.turns.wait(flight.ticket).await;
-        take_effect(shared, &flight);
+        drop(take_effect(shared, &flight).await);
     }
     let synced = match (&shared.log, flight.position) {
         (Some(log), Some(position)) => {
@@ -173,8 +192,13 @@ async fn finish(shared: &Shared, flight: Flight) {
         return leave_unknown(shared, flight.decided.accepted, cause);
     }
     let is_early = planted!("visible before it is durable");
-    let fired = if is_early { Vec::new() } else { take_effect(shared, &flight) };
+    let effect = if is_early { Ok(Vec::new()) } else { take_effect(shared, &flight).await };
     shared.turns.pass(flight.ticket);
+    let fired = match effect {
+        Ok(fired) => fired,
+        // It is in the log, and a restart will apply it.
+        Err(cause) => return leave_unknown(shared, flight.decided.accepted, cause),
+    };
     let version = flight.version;
     for Accepted { batch_index, promise, .. } in flight.decided.accepted {
         promise.send(Ok(CommitReply::Committed { version, batch_index }));
@@ -184,12 +208,22 @@ async fn finish(shared: &Shared, flight: Flight) {
 }
 
 /// Applies and publishes a durable batch, in its turn. Gives the watches that it fires.
-fn take_effect(shared: &Shared, flight: &Flight) -> Vec<Promise<Version>> {
+///
+/// # Errors
+/// If what an atomic operation changes could not be read. Then nothing was applied, and the node takes no more commits.
+async fn take_effect(shared: &Shared, flight: &Flight) -> Result<Vec<Promise<Version>>> {
     let version = flight.version;
-    let lists = flight.decided.accepted.iter().map(|accepted| &accepted.mutations);
-    let mut mutations = lists.chain([&flight.decided.records]).flat_map(MutationList::iter);
+    let mutations = || {
+        let lists = flight.decided.accepted.iter().map(|accepted| &accepted.mutations);
+        lists.chain([&flight.decided.records]).flat_map(MutationList::iter)
+    };
+    let prepared = shared.storage.prepare(&mut mutations());
+    if let Err(error) = prepared.await {
+        shared.health.fail(error.clone());
+        return Err(error);
+    }
     let mut fired = Vec::new();
-    apply(shared, version, &mut mutations, &mut fired);
+    apply(shared, version, &mut mutations(), &mut fired);
     shared.storage.publish(version);
     if let Some(lease) = flight.lease {
         shared.versions.leased(lease);
@@ -205,7 +239,7 @@ fn take_effect(shared: &Shared, flight: &Flight) -> Vec<Promise<Version>> {
     counters
         .mutations
         .add(flight.decided.accepted.iter().map(|accepted| accepted.mutations.len() as u64).sum());
-    fired
+    Ok(fired)
 }
 
 fn apply(
@@ -251,12 +285,8 @@ fn count_refused(shared: &Shared, refused: &[Refused]) {
     }
 }
 
-/// Applies an entry read from the log at a start.
-pub(crate) fn replay(
-    storage: &plinth_storage::MemoryStorage,
-    version: Version,
-    mut mutations: Mutations<'_>,
-) {
+/// Applies an entry read from the log at a start. It has been prepared.
+pub(crate) fn replay(storage: &dyn Storage, version: Version, mut mutations: Mutations<'_>) {
     storage.apply(version, &mut mutations, None);
     storage.publish(version);
 }

@@ -222,6 +222,13 @@ impl Builder {
         self
     }
 
+    /// Bytes of memory for all that the engine `ssd` holds: what was written lately, its cache, its indexes. Data may be many times
+    /// as large. The engine `memory` takes what the data take, whatever is said here.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.config.memory = bytes;
+        self
+    }
+
     /// The world outside: unless said, the real one.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);

@@ -1,0 +1,116 @@
+//! Pinned snapshots: one version of a database that stays readable for as long as somebody wants it.
+//!
+//! A backup or an analysis may take hours; a transaction's version leaves the window after seconds. The engine `ssd`
+//! can keep a version for the price of files: the tables that made it stay until the snapshot is dropped, however much is
+//! written meanwhile. To a client it is a database that nobody writes to: every transaction reads the pinned
+//! version, and commits of writes are refused.
+
+use crate::node::Node;
+use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_env::{Env, Reply};
+use plinth_storage::ssd::Pinned;
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Result, Version, system,
+};
+use std::sync::Arc;
+
+/// A version of a node's database that stays as it was. Keeps the node, and the files it needs, until it is dropped.
+#[derive(Clone)]
+pub struct PinnedSnapshot {
+    node: Arc<Node>,
+    pinned: Arc<Pinned>,
+}
+
+impl Node {
+    /// Pins the newest version that is wholly in tables, which is a window's length and a flush behind the newest commits. What
+    /// it costs stands in `status`, under `plinth.ssd.pinned_snapshots`.
+    ///
+    /// # Errors
+    /// `unsupported_operation` for the engine `memory`; those of writing files.
+    pub async fn pin_snapshot(self: &Arc<Self>) -> Result<PinnedSnapshot> {
+        let Some(storage) = self.shared.storage.ssd_engine() else {
+            let detail = "only the engine ssd keeps versions in files that a snapshot can hold on to";
+            return Err(Error::unsupported_operation().with_detail(detail));
+        };
+        storage.flush().await?;
+        Ok(PinnedSnapshot { node: self.clone(), pinned: Arc::new(storage.pin()) })
+    }
+}
+
+impl PinnedSnapshot {
+    /// The version that every read sees.
+    pub fn version(&self) -> Version {
+        self.pinned.version()
+    }
+}
+
+impl Endpoint for PinnedSnapshot {
+    fn env(&self) -> &Env {
+        &self.node.shared.env
+    }
+
+    fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        let version = self.version();
+        let mut keys = KeyList::new();
+        keys.push(system::METADATA_VERSION);
+        let mut values = self.pinned.get_many(KeySpace::Normal, &keys);
+        let answer = move |values: Vec<Option<Bytes>>| ReadVersionReply {
+            version,
+            metadata_version: values.into_iter().next().flatten(),
+        };
+        if let Some(values) = values.try_take() {
+            return Reply::ready(values.map(answer));
+        }
+        let (promise, reply) = plinth_env::reply::promise();
+        values.on_complete(move |values| promise.send(values.map(answer)));
+        reply
+    }
+
+    fn get_many(&self, _version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.pinned.get_many(space, keys)
+    }
+
+    fn get_key(&self, _version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.pinned.get_key(space, selector)
+    }
+
+    fn get_range(&self, _version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.pinned.get_range(space, read)
+    }
+
+    fn commit(&self, _request: CommitRequest) -> Reply<CommitReply> {
+        let detail = "a pinned snapshot takes no writes";
+        Reply::ready(Err(Error::transaction_read_only().with_detail(detail)))
+    }
+
+    fn watch(&self, _key: Bytes, _value: Option<Bytes>, _version: Version) -> Reply<Version> {
+        let detail = "in a pinned snapshot nothing changes that could be watched";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        Reply::ready(Ok(i64::try_from(self.pinned.range_size(&range.begin, &range.end)).unwrap_or(i64::MAX)))
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        let chunk = u64::try_from(chunk).unwrap_or(0).max(1);
+        Reply::ready(Ok(self.pinned.split_points(&range.begin, &range.end, chunk)))
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.node.endpoint().addresses_for_key(key)
+    }
+
+    fn describe(&self) -> Description {
+        self.node.endpoint().describe()
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.node.endpoint().status_json()
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        false
+    }
+}

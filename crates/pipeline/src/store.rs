@@ -1,0 +1,209 @@
+//! The storage of a node: one of the engines, chosen when the database was created.
+//!
+//! What differs between them beyond [`Storage`] stands here: how each comes back at a start, from where on the log is
+//! needed then, and what has to be waited for at the end. `memory` has checkpoints, which `checkpoints` writes; `ssd`
+//! moves its tables on by itself.
+
+use crate::checkpoints;
+use crate::identity::EngineKind;
+use crate::node::NodeConfig;
+use crate::shared::Directory;
+use plinth_env::{Env, Reply};
+use plinth_storage::{Changed, Memory, MemoryStorage, SsdSettings, SsdStorage, Storage};
+use plinth_types::{
+    Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
+};
+use std::path::{Path, PathBuf};
+
+/// The directory of the engine `ssd` in a database's.
+const TABLES: &str = "tables";
+
+/// The tables of the database in `dir`.
+pub(crate) fn tables_path(dir: &Path) -> PathBuf {
+    dir.join(TABLES)
+}
+
+/// An engine with its window.
+pub(crate) enum Store {
+    Memory(MemoryStorage),
+    Ssd(SsdStorage),
+}
+
+impl Store {
+    /// Makes what an engine needs in the directory of a database that is being created.
+    pub async fn create(env: &Env, dir: &Path, identity: Identity, engine: EngineKind) -> Result<()> {
+        match engine {
+            EngineKind::Memory => {
+                // An attempt with the other engine may have been interrupted.
+                env.files().remove_dir_all(&tables_path(dir)).await?;
+                env.files().create_dir_all(&dir.join("checkpoint")).await
+            }
+            EngineKind::Ssd => {
+                let tables = tables_path(dir);
+                env.files().create_dir_all(&tables).await?;
+                SsdStorage::create(env, &tables, identity).await
+            }
+        }
+    }
+
+    /// Opens the engine of a database, and says up to which version it has everything.
+    pub async fn open(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<(Self, Version)> {
+        if config.engine == EngineKind::Memory {
+            let loaded = checkpoints::load_newest(env, directory).await?;
+            let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
+            return Ok((Self::Memory(storage), version));
+        }
+        let settings = SsdSettings::with_memory(config.memory);
+        let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
+        let storage = SsdStorage::open(env, &tables, identity, settings).await?;
+        // Its tasks write to the directory until they end.
+        storage.keep(directory.lock.clone());
+        let version = storage.durable_version();
+        Ok((Self::Ssd(storage), version))
+    }
+
+    /// The engine `memory`, if that is it.
+    pub fn memory_engine(&self) -> Option<&MemoryStorage> {
+        match self {
+            Self::Memory(storage) => Some(storage),
+            Self::Ssd(_) => None,
+        }
+    }
+
+    /// The engine `ssd`, if that is it.
+    pub fn ssd_engine(&self) -> Option<&SsdStorage> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Ssd(storage) => Some(storage),
+        }
+    }
+
+    /// Waits until it has ended all it does by itself.
+    pub async fn close(&self) {
+        if let Self::Ssd(storage) = self {
+            storage.close().await;
+        }
+    }
+
+    /// Why nothing more can be taken: there is no room for it, and no hope that there will be.
+    pub fn refusal(&self) -> Option<Error> {
+        if self.fullness() < 1.0 { None } else { self.ssd_engine()?.trouble() }
+    }
+}
+
+type Identity = plinth_storage::checkpoint::Identity;
+
+impl Storage for Store {
+    #[inline]
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        match self {
+            Self::Memory(storage) => storage.get_many(version, space, keys),
+            Self::Ssd(storage) => storage.get_many(version, space, keys),
+        }
+    }
+
+    #[inline]
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        match self {
+            Self::Memory(storage) => storage.get_key(version, space, selector),
+            Self::Ssd(storage) => storage.get_key(version, space, selector),
+        }
+    }
+
+    #[inline]
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        match self {
+            Self::Memory(storage) => storage.get_range(version, space, read),
+            Self::Ssd(storage) => storage.get_range(version, space, read),
+        }
+    }
+
+    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
+        match self {
+            Self::Memory(storage) => storage.prepare(mutations),
+            Self::Ssd(storage) => storage.prepare(mutations),
+        }
+    }
+
+    fn apply(
+        &self,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        match self {
+            Self::Memory(storage) => storage.apply(version, mutations, changed),
+            Self::Ssd(storage) => storage.apply(version, mutations, changed),
+        }
+    }
+
+    fn publish(&self, version: Version) {
+        match self {
+            Self::Memory(storage) => storage.publish(version),
+            Self::Ssd(storage) => storage.publish(version),
+        }
+    }
+
+    fn newest(&self) -> Version {
+        match self {
+            Self::Memory(storage) => storage.newest(),
+            Self::Ssd(storage) => storage.newest(),
+        }
+    }
+
+    fn oldest(&self) -> Version {
+        match self {
+            Self::Memory(storage) => storage.oldest(),
+            Self::Ssd(storage) => storage.oldest(),
+        }
+    }
+
+    fn forget_before(&self, version: Version, budget: usize) -> bool {
+        match self {
+            Self::Memory(storage) => storage.forget_before(version, budget),
+            Self::Ssd(storage) => storage.forget_before(version, budget),
+        }
+    }
+
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        match self {
+            Self::Memory(storage) => storage.range_size(begin, end),
+            Self::Ssd(storage) => storage.range_size(begin, end),
+        }
+    }
+
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        match self {
+            Self::Memory(storage) => storage.split_points(begin, end, chunk),
+            Self::Ssd(storage) => storage.split_points(begin, end, chunk),
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        match self {
+            Self::Memory(storage) => storage.memory(),
+            Self::Ssd(storage) => storage.memory(),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Self::Memory(storage) => storage.count(),
+            Self::Ssd(storage) => storage.count(),
+        }
+    }
+
+    fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Memory(storage) => storage.data_bytes(),
+            Self::Ssd(storage) => storage.data_bytes(),
+        }
+    }
+
+    fn fullness(&self) -> f32 {
+        match self {
+            Self::Memory(storage) => storage.fullness(),
+            Self::Ssd(storage) => storage.fullness(),
+        }
+    }
+}

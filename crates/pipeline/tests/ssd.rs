@@ -1,0 +1,239 @@
+//! A database on the engine `ssd`: what a node promises holds while data move from the log through the window into
+//! tables, and a crash may come at any moment of it.
+//!
+//! Memory is tiny and the window short, so that flushes happen all the time; a model says what must be there.
+
+mod common;
+
+use common::*;
+use plinth_client::{Database, Endpoint};
+use plinth_env::simulated::{Random, Simulation};
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{EngineKind, InProcess, Node, NodeConfig, check, salvage};
+use plinth_types::{Bytes, Error, KeyList, KeySpace, MutationType as M};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const DIR: &str = "/db";
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Little memory and a short window, so that the tables see much of what happens.
+fn config() -> NodeConfig {
+    NodeConfig { engine: EngineKind::Ssd, memory: 2 << 20, window: 50_000, ..NodeConfig::default() }
+}
+
+async fn open_ssd(env: &Env, dir: &Path) -> plinth_types::Result<InProcess> {
+    Ok(Node::open(env, dir, config()).await?.endpoint())
+}
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key{n:04}").into_bytes()
+}
+
+/// A random transaction, done to the rows as well.
+fn change(random: &mut Random, rows: &mut Rows) -> plinth_types::CommitRequest {
+    let at = key(random.index(150));
+    match random.index(10) {
+        0 => {
+            let end = key(random.index(150));
+            rows.retain(|key, _| *key < at || *key >= end);
+            request(&[(M::ClearRange, &at, &end)])
+        }
+        1 | 2 => {
+            rows.entry(at.clone()).or_default().push(b'+');
+            request(&[(M::AppendIfFits, &at, b"+")])
+        }
+        _ => {
+            let value = vec![random.below(256) as u8; 6000 + random.index(6000)];
+            rows.insert(at.clone(), value.clone());
+            request(&[(M::Set, &at, &value)])
+        }
+    }
+}
+
+async fn all(node: &InProcess) -> Rows {
+    let mut rows = Rows::new();
+    let version = version(node).await;
+    for n in 0..150 {
+        if let Some(value) = get_at(node, version, &key(n)).await.unwrap() {
+            rows.insert(key(n), value.to_vec());
+        }
+    }
+    rows
+}
+
+#[test]
+fn what_was_acknowledged_survives_crashes_amid_flushes() {
+    let mut flushed = 0;
+    for seed in 0..12 {
+        let simulation = Simulation::new(seed);
+        let mut machine = simulation.process("node");
+        let mut random = Random::new(seed);
+        let mut rows = Rows::new();
+        for life in 0..4 {
+            let node = simulation.run_until(open_ssd(&machine, Path::new(DIR))).unwrap();
+            let found = simulation.run_until(all(&node));
+            assert!(found == rows, "seed {seed}, life {life}: other rows than were acknowledged");
+            for _ in 0..60 + random.index(60) {
+                let request = change(&mut random, &mut rows);
+                simulation.run_until(commit(&node, request)).unwrap();
+            }
+            let found = simulation.run_until(all(&node));
+            assert!(found == rows, "seed {seed}, life {life}");
+            let status = simulation.run_until(node.status_json()).unwrap();
+            flushed += u64::from(!status.contains("\"flushed_bytes\":0,"));
+            simulation.run_for(Duration::from_micros(random.below(300_000)));
+            simulation.crash(&machine);
+            drop(node);
+            machine = simulation.restart(&machine);
+        }
+    }
+    assert!(flushed > 30, "only {flushed} of 48 lives flushed");
+}
+
+#[test]
+fn a_database_keeps_the_engine_it_was_made_with() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("ssd").await.unwrap();
+        for round in 0u8..3 {
+            let config = if round == 0 { config() } else { NodeConfig::default() };
+            let node = Node::open(&env, dir.path(), config).await.unwrap().endpoint();
+            assert!(node.status_json().await.unwrap().contains("\"storage_engine\":\"ssd\""));
+            for earlier in 0..round {
+                assert_eq!(get(&node, &[earlier]).await.as_deref(), Some(&[earlier][..]));
+            }
+            set(&node, &[round], &[round]).await.unwrap();
+            node.node().close().await.unwrap();
+        }
+        let report = check(&env, dir.path()).await.unwrap();
+        assert_eq!(report.problems, []);
+    });
+}
+
+#[test]
+fn watches_fire_for_single_keys_and_for_cleared_ranges() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("ssd").await.unwrap();
+        let node = open_ssd(&env, dir.path()).await.unwrap();
+        let at = set(&node, b"a", b"1").await.unwrap();
+        set(&node, b"b", b"1").await.unwrap();
+        let value = Some(Bytes::from_static(b"1"));
+        let (a, b) = (node.watch("a".into(), value.clone(), at), node.watch("b".into(), value.clone(), at));
+        assert!(!a.is_ready() && !b.is_ready());
+        let version = set(&node, b"a", b"2").await.unwrap();
+        assert_eq!(a.await, Ok(version));
+        let (version, _) = commit(&node, request(&[(M::ClearRange, b"a", b"c")])).await.unwrap();
+        assert_eq!(b.await, Ok(version));
+        assert!(node.watch("b".into(), value, version).await.unwrap() >= version, "it was changed before");
+    });
+}
+
+/// A closed database with tables and some log behind them.
+fn with_database(seed: u64) -> (Simulation, Env, Rows) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    let mut rows = Rows::new();
+    simulation.run_until(async {
+        let node = open_ssd(&machine, Path::new(DIR)).await.unwrap();
+        let mut random = Random::new(seed);
+        for n in 0..150 {
+            let mut value = vec![0; 600];
+            random.fill(&mut value);
+            set(&node, &key(n), &value).await.unwrap();
+            rows.insert(key(n), value);
+        }
+        machine.sleep(Duration::from_secs(1)).await;
+        version(&node).await;
+        machine.sleep(Duration::from_secs(1)).await;
+        node.node().checkpoint().await.unwrap();
+        for n in 0..5 {
+            set(&node, &key(n), b"behind the tables").await.unwrap();
+            rows.insert(key(n), b"behind the tables".to_vec());
+        }
+        node.node().close().await.unwrap();
+    });
+    (simulation, machine, rows)
+}
+
+#[test]
+fn check_names_damaged_tables_and_salvage_brings_out_the_rest() {
+    for seed in 0..15 {
+        let (simulation, machine, rows) = with_database(seed);
+        let sound = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
+        assert!(sound.problems.is_empty() && sound.table_rows >= 150, "{sound:?}");
+        let files: Vec<(PathBuf, u64)> = simulation.files(&machine).into_iter().collect();
+        let mut tables: Vec<_> = files
+            .iter()
+            .filter(|(path, _)| path.starts_with("/db/tables") && !path.ends_with("MANIFEST"))
+            .collect();
+        tables.sort();
+        let mut random = simulation.random();
+        let (path, len) = tables[random.index(tables.len())];
+        simulation.flip_bit(&machine, path, random.below(*len)).unwrap();
+        let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
+        let name = path.display().to_string();
+        assert!(report.problems.iter().any(|problem| problem.file == name), "seed {seed}: {report:?}");
+        let out = Path::new("/out");
+        let report = simulation.run_until(salvage(&machine, Path::new(DIR), out)).unwrap();
+        assert!(!report.problems.is_empty(), "seed {seed}");
+        let found = simulation.run_until(async {
+            let node = open_ssd(&machine, out).await.unwrap();
+            all(&node).await
+        });
+        let right = rows.iter().filter(|(key, value)| found.get(*key) == Some(*value)).count();
+        assert!(right > 100, "seed {seed}: {right} of {} rows", rows.len());
+    }
+}
+
+#[test]
+fn a_pinned_snapshot_stays_as_it_was() {
+    block_on(async {
+        let env = Env::real();
+        let dir = env.files().temporary_dir("ssd").await.unwrap();
+        let node = open_ssd(&env, dir.path()).await.unwrap();
+        for n in 0..100 {
+            set(&node, &key(n), b"before").await.unwrap();
+        }
+        // The window moves on with the clock.
+        let pinned = loop {
+            env.sleep(Duration::from_millis(50)).await;
+            version(&node).await;
+            let pinned = node.node().pin_snapshot().await.unwrap();
+            let last = pinned.get_many(0, KeySpace::Normal, &keys(&[&key(99)])).await.unwrap();
+            if last[0].is_some() {
+                break pinned;
+            }
+        };
+        for n in 0..100 {
+            set(&node, &key(n), b"after").await.unwrap();
+        }
+        let db = Database::new(Arc::new(pinned.clone()));
+        let tr = db.create_transaction();
+        let rows = tr.get_range("key".."kez").await.unwrap();
+        assert!(rows.rows.len() == 100 && rows.rows.iter().all(|(_, value)| value == b"before"));
+        tr.set(b"key", b"no");
+        assert_eq!(tr.commit().await.err(), Some(Error::transaction_read_only()));
+        assert_eq!(get(&node, &key(5)).await.as_deref(), Some(&b"after"[..]));
+        let status = node.status_json().await.unwrap();
+        assert!(status.contains("\"count\":1"), "{status}");
+    });
+}
+
+fn keys(list: &[&[u8]]) -> KeyList {
+    let mut keys = KeyList::new();
+    for key in list {
+        keys.push(key);
+    }
+    keys
+}
+
+#[test]
+fn the_engine_has_a_name() {
+    assert_eq!(EngineKind::from_name("ssd").map(EngineKind::name), Ok("ssd"));
+    assert_eq!(EngineKind::from_name("ssd-2"), Err(Error::invalid_option_value()));
+}
