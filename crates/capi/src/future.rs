@@ -1,10 +1,12 @@
 //! Futures: cells that are filled once, and may be asked, waited for, called back from and destroyed on any thread.
 //!
 //! ```text
-//!   pending ──answer──▶ done(value) ──release──▶ released
-//!      │                done(error)
-//!      └──cancel, destroy──▶ done(1101)
+//!   unasked ──first use──▶ pending ──answer──▶ done(value) ──release──▶ released
+//!      │                      │                done(error)
+//!      └──────────────────────┴──cancel, destroy──▶ done(1101)
 //! ```
+//! A point read of a transaction whose version is known is not asked for until somebody wants it, so that those asked for
+//! one after the other go together: what they find is fixed already.
 //! A pending future holds what it waits for, a Rust future, and is itself that future's waker: whoever brings the answer wakes
 //! it, it takes the answer, wakes the threads that block on it and hands its callbacks to the network thread. No lock is held
 //! while the Rust future is polled or dropped, or while a callback runs, since each of these may come back here.
@@ -13,6 +15,7 @@
 
 use crate::network::{Call, Callback, NETWORK, Parameter, is_network_thread};
 use crate::value::Value;
+use plinth_client::Get;
 use plinth_types::{Error, Result};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,9 +34,12 @@ struct State {
     callbacks: Vec<(Callback, Parameter)>,
     /// How many getters have succeeded and not been released.
     gets: u32,
+    /// How many threads wait: waking nobody would cost a system call.
+    blocked: u32,
 }
 
 enum Phase {
+    Unasked(Get),
     /// The source is absent while it is polled; `woken` says that it must be polled again then.
     Pending {
         source: Option<Source>,
@@ -44,7 +50,7 @@ enum Phase {
 
 impl FutureCore {
     fn new(phase: Phase) -> Arc<Self> {
-        let state = State { phase, callbacks: Vec::new(), gets: 0 };
+        let state = State { phase, callbacks: Vec::new(), gets: 0, blocked: 0 };
         Arc::new(Self { state: Mutex::new(state), ready: Condvar::new() })
     }
 
@@ -56,6 +62,11 @@ impl FutureCore {
     /// A future that has failed.
     pub(crate) fn failed(error: Error) -> Handle {
         Handle(Self::new(Phase::Done(Err(error))))
+    }
+
+    /// The C future of a point read that is sent when somebody wants its value.
+    pub(crate) fn later(get: Get) -> Handle {
+        Handle(Self::new(Phase::Unasked(get)))
     }
 
     /// A future that nothing but cancelling makes ready.
@@ -81,12 +92,40 @@ impl FutureCore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sends a read that nobody wanted before.
+    fn ask(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Unasked(_)) {
+            return;
+        }
+        // Whoever comes meanwhile finds it pending without a source, as while it is polled.
+        let pending = Phase::Pending { source: None, woken: false };
+        let Phase::Unasked(mut get) = std::mem::replace(&mut state.phase, pending) else { return };
+        drop(state);
+        let first = Pin::new(&mut get).poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(result) = first {
+            return self.complete(result.map(Into::into), false);
+        }
+        let asked: Source = Box::pin(async move { get.await.map(Into::into) });
+        let mut state = self.lock();
+        match &mut state.phase {
+            Phase::Pending { source, .. } => *source = Some(asked),
+            // Cancelled meanwhile: dropping the source, without the lock, takes back what was asked for.
+            _ => {
+                drop(state);
+                return drop(asked);
+            }
+        }
+        drop(state);
+        self.poll();
+    }
+
     /// Asks the source for the answer.
     fn poll(self: &Arc<Self>) {
         let waker = Waker::from(self.clone());
         loop {
             let mut source = match &mut self.lock().phase {
-                Phase::Done(_) => return,
+                Phase::Done(_) | Phase::Unasked(_) => return,
                 Phase::Pending { source, woken } => match source.take() {
                     Some(source) => source,
                     None => {
@@ -120,8 +159,11 @@ impl FutureCore {
         }
         let before = std::mem::replace(&mut state.phase, Phase::Done(result));
         let callbacks = std::mem::take(&mut state.callbacks);
+        let blocked = state.blocked > 0;
         drop(state);
-        self.ready.notify_all();
+        if blocked {
+            self.ready.notify_all();
+        }
         drop(before);
         for (callback, parameter) in callbacks {
             NETWORK.deliver(Call { future: self.clone(), callback, parameter }, by_program);
@@ -133,7 +175,8 @@ impl FutureCore {
         self.complete(Err(Error::operation_cancelled()), true);
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(self: &Arc<Self>) -> bool {
+        self.ask();
         matches!(self.lock().phase, Phase::Done(_))
     }
 
@@ -141,7 +184,8 @@ impl FutureCore {
     ///
     /// # Errors
     /// `blocked_from_network_thread` where the wait could be for this very thread.
-    pub(crate) fn block(&self) -> Result<()> {
+    pub(crate) fn block(self: &Arc<Self>) -> Result<()> {
+        self.ask();
         let mut state = self.lock();
         while matches!(state.phase, Phase::Pending { .. }) {
             if is_network_thread() {
@@ -150,13 +194,16 @@ impl FutureCore {
             if crate::fork::is_child() {
                 return Err(Error::broken_promise().with_detail("the process was forked"));
             }
+            state.blocked += 1;
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.blocked -= 1;
         }
         Ok(())
     }
 
     /// Has a function called once the future is ready: here and now if it is.
     pub(crate) fn call_back(self: &Arc<Self>, callback: Callback, parameter: Parameter) {
+        self.ask();
         let mut state = self.lock();
         if matches!(state.phase, Phase::Pending { .. }) {
             return state.callbacks.push((callback, parameter));
@@ -180,19 +227,21 @@ impl FutureCore {
     }
 
     /// The error of the future; `future_not_set` while there is neither value nor error.
-    pub(crate) fn error(&self) -> Result<()> {
+    pub(crate) fn error(self: &Arc<Self>) -> Result<()> {
+        self.ask();
         match &self.lock().phase {
-            Phase::Pending { .. } => Err(Error::future_not_set()),
+            Phase::Pending { .. } | Phase::Unasked(_) => Err(Error::future_not_set()),
             Phase::Done(Ok(_)) => Ok(()),
             Phase::Done(Err(error)) => Err(error.clone()),
         }
     }
 
     /// Gives the value to `take`, which says `None` where the future is one of another kind.
-    pub(crate) fn get<R>(&self, take: impl FnOnce(&Value) -> Option<R>) -> Result<R> {
+    pub(crate) fn get<R>(self: &Arc<Self>, take: impl FnOnce(&Value) -> Option<R>) -> Result<R> {
+        self.ask();
         let mut state = self.lock();
         let result = match &state.phase {
-            Phase::Pending { .. } => return Err(Error::future_not_set()),
+            Phase::Pending { .. } | Phase::Unasked(_) => return Err(Error::future_not_set()),
             Phase::Done(Err(error)) => return Err(error.clone()),
             Phase::Done(Ok(value)) => take(value).ok_or_else(|| {
                 Error::client_invalid_operation().with_detail("the future is of another kind")

@@ -103,13 +103,14 @@ unsafe extern "C" fn fdb_transaction_get(
     key_length: c_int,
     snapshot: c_int,
 ) -> Future {
-    // SAFETY: C gives a handle of this library's, and readable bytes.
-    unsafe {
-        future_on(tr, |tr| {
-            let key = bytes(key, key_length)?;
-            Ok(if snapshot != 0 { tr.snapshot().get(key) } else { tr.get(key) })
-        })
-    }
+    guard_future(|| {
+        // SAFETY: C gives a handle of this library's, and readable bytes.
+        let (tr, key) = unsafe { (handle(tr)?, bytes(key, key_length)?) };
+        let get = if snapshot != 0 { tr.snapshot().get(key) } else { tr.get(key) };
+        // Reads that are asked for one after the other go together; but the first of a transaction fixes its version now.
+        let future = if tr.has_read_version() { FutureCore::later(get) } else { FutureCore::start(get) };
+        Ok(future.into_raw())
+    })
 }
 
 /// A key selector of C's.

@@ -34,6 +34,11 @@ impl Transaction {
         self.inner.read_version(epoch, false)
     }
 
+    /// Whether the version is here, so that reads give the same whenever they are sent.
+    pub fn has_read_version(&self) -> bool {
+        matches!(self.inner.lock().version.state, ReadVersionState::Known(_))
+    }
+
     /// Has the transaction read at `version`. Only before its first read, and once: afterwards that is an error,
     /// `read_version_already_set`, which the next call tells. `version_invalid` if it is not positive.
     pub fn set_read_version(&self, version: Version) {
