@@ -17,7 +17,7 @@
 //! stays within one budget: the cache shrinks as the others grow, and a window that grows beyond its part
 //! shows as [`Storage::fullness`], for others to slow down by.
 //!
-//! Read next: [`window`], [`state`], [`read`], then [`maintain`] and [`compact`].
+//! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
 mod cache;
 mod clears;
