@@ -39,15 +39,23 @@ impl Host for LocalHost {
         let _ = child.wait();
         let acknowledged = acknowledged?;
         let report = block_on(plinth::check(&self.env, directory))?;
-        Ok(Crash { acknowledged, checkpoint_bytes: report.checkpoint_bytes, log_bytes: report.log_bytes })
+        Ok(Crash {
+            acknowledged,
+            checkpoint_bytes: report.checkpoint_bytes + report.table_bytes,
+            log_bytes: report.log_bytes,
+        })
     }
 
     fn create(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
-        if memory.is_some() {
+        if memory.is_some() && self.engine == "memory" {
             let text = format!("the engine {} takes the memory that its data needs", self.engine);
             return Err(Error::unsupported_operation().with_detail(text));
         }
-        Ok((*Database::builder(directory).must_be_new().engine(&self.engine).open()?).clone())
+        let mut builder = Database::builder(directory).must_be_new().engine(&self.engine);
+        if let Some(bytes) = memory {
+            builder = builder.memory_bytes(bytes);
+        }
+        Ok((*builder.open()?).clone())
     }
 
     fn open(&self, directory: &Path) -> Result<plinth::client::Database> {
