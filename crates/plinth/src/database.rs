@@ -109,8 +109,7 @@ impl Database {
     /// As [`Foundation::open`](crate::fdb::Foundation::open).
     #[cfg(feature = "fdb")]
     pub fn foundationdb(target: &crate::fdb::Target) -> Result<Self> {
-        let endpoint = Arc::new(crate::fdb::Foundation::open(target)?);
-        Ok(Self { client: plinth_client::Database::new(endpoint), node: None })
+        Ok(Self::over(Arc::new(crate::fdb::Foundation::open(target)?)))
     }
 
     /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
