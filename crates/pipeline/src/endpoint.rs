@@ -106,7 +106,7 @@ impl Endpoint for InProcess {
         let metrics = &self.shared().counters.metrics;
         metrics.add(Count::Requests, 1);
         metrics.add(Count::Keys, keys.len() as u64);
-        if Metrics::is_sampled() && !keys.is_empty() {
+        if Metrics::is_sampled_read() && !keys.is_empty() {
             metrics.hot.note(Heat::Reads, keys.get(0));
             let read = |shared: &Shared| shared.storage.get_many(version, space, keys);
             return self.measured(read, |values| value_bytes(values));
@@ -129,7 +129,7 @@ impl Endpoint for InProcess {
             return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
         }
         self.shared().counters.metrics.add(Count::Requests, 1);
-        if Metrics::is_sampled() {
+        if Metrics::is_sampled_read() {
             self.shared().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
         }
         let mut reply = self.shared().storage.get_range(version, space, read);
@@ -142,7 +142,7 @@ impl Endpoint for InProcess {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        if !Metrics::is_sampled() {
+        if !self.shared().counters.metrics.is_sampled_commit() {
             return self.shared().queue.submit(request);
         }
         let (shared, began) = (self.shared().clone(), self.shared().env.now());

@@ -18,7 +18,7 @@ pub(crate) use text::render;
 
 use plinth_client::Priority;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One read or commit in so many is timed, and a read's bytes are counted for all of them. A prime: whatever pattern reads and
@@ -48,6 +48,8 @@ pub(crate) struct Metrics {
     reads: Striped<COUNTS>,
     /// From a request to commit to its answer, of a sample.
     pub commit: Histogram,
+    /// Commits asked for, for the sample alone; goes round.
+    commits: AtomicU32,
     /// A sync of the log.
     pub sync: Histogram,
     /// From a request for a read version to its answer, where it had to wait.
@@ -100,8 +102,14 @@ impl Metrics {
         self.free.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Whether this read or commit is one of those that are timed.
-    pub fn is_sampled() -> bool {
+    /// Whether this commit is one of those that are timed. The answer's way is another then, so it must be the node's own
+    /// count that decides: with one that outlives the node, the same seed would not give the same run.
+    pub fn is_sampled_commit(&self) -> bool {
+        self.commits.fetch_add(1, Ordering::Relaxed) % SAMPLE == 0
+    }
+
+    /// Whether this read is one of those that are timed.
+    pub fn is_sampled_read() -> bool {
         TURN.with(|turn| {
             let next = turn.get() + 1;
             turn.set(if next == SAMPLE { 0 } else { next });
