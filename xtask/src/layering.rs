@@ -84,20 +84,6 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         level: LEAF,
-        name: "plinth-cli",
-        uses: &[
-            "plinth-types",
-            "plinth-env",
-            "plinth",
-            "plinth-server",
-            "plinth-bench",
-            "plinth-migrate",
-            "plinth-sim",
-        ],
-        tests_use: &["plinth-capi"],
-    },
-    Layer {
-        level: LEAF,
         name: "plinth-sim",
         uses: &[
             "plinth-types",
@@ -111,6 +97,20 @@ const LAYERS: &[Layer] = &[
             "plinth",
         ],
         tests_use: &[],
+    },
+    Layer {
+        level: LEAF,
+        name: "plinth-cli",
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth",
+            "plinth-server",
+            "plinth-bench",
+            "plinth-migrate",
+            "plinth-sim",
+        ],
+        tests_use: &["plinth-capi"],
     },
     Layer { level: LEAF, name: "xtask", uses: &[], tests_use: &[] },
 ];
