@@ -105,7 +105,7 @@ impl Metrics {
     /// Whether this commit is one of those that are timed. The answer's way is another then, so it must be the node's own
     /// count that decides: with one that outlives the node, the same seed would not give the same run.
     pub fn is_sampled_commit(&self) -> bool {
-        self.commits.fetch_add(1, Ordering::Relaxed) % SAMPLE == 0
+        self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE)
     }
 
     /// Whether this read is one of those that are timed.
