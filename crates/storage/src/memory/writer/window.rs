@@ -20,10 +20,9 @@ use std::ptr::NonNull;
 const BLOCK: usize = 1024;
 const AHEAD: usize = 8;
 
-/// Moving a row costs as much as cleaning up behind this many, and is less urgent by far: beside a stream of commits
-/// it must not take more than a small part of the writer's time. With all that the cleaning left over, half a million
-/// writes a second became 130,000 for as long as a round took.
-const COMPACTION_COST: usize = 32;
+/// Of what cleaning up leaves of a budget, compaction gets one part in so many: it can wait, and each row that it moves is
+/// a way down the tree. With all of it, half a million writes a second became 130,000 for as long as a round took.
+const COMPACTION_SHARE: usize = 32;
 
 /// Records to clean up behind, and where that stands.
 #[derive(Default)]
@@ -116,7 +115,7 @@ impl Writer {
             self.window.kept = Vec::new();
         }
         let cleaned = self.window.front().map_or(horizon, |record| record.version() - 1).min(horizon);
-        let more = left == 0 || self.compact(cleaned, left.div_ceil(COMPACTION_COST));
+        let more = left == 0 || self.compact(cleaned, left.div_ceil(COMPACTION_SHARE));
         self.collect();
         self.publish_figures();
         more || self.window.recheck > 0
