@@ -30,7 +30,7 @@ pub struct Figures {
     pub commits: u64,
     /// Requests answered with an error.
     pub failures: u64,
-    /// Bytes received and sent.
+    /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
@@ -104,19 +104,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_what_is_read() {
-        let counters = Counters::default();
-        let some = Figures { accepted: 1, transactions: 5, rows: 7, bytes_out: 9, ..Figures::default() };
-        counters.add(&some);
-        counters.add(&some);
-        let expected = Figures {
-            connections: 3,
-            accepted: 2,
-            transactions: 10,
-            rows: 14,
-            bytes_out: 18,
-            ..Figures::default()
+    fn what_is_added_is_what_is_read_each_in_its_place() {
+        // Every figure another number, so that no two can be mistaken for each other.
+        let numbers = |times: u64, connections| Figures {
+            connections,
+            accepted: times,
+            refused: 2 * times,
+            requests: 3 * times,
+            read_versions: 4 * times,
+            transactions: 5 * times,
+            reads: 6 * times,
+            ranges: 7 * times,
+            rows: 8 * times,
+            commits: 9 * times,
+            failures: 10 * times,
+            bytes_in: 11 * times,
+            bytes_out: 12 * times,
         };
-        assert_eq!(counters.figures(3), expected);
+        let counters = Counters::default();
+        counters.add(&numbers(1, 0));
+        counters.add(&numbers(1, 0));
+        assert_eq!(counters.figures(3), numbers(2, 3));
     }
 }
