@@ -37,6 +37,8 @@ pub struct Settings {
     pub stop: Arc<AtomicBool>,
     /// Told how far it is, from any thread.
     pub watcher: Option<Watcher>,
+    /// How often it is told, at most; zero: after every piece.
+    pub show_every: Duration,
 }
 
 /// Is told how far a migration is.
@@ -54,6 +56,7 @@ impl Default for Settings {
             rounds: 50,
             stop: Arc::default(),
             watcher: None,
+            show_every: Duration::from_millis(200),
         }
     }
 }
@@ -68,6 +71,7 @@ impl fmt::Debug for Settings {
             .field("cut_bytes", &self.cut_bytes)
             .field("beat", &self.beat)
             .field("rounds", &self.rounds)
+            .field("show_every", &self.show_every)
             .finish_non_exhaustive()
     }
 }

@@ -15,8 +15,6 @@ use plinth_types::{Error, KeyRange, Result, Version};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often progress is shown, at most.
-const SHOW_MS: u64 = 200;
 /// How often a worker reads a piece again whose version was too old, before it gives up.
 const READ_ATTEMPTS: usize = 50;
 
@@ -99,7 +97,8 @@ impl Work {
         let Some(watcher) = &self.settings.watcher else { return };
         let now = self.source.endpoint().env().now().as_millis() as u64;
         let last = self.figures.shown.load(Ordering::Relaxed);
-        if now < last + SHOW_MS || self.figures.shown.swap(now, Ordering::Relaxed) != last {
+        let every = self.settings.show_every.as_millis() as u64;
+        if now < last.saturating_add(every) || self.figures.shown.swap(now, Ordering::Relaxed) != last {
             return;
         }
         let overview = lock(&self.table).overview();
@@ -190,7 +189,6 @@ impl Work {
             self.check()?;
             let Some((range, state)) = lock(&self.table).take() else { return Ok(()) };
             self.copy(range, state)?;
-            self.show(Phase::Copying);
         }
     }
 
@@ -205,7 +203,9 @@ impl Work {
                 self.figures.pieces_written.fetch_add(1, Ordering::Relaxed);
             }
             let clean = State::Clean(part.sum, version);
-            if !lock(&self.table).put(&range.begin, &piece.end, clean) {
+            let more = lock(&self.table).put(&range.begin, &piece.end, clean);
+            self.show(Phase::Copying);
+            if !more {
                 return Ok(());
             }
             self.check()?;

@@ -8,6 +8,7 @@ use plinth_migrate::{Progress, Settings, migrate};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -16,7 +17,7 @@ fn memory() -> Database {
 }
 
 fn settings() -> Settings {
-    Settings { piece_bytes: 3000, ..Settings::default() }
+    Settings { piece_bytes: 3000, show_every: Duration::ZERO, ..Settings::default() }
 }
 
 fn fill(db: &Database, rows: usize) {
@@ -173,7 +174,7 @@ fn the_source_can_be_left_locked() {
 fn damage_in_the_destination_is_found_by_range() {
     let (source, destination) = (memory(), memory());
     fill(&source, 20_000);
-    // Changes a row behind the copy's back, through the lock, as soon as verifying begins.
+    // Changes a row behind the copy's back, through the lock, as soon as the row must have been copied.
     let damaged = AtomicBool::new(false);
     let target = destination.clone();
     let watcher = move |progress: &Progress| {
