@@ -58,6 +58,7 @@ const LAYERS: &[Layer] = &[
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         tests_use: &["plinth"],
     },
+    Layer { level: 3, name: "plinth-series", uses: &["plinth-types"], tests_use: &[] },
     Layer {
         level: 4,
         name: "plinth",

@@ -1,0 +1,259 @@
+//! What a point holds: an integer or a float, and a column of such values.
+//!
+//! A value keeps the type it came with: an integer of 64 bits is never rounded to a float, a float keeps its sign of zero and the payload
+//! of a NaN. A [`Column`] is flat as long as all of its values have one type, which is how series are in practice.
+
+use std::cmp::Ordering;
+
+/// The value of a point.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// An integer; all 64 bits survive.
+    Integer(i64),
+    /// A float; all 64 bits survive.
+    Float(f64),
+}
+
+/// Equality is of bits and of type, so that a NaN is itself and the two zeros differ.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Integer(a), Self::Integer(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Value {}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Integer(value)
+    }
+}
+
+impl Value {
+    /// The value as a float: an integer beyond 2^53 is rounded.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+
+    /// Whether it is a float that is not a number.
+    pub fn is_nan(self) -> bool {
+        matches!(self, Self::Float(value) if value.is_nan())
+    }
+
+    /// The order of two values as numbers, exact between integers and floats. `None` if one of them is not a number.
+    pub fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),
+            (Self::Float(a), Self::Float(b)) => a.partial_cmp(&b),
+            (Self::Integer(a), Self::Float(b)) => compare_mixed(a, b),
+            (Self::Float(a), Self::Integer(b)) => compare_mixed(b, a).map(Ordering::reverse),
+        }
+    }
+}
+
+/// Compares an integer with a float without rounding either.
+fn compare_mixed(integer: i64, float: f64) -> Option<Ordering> {
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if float.is_nan() {
+        return None;
+    }
+    if float >= BEYOND {
+        return Some(Ordering::Less);
+    }
+    if float < -BEYOND {
+        return Some(Ordering::Greater);
+    }
+    let whole = float.trunc();
+    Some(
+        integer
+            .cmp(&(whole as i64))
+            .then_with(|| 0.0_f64.partial_cmp(&(float - whole)).unwrap_or(Ordering::Equal)),
+    )
+}
+
+/// A point of a series.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    pub time: i64,
+    /// What was measured.
+    pub value: Value,
+}
+
+/// The values of several points, in their order.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// All are floats.
+    Floats(Vec<f64>),
+    /// All are integers.
+    Integers(Vec<i64>),
+    /// Of both kinds.
+    Mixed(Vec<Value>),
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self::Floats(Vec::new())
+    }
+}
+
+impl PartialEq for Column {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl Column {
+    /// How many values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Floats(values) => values.len(),
+            Self::Integers(values) => values.len(),
+            Self::Mixed(values) => values.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at `index`, which must be below the length.
+    pub fn get(&self, index: usize) -> Value {
+        match self {
+            Self::Floats(values) => Value::Float(values[index]),
+            Self::Integers(values) => Value::Integer(values[index]),
+            Self::Mixed(values) => values[index],
+        }
+    }
+
+    /// Appends a value; the first one decides the type, a later one of the other type makes the column mixed.
+    pub fn push(&mut self, value: Value) {
+        match (&mut *self, value) {
+            (Self::Floats(values), Value::Float(value)) => values.push(value),
+            (Self::Integers(values), Value::Integer(value)) => values.push(value),
+            (Self::Mixed(values), value) => values.push(value),
+            (Self::Floats(values), Value::Integer(value)) if values.is_empty() => {
+                *self = Self::Integers(vec![value]);
+            }
+            (Self::Integers(values), Value::Float(value)) if values.is_empty() => {
+                *self = Self::Floats(vec![value]);
+            }
+            (_, value) => {
+                let mut values: Vec<Value> = self.iter().collect();
+                values.push(value);
+                *self = Self::Mixed(values);
+            }
+        }
+    }
+
+    /// Replaces the last value, if there is one.
+    pub fn replace_last(&mut self, value: Value) {
+        match (&mut *self, value) {
+            (Self::Floats(values), Value::Float(value)) => {
+                if let Some(last) = values.last_mut() {
+                    *last = value;
+                }
+            }
+            (Self::Integers(values), Value::Integer(value)) => {
+                if let Some(last) = values.last_mut() {
+                    *last = value;
+                }
+            }
+            _ => {
+                let mut values: Vec<Value> = self.iter().collect();
+                if let Some(last) = values.last_mut() {
+                    *last = value;
+                }
+                *self = values.into_iter().collect();
+            }
+        }
+    }
+
+    /// Forgets all values and keeps the memory.
+    pub fn clear(&mut self) {
+        match self {
+            Self::Floats(values) => values.clear(),
+            Self::Integers(values) => values.clear(),
+            Self::Mixed(_) => *self = Self::default(),
+        }
+    }
+
+    /// The values in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Value> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+impl FromIterator<Value> for Column {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        let mut column = Self::default();
+        values.into_iter().for_each(|value| column.push(value));
+        column
+    }
+}
+
+/// Points in two columns, ascending by time.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Points {
+    /// Nanoseconds since 1970, strictly ascending.
+    pub times: Vec<i64>,
+    /// As many values.
+    pub values: Column,
+}
+
+impl Points {
+    /// How many points.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// The point at `index`, which must be below the length.
+    pub fn get(&self, index: usize) -> Point {
+        Point { time: self.times[index], value: self.values.get(index) }
+    }
+
+    /// Appends a point behind the last.
+    pub fn push(&mut self, point: Point) {
+        debug_assert!(self.times.last().is_none_or(|last| *last < point.time), "points ascend");
+        self.times.push(point.time);
+        self.values.push(point.value);
+    }
+
+    /// The points in their order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Point> + ExactSizeIterator + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Forgets all points and keeps the memory.
+    pub fn clear(&mut self) {
+        self.times.clear();
+        self.values.clear();
+    }
+}
+
+impl FromIterator<Point> for Points {
+    fn from_iter<I: IntoIterator<Item = Point>>(points: I) -> Self {
+        let mut collected = Self::default();
+        points.into_iter().for_each(|point| collected.push(point));
+        collected
+    }
+}
