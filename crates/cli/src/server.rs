@@ -10,14 +10,18 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, block_on};
 use plinth_env::Env;
-use plinth_server::{Limits, Page, Server, ServerConfig};
-use std::net::SocketAddr;
+use plinth_server::{ConsoleConfig, Limits, Page, Server, ServerConfig};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The cluster file's name in the database's directory, unless another place was given.
 const CLUSTER_FILE: &str = "fdb.cluster";
+/// The name of the file that has HTTP's token, in the same place.
+const TOKEN_FILE: &str = "http-token";
+/// Where `plinth dev` has its console, if the port is free.
+const CONSOLE_PORT: u16 = 8080;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -53,7 +57,7 @@ fn engine() -> Arg {
         .help("The storage engine of a new database; one that exists keeps its own")
 }
 
-fn places() -> [Arg; 6] {
+fn places() -> [Arg; 8] {
     [
         Arg::new("listen")
             .long("listen")
@@ -72,7 +76,15 @@ fn places() -> [Arg; 6] {
             .long("http")
             .value_name("IP:PORT")
             .value_parser(value_parser!(SocketAddr))
-            .help("Where to answer HTTP: /metrics for Prometheus, /status, /health [default: nowhere]"),
+            .help("Where to answer HTTP: the console, /metrics for Prometheus, /status, /health [default: nowhere]"),
+        path("http-token", "FILE").help(
+            "The token that HTTP asks for; written if there is none. Asked for on loopback only if this is given \
+             [default elsewhere: http-token in DIR]",
+        ),
+        Arg::new("console-write")
+            .long("console-write")
+            .action(ArgAction::SetTrue)
+            .help("Let the console set and clear keys"),
         Arg::new("without-tls").long("without-tls").action(ArgAction::SetTrue).help(
             "Listen where other machines can reach it, although nothing is encrypted and anybody may connect",
         ),
@@ -92,7 +104,8 @@ fn path(name: &'static str, value: &'static str) -> Arg {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
     serve(options, &dir, |server, file| {
-        terminal::print(&format!("ready {} {}{}\n", addresses(server), file.display(), http(server)))
+        let ready = format!("ready {} {}{}\n", addresses(server), file.display(), http(server));
+        terminal::print(&format!("{ready}{}", token(server)))
     })
 }
 
@@ -102,14 +115,17 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let given = options.get_one::<PathBuf>("dir");
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let dir = given.map_or_else(|| scratch.as_ref().map_or(Path::new("."), Scratch::path), PathBuf::as_path);
-    serve(options, dir, |server, file| {
+    let console = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port(&env)));
+    serve_with(options, dir, Some(console), |server, file| {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
         let bench = terminal.code(&format!("plinth bench --cluster-file {}", file.display()));
         let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
+        let console = terminal.code(http(server).trim_start());
         terminal::print(&format!(
-            "ready {} {}{}\n\n\
+            "ready {} {}{}\n{}\n\
+             To see inside, open the console in a browser:\n  {console}\n\
              Clients find it by its cluster file. In another terminal:\n  {export}\n\
              From Rust (crate plinth):\n  {connect}\n\
              To see what it can do:\n  {bench}\n\
@@ -117,6 +133,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
             addresses(server),
             file.display(),
             http(server),
+            token(server),
         ))
     })
 }
@@ -130,10 +147,30 @@ fn http(server: &Server) -> String {
     server.http_address().map(|address| format!(" http://{address}")).unwrap_or_default()
 }
 
-/// Opens the database, serves it, says so, and goes on until somebody asks for the end.
+/// A line that says where the token stands that HTTP asks for, if it does.
+fn token(server: &Server) -> String {
+    server.http_token_file().map(|file| format!("token {}\n", file.display())).unwrap_or_default()
+}
+
+/// The console's usual port, or any if that is taken.
+fn free_port(env: &Env) -> u16 {
+    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, CONSOLE_PORT));
+    if block_on(env.sockets().listen(usual)).is_ok() { CONSOLE_PORT } else { 0 }
+}
+
 fn serve(
     options: &ArgMatches,
     dir: &Path,
+    announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
+) -> Result<u8, Failure> {
+    serve_with(options, dir, None, announce)
+}
+
+/// Opens the database, serves it, says so, and goes on until somebody asks for the end.
+fn serve_with(
+    options: &ArgMatches,
+    dir: &Path,
+    console: Option<SocketAddr>,
     announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let env = Env::real();
@@ -143,7 +180,11 @@ fn serve(
     let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();
     let metrics = Some(Page::new(move || measured.metrics_text()));
-    let config = ServerConfig { metrics, ..config(&env, options, &file)? };
+    let mut config = ServerConfig { metrics, ..config(&env, options, &file)? };
+    config.http = config.http.or(console);
+    if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
+        config.console.token_file = Some(dir.join(TOKEN_FILE));
+    }
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     announce(&server, &file)?;
@@ -170,6 +211,10 @@ fn config(env: &Env, options: &ArgMatches, file: &Path) -> Result<ServerConfig, 
         cluster_file: Some(file.to_path_buf()),
         without_tls: options.get_flag("without-tls"),
         http: options.get_one::<SocketAddr>("http").copied(),
+        console: ConsoleConfig {
+            token_file: options.get_one::<PathBuf>("http-token").cloned(),
+            write: options.get_flag("console-write"),
+        },
         metrics: None,
         limits,
     })

@@ -32,6 +32,8 @@ pub enum Open {
     Create,
     /// For reading and writing; it must not exist.
     CreateNew,
+    /// The same, and nobody but its owner may read it: for secrets.
+    CreatePrivate,
     /// For reading and writing; emptied if it exists, made if it doesn't.
     Truncate,
 }

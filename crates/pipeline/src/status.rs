@@ -147,7 +147,7 @@ fn data(shared: &Shared) -> Value {
 }
 
 /// The log, and what the newest checkpoint takes, which is about what it holds.
-fn disk_used(shared: &Shared) -> u64 {
+pub(crate) fn disk_used(shared: &Shared) -> u64 {
     let log = shared.log.as_ref().map_or(0, |log| log.view.disk_bytes());
     if let Some(storage) = shared.storage.ssd_engine() {
         return log + storage.figures().disk_bytes;

@@ -1,5 +1,6 @@
 //! How a server is to be run.
 
+use crate::console::ConsoleConfig;
 use crate::http::Page;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -19,8 +20,11 @@ pub struct ServerConfig {
     pub cluster_file: Option<PathBuf>,
     /// Whether to listen where other machines can reach it although nothing is encrypted and nobody is asked who he is.
     pub without_tls: bool,
-    /// Where to answer HTTP: `/metrics` for Prometheus, `/status`, `/health`. The rule about other machines is the same.
+    /// Where to answer HTTP: the console, `/metrics` for Prometheus, `/status`, `/health`. The rule about other machines
+    /// is the same, and there must be a token for them.
     pub http: Option<SocketAddr>,
+    /// How the console is to be run.
+    pub console: ConsoleConfig,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
     /// How much at most.
@@ -35,6 +39,7 @@ impl Default for ServerConfig {
             cluster_file: None,
             without_tls: false,
             http: None,
+            console: ConsoleConfig::default(),
             metrics: None,
             limits: Limits::default(),
         }

@@ -33,15 +33,18 @@
 
 mod config;
 mod connection;
+mod console;
 mod counters;
 mod guard;
 mod http;
+mod metrics;
 mod outbox;
 mod registry;
 mod server;
 mod status;
 
 pub use config::{Limits, ServerConfig};
+pub use console::ConsoleConfig;
 pub use counters::Figures;
 pub use http::Page;
 pub use server::Server;

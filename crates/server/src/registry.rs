@@ -62,6 +62,11 @@ impl Registry {
         self.lock().connections.len()
     }
 
+    /// Shows each connection to `look`, which must be quick: meanwhile none comes or goes.
+    pub(crate) fn visit(&self, mut look: impl FnMut(&Outbox)) {
+        self.lock().connections.values().for_each(|outbox| look(outbox));
+    }
+
     /// Closes those that have been silent for too long.
     pub(crate) fn sweep(&self, env: &Env) {
         let now = env.now();

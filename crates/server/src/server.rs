@@ -5,6 +5,7 @@
 
 use crate::config::ServerConfig;
 use crate::connection::Connection;
+use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
 use crate::outbox::Outbox;
 use crate::registry::Registry;
@@ -16,6 +17,7 @@ use plinth_proto::Welcome;
 use plinth_types::{Error, Result};
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
@@ -57,6 +59,8 @@ pub(crate) struct Shared {
     /// One for each listener and the sweeper.
     stops: Vec<Signal>,
     pub(crate) http_stop: Signal,
+    pub(crate) console: Console,
+    pub(crate) history_stop: Signal,
 }
 
 impl Shared {
@@ -98,6 +102,7 @@ impl Server {
             None => None,
         };
         let http_address = http.as_ref().map(Listener::local_address);
+        let console = Console::open(&env, &config.console, http_address).await?;
         let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses).await?;
         let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
@@ -113,9 +118,12 @@ impl Server {
             stopping: AtomicBool::new(false),
             stops,
             http_stop: Signal::new(),
+            console,
+            history_stop: Signal::new(),
         });
         if let Some(http) = http {
             drop(env.spawn_network("accept http", crate::http::serve(shared.clone(), http)));
+            drop(env.spawn_network("history", console::sample(shared.clone())));
         }
         for (number, listener) in listeners.into_iter().enumerate() {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
@@ -132,6 +140,11 @@ impl Server {
     /// Where it answers HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// Where the token stands that HTTP asks for, if it does.
+    pub fn http_token_file(&self) -> Option<&Path> {
+        self.shared.console.token_file()
     }
 
     /// What clients find it by: `description:id@ip:port`.
@@ -160,6 +173,7 @@ impl Server {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.shared.stops.iter().for_each(Signal::notify);
         self.shared.http_stop.notify();
+        self.shared.history_stop.notify();
     }
 }
 

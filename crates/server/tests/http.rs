@@ -26,19 +26,52 @@ fn ask(server: &Server, request: &[u8]) -> String {
 }
 
 #[test]
-fn metrics_and_status_are_there_and_nothing_else() {
+fn metrics_status_and_health_are_there() {
     let server = start();
     let db = database(&server);
     db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
-    let metrics = ask(&server, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let metrics = ask(&server, b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     assert!(metrics.contains("\nplinth_of_the_endpoint 7\n"), "{metrics}");
     assert!(metrics.contains("\nplinth_server_keys_read_total 1\n"), "{metrics}");
     let status = ask(&server, b"GET /status HTTP/1.0\r\n\r\n");
     assert!(status.contains("\"connections_accepted\""), "{status}");
-    assert!(ask(&server, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    assert!(ask(&server, b"PUT /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-    assert!(ask(&server, b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
-    assert_eq!(ask(&server, &[b'x'; 20_000]), "", "a head without an end is not waited for");
+    assert!(ask(&server, b"GET /health HTTP/1.0\r\n\r\n").ends_with("\r\n\r\nserving\n"));
+    assert!(ask(&server, b"HEAD /health HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"), "a head has no body");
+    block_on(server.stop());
+}
+
+#[test]
+fn what_is_not_asked_for_as_it_should_be_is_refused_and_nothing_breaks() {
+    let server = start();
+    let refused = |request: &[u8], status: &str| {
+        let said = ask(&server, request);
+        assert!(
+            said.starts_with(&format!("HTTP/1.1 {status}"))
+                || said.starts_with(&format!("HTTP/1.0 {status}")),
+            "{said}"
+        );
+    };
+    refused(b"GET /nothing HTTP/1.0\r\n\r\n", "404");
+    refused(b"PUT /metrics HTTP/1.0\r\n\r\n", "405");
+    refused(b"nonsense\r\n\r\n", "400");
+    refused(b"GET /\xff\xfe HTTP/1.0\r\n\r\n", "4");
+    refused(&[b'x'; 20_000], "4");
+    let long = [&b"GET /"[..], &[b'y'; 70_000], b" HTTP/1.0\r\n\r\n"].concat();
+    refused(&long, "4");
+    let headers = [&b"GET /health HTTP/1.0\r\n"[..], &b"A: b\r\n".repeat(500), b"\r\n"].concat();
+    refused(&headers, "431");
+    refused(b"GET /health HTTP/1.0\r\n\r\n", "200");
+    block_on(server.stop());
+}
+
+#[test]
+fn a_connection_takes_one_request_after_another() {
+    let server = start();
+    let mut raw = Raw::to(server.http_address().unwrap());
+    raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let all = String::from_utf8(raw.all()).unwrap();
+    assert!(all.starts_with("HTTP/1.1 200 OK") && all.contains("HTTP/1.1 404 Not Found"), "{all}");
     block_on(server.stop());
 }

@@ -25,7 +25,7 @@ pub fn printable(bytes: &[u8]) -> String {
 ///
 /// ```
 /// assert_eq!(plinth_types::printable::parse("a\\\\b\\x00\\xff").unwrap(), b"a\\b\x00\xff");
-/// assert!(plinth_types::printable::parse("\\q").is_err());
+/// assert!(plinth_types::printable::parse("\\q").is_err() && plinth_types::printable::parse("\\x+1").is_err());
 /// ```
 pub fn parse(text: &str) -> std::result::Result<Vec<u8>, String> {
     let bytes = text.as_bytes();
@@ -39,7 +39,9 @@ pub fn parse(text: &str) -> std::result::Result<Vec<u8>, String> {
         }
         match bytes.get(at + 1) {
             Some(b'x') => {
-                let hex = text.get(at + 2..at + 4).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                let digits =
+                    text.get(at + 2..at + 4).filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let hex = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
                 out.push(hex.ok_or_else(|| format!("at byte {at}: \\x needs two hexadecimal digits"))?);
                 at += 4;
             }

@@ -4,7 +4,7 @@
 //! itself (`F_FULLFSYNC`) for both kinds of sync, which is what durability takes there.
 
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,6 +41,7 @@ impl RealFiles {
             Open::Read | Open::Write => &mut options,
             Open::Create => options.create(true),
             Open::CreateNew => options.create_new(true),
+            Open::CreatePrivate => options.create_new(true).mode(0o600),
             Open::Truncate => options.create(true).truncate(true),
         };
         let file = options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;

@@ -148,6 +148,13 @@ fn space(text: &mut Text, shared: &Shared) {
             ("{part=\"window\"}", memory.window as f64),
         ],
     );
+    text.gauge("plinth_data_bytes", "Keys and values that are stored.", shared.storage.data_bytes() as f64);
+    let disk = crate::status::disk_used(shared) as f64;
+    text.gauge("plinth_disk_used_bytes", "Disk that the log and the data take.", disk);
+    if let Some(storage) = shared.storage.ssd_engine() {
+        let pinned = storage.figures().pinned as f64;
+        text.gauge("plinth_pinned_snapshots", "Snapshots that are pinned.", pinned);
+    }
     text.gauge("plinth_committed_version", "The newest version.", shared.versions.committed() as f64);
     let available = if shared.health.failure().is_none() { 1.0 } else { 0.0 };
     text.gauge("plinth_available", "Whether commits are taken.", available);

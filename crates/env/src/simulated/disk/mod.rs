@@ -51,7 +51,9 @@ impl Disk {
         let found = self.names.find(path)?;
         let file = match (found, open) {
             (Some(Node::Dir(_)), _) => return Err(io::ErrorKind::IsADirectory.into()),
-            (Some(Node::File(_)), Open::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Some(Node::File(_)), Open::CreateNew | Open::CreatePrivate) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
             (None, Open::Read | Open::Write) => return Err(not_found()),
             (Some(Node::File(file)), _) => file,
             (None, _) => {

@@ -1,0 +1,255 @@
+//! Who may ask: the Host a browser names, the token, the sessions that a token opens, and where a write comes from.
+//!
+//! On loopback whoever is on the machine may look. What must be kept out there is other people's pages in the user's
+//! browser: those that made their own name point here are known by the Host they name, and those that only send forms by
+//! what a form can't say. Elsewhere a token is needed: as a bearer, or typed once into the page, which gets a session that
+//! scripts can't read. Sessions are few, end after hours, and end with the server.
+
+use super::answer::Answer;
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderName};
+use plinth_env::{Env, Open};
+use plinth_types::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a login at most.
+pub(super) const LOGIN_BYTES: usize = 4 << 10;
+/// A shorter token could be guessed.
+const SHORTEST_TOKEN: usize = 16;
+/// Sessions at a time; the oldest makes room.
+const SESSIONS: usize = 64;
+/// How long one lasts.
+const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long a wrong token waits for its answer.
+const PENANCE: Duration = Duration::from_millis(300);
+/// What no form of another site can send, and no script of one without being asked about it first.
+const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
+
+/// How the console is to be run.
+#[derive(Clone, Default, Debug)]
+pub struct ConsoleConfig {
+    /// The file that has the token. Written, with a new token and readable for nobody else, if it doesn't exist. Needed
+    /// as soon as other machines can reach HTTP; on loopback `None` lets everybody on the machine look.
+    pub token_file: Option<PathBuf>,
+    /// Whether keys may be set and cleared.
+    pub write: bool,
+}
+
+pub(super) struct Access {
+    token: Option<(PathBuf, String)>,
+    sessions: Mutex<VecDeque<Session>>,
+    /// A cookie belongs to a host, whatever its port: each server's has a name of its own.
+    cookie: String,
+}
+
+struct Session {
+    id: String,
+    until: Duration,
+}
+
+impl Access {
+    pub(super) async fn open(env: &Env, config: &ConsoleConfig, address: Option<SocketAddr>) -> Result<Self> {
+        let is_open = address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
+        let token = match &config.token_file {
+            Some(file) if address.is_some() => Some((file.clone(), token(env, file).await?)),
+            _ if is_open => {
+                let detail = "HTTP that other machines can reach needs a file for its token";
+                return Err(Error::invalid_local_address().with_detail(detail));
+            }
+            _ => None,
+        };
+        let cookie = format!("plinth-{}", address.map_or(0, |address| address.port()));
+        Ok(Self { token, sessions: Mutex::default(), cookie })
+    }
+
+    pub(super) fn token_file(&self) -> Option<&Path> {
+        self.token.as_ref().map(|(file, _)| file.as_path())
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, VecDeque<Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses names that are not this machine's, where nothing else tells who asks.
+    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Answer> {
+        let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+        if self.token.is_some() || host.to_str().is_ok_and(is_local) {
+            return Ok(());
+        }
+        Err(Answer::forbidden("the Host of this request is not this machine; ask for localhost or 127.0.0.1"))
+    }
+
+    /// Refuses who has neither the token nor a session. A wrong token has to wait for that.
+    pub(super) async fn check_token(&self, env: &Env, headers: &HeaderMap) -> Result<(), Answer> {
+        let Some((_, token)) = &self.token else { return Ok(()) };
+        if let Some(given) = bearer(headers) {
+            if is_same(given, token) {
+                return Ok(());
+            }
+            env.sleep(PENANCE).await;
+            return Err(Answer::token_needed("the token is wrong"));
+        }
+        let now = env.now();
+        let mut sessions = self.sessions();
+        sessions.retain(|session| session.until > now);
+        let is_known = cookies(headers, &self.cookie)
+            .any(|given| sessions.iter().any(|session| is_same(given, &session.id)));
+        drop(sessions);
+        if is_known {
+            Ok(())
+        } else {
+            Err(Answer::token_needed("a token is needed: log in, or send it as a bearer"))
+        }
+    }
+
+    /// Opens a session for the token in `body`.
+    pub(super) async fn log_in(&self, env: &Env, body: &Value) -> Result<Answer, Answer> {
+        let Some(given) = body.get("token").and_then(Value::as_str) else {
+            return Err(Answer::bad_request("a login is {\"token\": \"...\"}"));
+        };
+        let Some((_, token)) = &self.token else { return Ok(Answer::value(&json!({ "token": false }))) };
+        if !is_same(given.trim(), token) {
+            env.sleep(PENANCE).await;
+            return Err(Answer::token_needed("the token is wrong"));
+        }
+        let id = random(env);
+        let cookie =
+            format!("{}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}", self.cookie, SESSION.as_secs());
+        let mut sessions = self.sessions();
+        if sessions.len() >= SESSIONS {
+            sessions.pop_front();
+        }
+        sessions.push_back(Session { id, until: env.now() + SESSION });
+        Ok(Answer::value(&json!({ "token": true })).with_cookie(cookie))
+    }
+
+    /// Ends the session that a request has.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> Answer {
+        let mut sessions = self.sessions();
+        sessions.retain(|session| !cookies(headers, &self.cookie).any(|given| is_same(given, &session.id)));
+        let cookie = format!("{}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0", self.cookie);
+        Answer::value(&json!({ "token": self.token.is_some() })).with_cookie(cookie)
+    }
+}
+
+/// Refuses what another site's page could have sent.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
+    if !headers.contains_key(OURS) {
+        return Err(Answer::forbidden("what changes something must carry the header X-Plinth-Console: 1"));
+    }
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if text(HeaderName::from_static("sec-fetch-site"))
+        .is_some_and(|site| !matches!(site, "same-origin" | "none"))
+    {
+        return Err(Answer::forbidden("another site's page has sent this"));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let from = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    if from.is_some() && from == text(header::HOST) {
+        return Ok(());
+    }
+    Err(Answer::forbidden("the Origin of this request is not the server"))
+}
+
+/// The token in a file, which gets one if it doesn't exist.
+async fn token(env: &Env, file: &Path) -> Result<String> {
+    if !env.files().exists(file).await? {
+        let token = random(env);
+        let made = env.files().open(file, Open::CreatePrivate).await?;
+        made.write_all_at(0, format!("{token}\n").as_bytes()).await?;
+        made.sync_all().await?;
+        return Ok(token);
+    }
+    let refused = |why: &str| {
+        Error::client_invalid_operation().with_detail(format!("the token in {}: {why}", file.display()))
+    };
+    let text = String::from_utf8(env.files().read(file).await?).map_err(|_| refused("is no text"))?;
+    let token = text.trim();
+    if token.len() < SHORTEST_TOKEN || token.len() > LOGIN_BYTES / 2 {
+        return Err(refused(&format!(
+            "has {} characters; at least {SHORTEST_TOKEN} are wanted",
+            token.len()
+        )));
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refused("has characters that a header can't carry"));
+    }
+    Ok(token.to_owned())
+}
+
+/// 256 random bits, as hexadecimal digits.
+fn random(env: &Env) -> String {
+    (0..4).map(|_| format!("{:016x}", env.random_u64())).collect()
+}
+
+/// Whether two secrets are the same, in a time that says nothing of where they differ.
+fn is_same(given: &str, secret: &str) -> bool {
+    let (given, secret) = (given.as_bytes(), secret.as_bytes());
+    if given.len() != secret.len() {
+        return false;
+    }
+    let differing = given.iter().zip(secret).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
+    std::hint::black_box(differing) == 0
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The values of cookies of a name.
+fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(move |(found, _)| *found == name)
+        .map(|(_, value)| value)
+}
+
+/// Whether a Host is one by which only this machine is called, whatever the port: it may be a tunnel's.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_names_are_local_and_no_others() {
+        for host in
+            ["localhost", "LOCALHOST:9", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:80", "127.8.8.8"]
+        {
+            assert!(is_local(host), "{host}");
+        }
+        for host in
+            ["", "localhost.evil.org", "evil.org:8080", "127.0.0.1.evil.org", "10.0.0.1", "[::2]", "[", "::1"]
+        {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(is_same("abc", "abc") && is_same("", ""));
+        assert!(!is_same("abc", "abd") && !is_same("abc", "ab") && !is_same("xbc", "abc"));
+    }
+
+    #[test]
+    fn cookies_are_found_among_others() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, "a=1; plinth-80=x;plinth-8=y".parse().unwrap());
+        headers.append(header::COOKIE, "plinth-8=z".parse().unwrap());
+        assert_eq!(cookies(&headers, "plinth-8").collect::<Vec<_>>(), ["y", "z"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! How the server does at this moment, in one document: what the page shows besides its charts.
+//!
+//! Made from the status document, which is the endpoint's own word, and the registry of connections. Lists are short: the
+//! page is for a person.
+
+use super::answer::Answer;
+use crate::server::Shared;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+/// Addresses of clients that are listed.
+const ADDRESSES: usize = 50;
+
+/// The status document as FoundationDB's tools want it.
+pub(super) async fn status(shared: &Shared) -> Result<Answer, Answer> {
+    match shared.endpoint.status_json().await {
+        Ok(document) => Ok(Answer::json(crate::status::complete(shared, &document))),
+        Err(error) => Err(Answer::database(&error)),
+    }
+}
+
+/// The console's own document.
+pub(super) async fn overview(shared: &Shared) -> Result<Answer, Answer> {
+    let document = shared.endpoint.status_json().await.map_err(|error| Answer::database(&error))?;
+    let document: Value = serde_json::from_str(&document).unwrap_or(Value::Null);
+    let cluster = &document["cluster"];
+    let (qos, plinth, data) = (&cluster["qos"], &cluster["plinth"], &cluster["data"]);
+    let limited = &qos["performance_limited_by"];
+    let overview = json!({
+        "boot": shared.console.boot,
+        "time": shared.env.wall_clock().as_secs_f64(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "database": shared.place.cluster,
+        "addresses": shared.place.addresses,
+        "uptime_seconds": cluster["recovery_state"]["seconds_since_last_recovered"],
+        "write": shared.console.write,
+        "token": shared.console.access.token_file().is_some(),
+        "health": health(cluster),
+        "limit": {
+            "cause": limited["name"],
+            "description": limited["description"],
+            "transactions_per_second": qos["transactions_per_second_limit"],
+            "batch_cause": qos["batch_performance_limited_by"]["name"],
+            "batch_transactions_per_second": qos["batch_transactions_per_second_limit"],
+            "throttled_tags": {
+                "by_hand": qos["throttled_tags"]["manual"]["count"],
+                "by_load": qos["throttled_tags"]["auto"]["count"],
+            },
+        },
+        "queues": { "commit": plinth["commit_queue"], "start": plinth["start_queue"] },
+        "storage": {
+            "engine": cluster["configuration"]["storage_engine"],
+            "data_bytes": data["total_kv_size_bytes"],
+            "disk_bytes": data["total_disk_used_bytes"],
+            "free_bytes": data["least_operating_space_bytes_storage_server"],
+            "log_bytes": plinth["log"]["disk_bytes"],
+            "memory": plinth["memory"],
+            "checkpoints": plinth["checkpoints"],
+            "pinned_snapshots": plinth["ssd"]["pinned_snapshots"],
+            "newest_version": plinth["newest_version"],
+            "watches": plinth["watches"],
+        },
+        "hot": plinth["hot"],
+        "slow_transactions": plinth["slow_transactions"],
+        "clients": clients(shared),
+    });
+    Ok(Answer::value(&overview))
+}
+
+/// One word for a lamp, and a sentence for who reads it.
+fn health(cluster: &Value) -> Value {
+    let limited = &cluster["qos"]["performance_limited_by"];
+    let failure = cluster["messages"].as_array().and_then(|messages| messages.first());
+    let (state, words) = if cluster["database_available"] != true {
+        let why = failure
+            .and_then(|message| message["description"].as_str())
+            .unwrap_or("the database does not say why");
+        ("failed", format!("No commit is taken any more: {why}"))
+    } else if cluster["database_locked"] == true {
+        ("locked", "The database is locked: only lock-aware transactions run".to_owned())
+    } else if limited["name"] != "workload" {
+        let why = limited["description"].as_str().unwrap_or("for a cause that is not told");
+        ("limited", format!("Transactions are held back: {why}"))
+    } else {
+        ("serving", "Serving, and nothing holds transactions back".to_owned())
+    };
+    json!({ "state": state, "words": words })
+}
+
+/// The connections, summed up by the address they come from, the most first.
+fn clients(shared: &Shared) -> Value {
+    let mut addresses = BTreeMap::<IpAddr, (u64, u64)>::new();
+    shared.connections.visit(|outbox| {
+        let (connections, bytes) = addresses.entry(outbox.peer.ip()).or_default();
+        *connections += 1;
+        *bytes += outbox.in_flight() as u64;
+    });
+    let count = addresses.len();
+    let mut addresses: Vec<_> = addresses.into_iter().collect();
+    addresses.sort_by_key(|(_, (connections, _))| std::cmp::Reverse(*connections));
+    addresses.truncate(ADDRESSES);
+    let listed = |(address, (connections, bytes)): &(IpAddr, (u64, u64))| json!({ "address": address.to_string(), "connections": connections, "bytes_in_flight": bytes });
+    let figures = shared.figures();
+    json!({
+        "connections": figures.connections,
+        "most": shared.config.limits.connections,
+        "accepted": figures.accepted,
+        "refused": figures.refused,
+        "bytes_buffered": shared.buffered.load(Ordering::Relaxed),
+        "addresses_all": count,
+        "addresses": addresses.iter().map(listed).collect::<Vec<_>>(),
+    })
+}

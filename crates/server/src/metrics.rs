@@ -1,0 +1,44 @@
+//! Everything that `/metrics` shows: the endpoint's measurements, and the server's own.
+
+use crate::counters::Figures;
+use crate::server::Shared;
+use std::fmt::Write;
+
+/// The text in Prometheus' format, version 0.0.4.
+pub(crate) fn text(shared: &Shared) -> String {
+    let mut text = shared.config.metrics.as_ref().map(crate::http::Page::text).unwrap_or_default();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let Figures { connections, accepted, refused, requests, .. } = shared.figures();
+    let Figures { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } =
+        shared.figures();
+    let numbers = [
+        ("connections", "gauge", "Connections that are open.", connections),
+        ("connections_accepted_total", "counter", "Connections accepted since the start.", accepted),
+        ("connections_refused_total", "counter", "Connections refused since the start.", refused),
+        ("requests_total", "counter", "Requests of all kinds.", requests),
+        ("transactions_total", "counter", "Transactions that asked for a read version.", transactions),
+        ("keys_read_total", "counter", "Keys of point reads.", reads),
+        ("ranges_read_total", "counter", "Range reads.", ranges),
+        ("rows_read_total", "counter", "Rows that range reads gave.", rows),
+        ("commits_total", "counter", "Commits asked for.", commits),
+        ("failures_total", "counter", "Requests answered with an error at once.", failures),
+        ("received_bytes_total", "counter", "Bytes received from clients.", bytes_in),
+        ("sent_bytes_total", "counter", "Bytes sent to clients.", bytes_out),
+    ];
+    for (name, kind, help, number) in numbers {
+        // Writing to a string can't fail.
+        let _ = write!(
+            text,
+            "# HELP plinth_server_{name} {help}\n# TYPE plinth_server_{name} {kind}\nplinth_server_{name} {number}\n"
+        );
+    }
+    let cpu = shared.env.cpu_time().as_secs_f64();
+    let _ = write!(
+        text,
+        "# HELP plinth_server_cpu_seconds_total Processor time of the process.\n\
+         # TYPE plinth_server_cpu_seconds_total counter\nplinth_server_cpu_seconds_total {cpu}\n"
+    );
+    text
+}
