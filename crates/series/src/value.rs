@@ -243,6 +243,20 @@ impl Points {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Keeps only the points at these places, which must exist.
+    pub fn keep(&mut self, places: std::ops::Range<usize>) {
+        fn keep<T>(items: &mut Vec<T>, places: &std::ops::Range<usize>) {
+            items.truncate(places.end);
+            items.drain(..places.start);
+        }
+        keep(&mut self.times, &places);
+        match &mut self.values {
+            Column::Floats(values) => keep(values, &places),
+            Column::Integers(values) => keep(values, &places),
+            Column::Mixed(values) => keep(values, &places),
+        }
+    }
+
     /// Forgets all points and keeps the memory.
     pub fn clear(&mut self) {
         self.times.clear();

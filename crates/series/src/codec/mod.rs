@@ -46,8 +46,7 @@ pub fn encode(points: &Points) -> Vec<u8> {
     out.extend_from_slice(&[0; 4]);
     integers::encode(&points.times, &mut out);
     encode_column(&points.values, &mut out);
-    let checksum = checksum(&out);
-    out[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    put_checksum(&mut out);
     out
 }
 
@@ -56,13 +55,9 @@ pub fn encode(points: &Points) -> Vec<u8> {
 /// # Errors
 /// [`Error::Damaged`] for bytes that [`encode`] did not make.
 pub fn decode(bytes: &[u8], points: &mut Points) -> Result<()> {
+    check_checksum("a leaf", bytes)?;
     let mut reader = Reader::new(bytes);
-    let [format, kind, low, high] = reader.fixed::<4>()?;
-    let expected = u32::from_le_bytes(reader.fixed()?);
-    let found = checksum(bytes);
-    if expected != found {
-        return Err(Error::damaged("a leaf", format!("checksum {expected:08x} expected, {found:08x} found")));
-    }
+    let [format, kind, low, high, ..] = reader.fixed::<HEADER>()?;
     if format != FORMAT {
         return Err(Error::damaged("a leaf", format!("format {FORMAT} expected, {format} found")));
     }
@@ -71,6 +66,25 @@ pub fn decode(bytes: &[u8], points: &mut Points) -> Result<()> {
     decode_column(&mut reader, kind, count, &mut points.values)?;
     if !reader.is_empty() {
         return Err(reader.wrong("the end of the leaf"));
+    }
+    Ok(())
+}
+
+/// Puts the checksum of all other bytes into bytes 4 to 8, where leaves and nodes have it.
+pub(crate) fn put_checksum(bytes: &mut [u8]) {
+    let checksum = checksum(bytes);
+    bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Whether [`put_checksum`] would put what is there.
+pub(crate) fn check_checksum(what: &str, bytes: &[u8]) -> Result<()> {
+    let Some(expected) = bytes.get(CHECKSUM).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
+    else {
+        return Err(Error::damaged(what, format!("{HEADER} bytes or more expected, {} found", bytes.len())));
+    };
+    let found = checksum(bytes);
+    if expected != found {
+        return Err(Error::damaged(what, format!("checksum {expected:08x} expected, {found:08x} found")));
     }
     Ok(())
 }

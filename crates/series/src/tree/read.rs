@@ -1,0 +1,255 @@
+//! Reading a tree: a walk over the pieces of a span of time, forward or backward, from which all queries are made.
+//!
+//! The walk keeps a stack of twigs whose next one in order lies on top. A twig that the query can use whole is given as its summary; any other is
+//! replaced by its children, or by its points if it is a leaf. Nodes do not change, so a walk may go on across any number of
+//! read versions; what is sealed after it began is not in it.
+
+use super::summary::{Summary, decode_summaries};
+use super::{Nodes, Twig};
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::value::{Point, Points};
+use std::ops::{Bound, RangeBounds};
+
+/// A span of time, both ends included; empty if the first lies behind the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The first nanosecond of it.
+    pub first: i64,
+    /// The last nanosecond of it.
+    pub last: i64,
+}
+
+impl Span {
+    /// All of time.
+    pub const ALL: Self = Self { first: i64::MIN, last: i64::MAX };
+    /// No time.
+    pub const NONE: Self = Self { first: 0, last: -1 };
+
+    /// The times of a range.
+    pub fn new(range: impl RangeBounds<i64>) -> Self {
+        let first = match range.start_bound() {
+            Bound::Included(time) => Some(*time),
+            Bound::Excluded(time) => time.checked_add(1),
+            Bound::Unbounded => Some(i64::MIN),
+        };
+        let last = match range.end_bound() {
+            Bound::Included(time) => Some(*time),
+            Bound::Excluded(time) => time.checked_sub(1),
+            Bound::Unbounded => Some(i64::MAX),
+        };
+        match (first, last) {
+            (Some(first), Some(last)) => Self { first, last },
+            _ => Self::NONE,
+        }
+    }
+
+    /// Whether the time lies in it.
+    pub fn contains(&self, time: i64) -> bool {
+        self.first <= time && time <= self.last
+    }
+
+    /// Whether all of `summary`'s points lie in it.
+    pub fn covers(&self, summary: &Summary) -> bool {
+        self.first <= summary.first.time && summary.last.time <= self.last
+    }
+
+    /// Whether a point of `summary` may lie in it.
+    pub fn meets(&self, summary: &Summary) -> bool {
+        self.first <= summary.last.time && summary.first.time <= self.last
+    }
+
+    /// What lies in both.
+    #[must_use]
+    pub fn intersection(&self, other: Self) -> Self {
+        Self { first: self.first.max(other.first), last: self.last.min(other.last) }
+    }
+
+    /// Whether there is no time in it.
+    pub fn is_empty(&self) -> bool {
+        self.first > self.last
+    }
+
+    /// The places of those of `times`, which ascend, that lie in it.
+    pub fn places(&self, times: &[i64]) -> std::ops::Range<usize> {
+        let begin = times.partition_point(|time| *time < self.first);
+        let end = times.partition_point(|time| *time <= self.last);
+        begin..end.max(begin)
+    }
+}
+
+/// In which order points are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The oldest first.
+    Forward,
+    /// The newest first.
+    Backward,
+}
+
+/// A part of a series, in the order of the walk.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Piece {
+    /// Points that were not looked at.
+    Whole(Summary),
+    /// Points of the span, ascending by time whatever the walk's direction.
+    Points(Points),
+}
+
+/// A walk over a tree.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    span: Span,
+    direction: Direction,
+    /// The next twig last.
+    stack: Vec<Twig>,
+}
+
+impl Walk {
+    /// A walk over what is in the tree now.
+    pub async fn new(nodes: &impl Nodes, span: Span, direction: Direction) -> Result<Self> {
+        let mut twigs = nodes.twigs(None).await?;
+        twigs.sort_by_key(|twig| std::cmp::Reverse(twig.address.level));
+        let mut walk = Self { span, direction, stack: Vec::new() };
+        walk.push(twigs);
+        Ok(walk)
+    }
+
+    /// Puts twigs, ascending by time, before what is left.
+    fn push(&mut self, mut twigs: Vec<Twig>) {
+        twigs.retain(|twig| self.span.meets(&twig.summary));
+        if self.direction == Direction::Forward {
+            twigs.reverse();
+        }
+        self.stack.append(&mut twigs);
+    }
+
+    /// The next piece, whole where `whole` allows it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if a node is missing or wrong; the errors of `nodes`.
+    pub async fn next(
+        &mut self,
+        nodes: &impl Nodes,
+        whole: impl Fn(&Summary) -> bool,
+    ) -> Result<Option<Piece>> {
+        while let Some(twig) = self.stack.pop() {
+            if self.span.covers(&twig.summary) && whole(&twig.summary) {
+                return Ok(Some(Piece::Whole(twig.summary)));
+            }
+            let address = twig.address;
+            let name = || format!("node {} of level {}", address.index, address.level);
+            let Some(bytes) = nodes.node(address).await? else {
+                return Err(Error::damaged(name(), "it is missing"));
+            };
+            let in_node = |error: Error| match error {
+                Error::Damaged { why, .. } => Error::damaged(name(), why),
+                error => error,
+            };
+            if address.level == 0 {
+                let mut points = Points::default();
+                codec::decode(&bytes, &mut points).map_err(in_node)?;
+                points.keep(self.span.places(&points.times));
+                if !points.is_empty() {
+                    return Ok(Some(Piece::Points(points)));
+                }
+                continue;
+            }
+            let children = decode_summaries(address.level, &bytes).map_err(in_node)?;
+            let twigs = children.into_iter().zip(0..);
+            self.push(
+                twigs.map(|(summary, place)| Twig { address: address.child(place), summary }).collect(),
+            );
+        }
+        Ok(None)
+    }
+}
+
+/// The points of a span, some at a time.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    walk: Walk,
+}
+
+impl Scan {
+    /// A scan of what is in the tree now.
+    pub async fn new(nodes: &impl Nodes, span: Span, direction: Direction) -> Result<Self> {
+        Ok(Self { walk: Walk::new(nodes, span, direction).await? })
+    }
+
+    /// The next points, those of a leaf, ascending by time whatever the direction. `None` at the end.
+    pub async fn next(&mut self, nodes: &impl Nodes) -> Result<Option<Points>> {
+        match self.walk.next(nodes, |_| false).await? {
+            Some(Piece::Points(points)) => Ok(Some(points)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The summary of a span, from a handful of nodes; `None` if it has no points.
+pub async fn aggregate(nodes: &impl Nodes, span: Span) -> Result<Option<Summary>> {
+    let mut walk = Walk::new(nodes, span, Direction::Forward).await?;
+    let mut groups = Groups::new(span, u64::MAX);
+    while let Some(piece) = walk.next(nodes, |_| true).await? {
+        groups.add(piece);
+    }
+    Ok(groups.finish().map(|(_, summary)| summary))
+}
+
+/// Gathers pieces, ascending by time, into buckets of a step each, counted from the span's first nanosecond.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    span: Span,
+    step: u64,
+    open: Option<(i64, Summary)>,
+    done: std::collections::VecDeque<(i64, Summary)>,
+}
+
+impl Groups {
+    /// No buckets yet. A `step` of 0 is one of 1.
+    pub fn new(span: Span, step: u64) -> Self {
+        Self { span, step: step.max(1), open: None, done: std::collections::VecDeque::new() }
+    }
+
+    /// The beginning of the bucket of a time.
+    fn bucket(&self, time: i64) -> i64 {
+        let after = time.wrapping_sub(self.span.first) as u64;
+        self.span.first.wrapping_add((after - after % self.step) as i64)
+    }
+
+    /// Whether all of `summary` belongs to one bucket.
+    pub fn is_whole(&self, summary: &Summary) -> bool {
+        self.bucket(summary.first.time) == self.bucket(summary.last.time)
+    }
+
+    /// Adds what comes next. A whole piece has to be of one bucket.
+    pub fn add(&mut self, piece: Piece) {
+        match piece {
+            Piece::Whole(summary) => self.add_summary(&summary),
+            Piece::Points(points) => points.iter().for_each(|point| self.add_point(point)),
+        }
+    }
+
+    /// Adds a point that comes next.
+    pub fn add_point(&mut self, point: Point) {
+        self.add_summary(&Summary::from(point));
+    }
+
+    fn add_summary(&mut self, summary: &Summary) {
+        let bucket = self.bucket(summary.first.time);
+        match &mut self.open {
+            Some((open, sum)) if *open == bucket => sum.add(summary),
+            open => self.done.extend(open.replace((bucket, *summary))),
+        }
+    }
+
+    /// The next bucket to which nothing can be added any more: its beginning, and what is in it.
+    pub fn next_done(&mut self) -> Option<(i64, Summary)> {
+        self.done.pop_front()
+    }
+
+    /// The next bucket when nothing comes any more.
+    pub fn finish(&mut self) -> Option<(i64, Summary)> {
+        self.done.pop_front().or_else(|| self.open.take())
+    }
+}
