@@ -26,14 +26,15 @@ const LAYERS: &[Layer] = &[
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 2, name: "plinth-log", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
+    Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {
-        level: 2,
+        level: 3,
         name: "plinth-client",
-        uses: &["plinth-types", "plinth-env", "plinth-proto"],
+        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls"],
         tests_use: &[],
     },
     Layer {
-        level: 3,
+        level: 4,
         name: "plinth-pipeline",
         uses: &[
             "plinth-types",
@@ -46,33 +47,33 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
-        level: 3,
+        level: 4,
         name: "plinth-fdb",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         // Loaded at run time, as any C library would be.
         tests_use: &["plinth-capi"],
     },
     Layer {
-        level: 3,
+        level: 4,
         name: "plinth-migrate",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         tests_use: &["plinth"],
     },
     Layer { level: 3, name: "plinth-series", uses: &["plinth-types"], tests_use: &[] },
     Layer {
-        level: 4,
+        level: 5,
         name: "plinth",
         uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline", "plinth-fdb"],
         tests_use: &[],
     },
     Layer {
-        level: 4,
+        level: 5,
         name: "plinth-server",
-        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-client"],
+        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-client"],
         tests_use: &["plinth-pipeline"],
     },
     Layer {
-        level: 5,
+        level: 6,
         name: "plinth-capi",
         uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline"],
         tests_use: &[],

@@ -60,7 +60,7 @@ pub use failure::is_disk_full;
 pub use files::{DirLock, File, Files, Open, TemporaryDir};
 pub use park::block_on;
 pub use reply::{Promise, Reply};
-pub use sockets::{Listener, Sockets, Stream};
+pub use sockets::{Listener, Sockets, Stream, Transport};
 pub use sync::Signal;
 pub use task::{Task, TaskFailed};
 pub use time::{Sleep, Timer};

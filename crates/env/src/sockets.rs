@@ -4,9 +4,11 @@
 //! them), because that is what rustls and hyper have maintained adapters for. They can be polled by
 //! any task; real ones come with the feature `net`, and are cheapest in tasks of
 //! [`Env::spawn_network`](crate::Env::spawn_network).
+//!
+//! What lies over a stream and gives another one, as TLS does, is a [`Transport`]; who uses the stream can't tell.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -41,6 +43,41 @@ pub struct Stream {
 enum StreamKind {
     Real(RealStream),
     Simulated(SimulatedStream),
+    Over(Box<dyn Transport>),
+}
+
+/// What carries a stream's bytes by another stream, in another form: see [`Stream::over`]. The methods are those of
+/// [`Stream`].
+pub trait Transport: Send {
+    /// See [`Stream::local_address`].
+    fn local_address(&self) -> SocketAddr;
+
+    /// See [`Stream::peer_address`].
+    fn peer_address(&self) -> SocketAddr;
+
+    /// See [`Stream::poll_receive`].
+    ///
+    /// # Errors
+    /// Those of the stream below, and the transport's own.
+    fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// See [`Stream::poll_send`].
+    ///
+    /// # Errors
+    /// As [`Transport::poll_receive`].
+    fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// See [`Stream::poll_flush`].
+    ///
+    /// # Errors
+    /// As [`Transport::poll_receive`].
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// See [`Stream::poll_finish`].
+    ///
+    /// # Errors
+    /// As [`Transport::poll_receive`].
+    fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
 impl Sockets {
@@ -101,11 +138,17 @@ impl Listener {
 }
 
 impl Stream {
+    /// The stream that `transport` makes of another one.
+    pub fn over(transport: impl Transport + 'static) -> Self {
+        Self { kind: StreamKind::Over(Box::new(transport)) }
+    }
+
     /// The address of this end.
     pub fn local_address(&self) -> SocketAddr {
         match &self.kind {
             StreamKind::Real(stream) => stream.local_address(),
             StreamKind::Simulated(stream) => stream.local_address(),
+            StreamKind::Over(transport) => transport.local_address(),
         }
     }
 
@@ -114,6 +157,7 @@ impl Stream {
         match &self.kind {
             StreamKind::Real(stream) => stream.peer_address(),
             StreamKind::Simulated(stream) => stream.peer_address(),
+            StreamKind::Over(transport) => transport.peer_address(),
         }
     }
 }
@@ -129,13 +173,44 @@ impl Stream {
         Pin::new(self).poll_read(context, &mut buffer).map_ok(|()| buffer.filled().len())
     }
 
-    /// Sends as much of `bytes` as there is room for: how many of them.
+    /// Sends as much of `bytes` as there is room for: how many of them. A transport may keep some of them until
+    /// [`Stream::poll_flush`], or the next call of any kind.
     ///
     /// # Errors
     /// The system's; the connection is of no more use.
     #[inline]
     pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self).poll_write(context, bytes)
+    }
+
+    /// Sends as much of several pieces as there is room for, in one call of the system: how many bytes.
+    ///
+    /// # Errors
+    /// The system's; the connection is of no more use.
+    pub fn poll_send_pieces(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.kind {
+            StreamKind::Real(stream) => stream.poll_write_vectored(context, pieces),
+            StreamKind::Simulated(_) | StreamKind::Over(_) => {
+                let first = pieces.iter().find(|piece| !piece.is_empty());
+                first.map_or(Poll::Ready(Ok(0)), |piece| self.poll_send(context, piece))
+            }
+        }
+    }
+
+    /// Sends what a transport has kept. To be called when there is nothing more to send; costs nothing on a socket.
+    ///
+    /// # Errors
+    /// The system's; the connection is of no more use.
+    #[inline]
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            StreamKind::Real(_) | StreamKind::Simulated(_) => Poll::Ready(Ok(())),
+            StreamKind::Over(transport) => transport.poll_flush(context),
+        }
     }
 
     /// Says that no more bytes will be sent; the other direction stays open.
@@ -156,6 +231,10 @@ impl AsyncRead for Stream {
         match &mut self.kind {
             StreamKind::Real(stream) => stream.poll_read(context, buffer),
             StreamKind::Simulated(stream) => stream.poll_read(context, buffer),
+            StreamKind::Over(transport) => {
+                let received = transport.poll_receive(context, buffer.initialize_unfilled());
+                received.map_ok(|len| buffer.advance(len))
+            }
         }
     }
 }
@@ -169,12 +248,12 @@ impl AsyncWrite for Stream {
         match &mut self.kind {
             StreamKind::Real(stream) => stream.poll_write(context, bytes),
             StreamKind::Simulated(stream) => stream.poll_write(context, bytes),
+            StreamKind::Over(transport) => transport.poll_send(context, bytes),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Neither kind keeps anything back.
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -184,6 +263,7 @@ impl AsyncWrite for Stream {
                 stream.shut_down();
                 Poll::Ready(Ok(()))
             }
+            StreamKind::Over(transport) => transport.poll_finish(context),
         }
     }
 }

@@ -20,6 +20,12 @@ pub struct ServerConfig {
     pub cluster_file: Option<PathBuf>,
     /// Whether to listen where other machines can reach it although nothing is encrypted and nobody is asked who he is.
     pub without_tls: bool,
+    /// The server's certificate, and the authorities that clients' certificates must be signed by: then it speaks TLS only.
+    /// HTTP speaks it too, where other machines can reach it, and asks for no certificates.
+    #[cfg(feature = "tls")]
+    pub tls: Option<plinth_tls::TlsOptions>,
+    /// Whether to listen where other machines can reach it although TLS names no authorities, so that anybody may connect.
+    pub without_client_certificates: bool,
     /// Where to answer HTTP: the console, `/metrics` for Prometheus, `/status`, `/health`. The rule about other machines
     /// is the same, and there must be a token for them.
     pub http: Option<SocketAddr>,
@@ -38,6 +44,9 @@ impl Default for ServerConfig {
             public: None,
             cluster_file: None,
             without_tls: false,
+            #[cfg(feature = "tls")]
+            tls: None,
+            without_client_certificates: false,
             http: None,
             console: ConsoleConfig::default(),
             metrics: None,

@@ -14,6 +14,8 @@ pub struct Figures {
     pub accepted: u64,
     /// Connections refused: too many, or no common version.
     pub refused: u64,
+    /// Connections with which TLS came to nothing.
+    pub tls_failures: u64,
     /// Requests of all kinds.
     pub requests: u64,
     /// Requests for read versions.
@@ -38,11 +40,12 @@ pub struct Figures {
 
 impl Figures {
     fn fields(&self) -> [u64; FIELDS] {
-        let Self { connections: _, accepted, refused, requests, read_versions, transactions, .. } = *self;
-        let Self { reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } = *self;
+        let Self { connections: _, accepted, refused, tls_failures, requests, read_versions, .. } = *self;
+        let Self { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } = *self;
         [
             accepted,
             refused,
+            tls_failures,
             requests,
             read_versions,
             transactions,
@@ -57,12 +60,13 @@ impl Figures {
     }
 
     fn of_fields(fields: [u64; FIELDS], connections: u64) -> Self {
-        let [accepted, refused, requests, read_versions, transactions, reads, rest @ ..] = fields;
-        let [ranges, rows, commits, failures, bytes_in, bytes_out] = rest;
+        let [accepted, refused, tls_failures, requests, read_versions, transactions, rest @ ..] = fields;
+        let [reads, ranges, rows, commits, failures, bytes_in, bytes_out] = rest;
         Self {
             connections,
             accepted,
             refused,
+            tls_failures,
             requests,
             read_versions,
             transactions,
@@ -77,7 +81,7 @@ impl Figures {
     }
 }
 
-const FIELDS: usize = 12;
+const FIELDS: usize = 13;
 
 /// The totals. Relaxed: they order nothing.
 #[derive(Default)]
@@ -120,6 +124,7 @@ mod tests {
             failures: 10 * times,
             bytes_in: 11 * times,
             bytes_out: 12 * times,
+            tls_failures: 13 * times,
         };
         let counters = Counters::default();
         counters.add(&numbers(1, 0));

@@ -6,13 +6,13 @@
 //! reads them, connections by a number.
 
 use crate::console;
+use crate::door::Door;
 use crate::server::Shared;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use plinth_env::Listener;
 use plinth_env::sync::{First, race};
 use plinth_types::Bytes;
 use std::convert::Infallible;
@@ -57,10 +57,10 @@ impl std::fmt::Debug for Page {
 }
 
 /// Answers until told to stop.
-pub(crate) async fn serve(shared: Arc<Shared>, listener: Listener) {
+pub(crate) async fn serve(shared: Arc<Shared>, door: Door) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
-        match race(shared.http_stop.wait(), listener.accept()).await {
+        match race(shared.http_stop.wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => shared.env.sleep(Duration::from_millis(50)).await,
             First::Right(Ok(stream)) => admit(&shared, &open, stream),

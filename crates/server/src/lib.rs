@@ -7,7 +7,7 @@
 //!
 //! ## Data structure
 //! ```text
-//!   listener ──accept──▶ a task per connection, on one reactor for good
+//!   door (listener, TLS) ──accept──▶ a task per connection, on one reactor for good
 //!                          │ receive: all that has arrived      ┌─ ready at once: a read from memory ─┐
 //!                          │ handle each frame ──▶ endpoint ────┤                                     ▼
 //!                          │                                    └─ later: commit, watch ──▶ outbox ──▶ output
@@ -23,7 +23,8 @@
 //!    more questions, and who exceeds its part while memory is short is cut off.
 //! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is answered with an error;
 //!    bytes that are no frame end the connection, with an error that says why.
-//! 4. Without TLS it listens on loopback only, unless told otherwise in so many words.
+//! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many words; and with TLS too, if
+//!    clients needn't show certificates.
 //! 5. Stopping answers what is under way before it closes.
 //!
 //! ## Not here
@@ -35,6 +36,8 @@ mod config;
 mod connection;
 mod console;
 mod counters;
+mod door;
+mod events;
 mod guard;
 mod http;
 mod metrics;
@@ -47,4 +50,6 @@ pub use config::{Limits, ServerConfig};
 pub use console::ConsoleConfig;
 pub use counters::Figures;
 pub use http::Page;
+#[cfg(feature = "tls")]
+pub use plinth_tls::{Source, TlsOptions};
 pub use server::Server;

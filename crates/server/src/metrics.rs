@@ -10,13 +10,14 @@ pub(crate) fn text(shared: &Shared) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    let Figures { connections, accepted, refused, requests, .. } = shared.figures();
+    let Figures { connections, accepted, refused, tls_failures, requests, .. } = shared.figures();
     let Figures { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } =
         shared.figures();
     let numbers = [
         ("connections", "gauge", "Connections that are open.", connections),
         ("connections_accepted_total", "counter", "Connections accepted since the start.", accepted),
         ("connections_refused_total", "counter", "Connections refused since the start.", refused),
+        ("tls_failures_total", "counter", "Connections with which TLS came to nothing.", tls_failures),
         ("requests_total", "counter", "Requests of all kinds.", requests),
         ("transactions_total", "counter", "Transactions that asked for a read version.", transactions),
         ("keys_read_total", "counter", "Keys of point reads.", reads),

@@ -7,12 +7,14 @@ use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
+use crate::door::{Door, Doors, Purpose};
+use crate::events;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
 use plinth_client::Endpoint;
 use plinth_client::remote::ClusterFile;
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Listener, Signal, Stream};
+use plinth_env::{Env, Signal, Stream};
 use plinth_proto::Welcome;
 use plinth_types::{Error, Result};
 use std::future::poll_fn;
@@ -25,6 +27,8 @@ use std::time::Duration;
 
 /// How often silent connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Sweeps from one look for new certificates to the next.
+const CERTIFICATES: u32 = 60;
 /// How long accepting pauses when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
 /// How long a refused client has to read why.
@@ -51,7 +55,8 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) place: Place,
     pub(crate) connections: Registry,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) doors: Doors,
     /// Bytes that connections hold from one turn to the next.
     pub(crate) buffered: AtomicUsize,
     refusals: AtomicUsize,
@@ -85,26 +90,28 @@ impl Server {
     ///
     /// # Errors
     /// `invalid_local_address` if an address could be reached by other machines and that was not allowed, or clients
-    /// couldn't be told where the server is; `address_in_use`, `bind_failed`; `connection_string_invalid` if there is a
-    /// cluster file that is none, or names another server; those of writing it.
+    /// couldn't be told where the server is; `tls_error` if the certificates can't be used; `address_in_use`,
+    /// `bind_failed`; `connection_string_invalid` if there is a cluster file that is none, or names another server, or one
+    /// that speaks TLS where this one doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
+        let doors = open_doors(&env, &config).await?;
         let mut listeners = Vec::new();
         for address in &config.listen {
-            check_reach(&env, *address, &config)?;
-            listeners.push(env.sockets().listen(*address).await?);
+            check_reach(&env, *address, &config, &doors, Purpose::Clients)?;
+            listeners.push(doors.door(env.sockets().listen(*address).await?, Purpose::Clients));
         }
         let http = match config.http {
             Some(address) => {
-                check_reach(&env, address, &config)?;
-                Some(env.sockets().listen(address).await?)
+                check_reach(&env, address, &config, &doors, Purpose::Http)?;
+                Some(doors.door(env.sockets().listen(address).await?, Purpose::Http))
             }
             None => None,
         };
-        let http_address = http.as_ref().map(Listener::local_address);
+        let http_address = http.as_ref().map(Door::local_address);
         let console = Console::open(&env, &config.console, http_address).await?;
-        let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
-        let place = settle_place(&env, &*endpoint, &config, &addresses).await?;
+        let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
+        let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
         let shared = Arc::new(Shared {
             env: env.clone(),
@@ -112,7 +119,8 @@ impl Server {
             config,
             place,
             connections: Registry::default(),
-            counters: Counters::default(),
+            counters: doors.counters.clone(),
+            doors,
             buffered: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -147,7 +155,23 @@ impl Server {
         self.shared.console.token_file()
     }
 
-    /// What clients find it by: `description:id@ip:port`.
+    /// Whether HTTP is HTTPS there.
+    pub fn is_http_secure(&self) -> bool {
+        self.http.is_some_and(|address| !address.ip().is_loopback()) && self.shared.doors.has_tls()
+    }
+
+    /// Reads the files of the certificates again; says whether they have changed. The server does so by itself every minute.
+    /// Connections that are open keep what they have.
+    ///
+    /// # Errors
+    /// `tls_error`, which says what is wrong with which file; the certificates in use stay.
+    pub async fn reload_certificates(&self) -> Result<bool> {
+        let result = self.shared.doors.reload().await;
+        events::reloaded(&result);
+        result
+    }
+
+    /// What clients find it by: `description:id@ip:port`, with `:tls` behind it if that is spoken there.
     pub fn connection_string(&self) -> &str {
         &self.shared.place.connection_string
     }
@@ -190,15 +214,57 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// Reads the certificates, if there are to be any.
+async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
+    let counters = Arc::new(Counters::default());
+    #[cfg(feature = "tls")]
+    {
+        let acceptor = match &config.tls {
+            Some(_) if config.without_tls => {
+                let detail = "there is a certificate, and TLS was declined (--without-tls)";
+                return Err(Error::invalid_option_value().with_detail(detail));
+            }
+            Some(options) => Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?)),
+            None => None,
+        };
+        Ok(Doors { counters, acceptor })
+    }
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = (env, config);
+        Ok(Doors { counters })
+    }
+}
+
 /// Whether the server may listen there.
-fn check_reach(env: &Env, address: SocketAddr, config: &ServerConfig) -> Result<()> {
+fn check_reach(
+    env: &Env,
+    address: SocketAddr,
+    config: &ServerConfig,
+    doors: &Doors,
+    purpose: Purpose,
+) -> Result<()> {
     // Simulated machines have no loopback; nor has anybody there anything to hide.
     if address.ip().is_loopback() || config.without_tls || env.is_simulated() {
         return Ok(());
     }
-    Err(Error::invalid_local_address().with_detail(format!(
-        "{address} can be reached by other machines, and nothing is encrypted; allow it in so many words (--without-tls)"
-    )))
+    let refuse = |why: &str| {
+        let detail = format!("{address} can be reached by other machines, and {why}");
+        Err(Error::invalid_local_address().with_detail(detail))
+    };
+    if !doors.has_tls() {
+        return refuse(
+            "nothing is encrypted; give the server certificates (--tls-cert, --tls-key, --tls-ca), or allow it in so \
+             many words (--without-tls)",
+        );
+    }
+    if purpose == Purpose::Clients && !doors.asks_clients() && !config.without_client_certificates {
+        return refuse(
+            "anybody may connect; name the authorities that clients' certificates must be signed by (--tls-ca), or \
+             allow it in so many words (--without-client-certificates)",
+        );
+    }
+    Ok(())
 }
 
 /// What clients are told, from the cluster file if there is one; else a new one is written.
@@ -207,6 +273,7 @@ async fn settle_place(
     endpoint: &dyn Endpoint,
     config: &ServerConfig,
     addresses: &[SocketAddr],
+    tls: bool,
 ) -> Result<Place> {
     let first = config.public.or(addresses.first().copied());
     let Some(public) = first.filter(|address| !address.ip().is_unspecified()) else {
@@ -220,7 +287,15 @@ async fn settle_place(
     };
     let cluster_id = endpoint.describe().cluster_id;
     let file = match existing {
-        Some(file) if file.names(public) => file,
+        Some(file) if file.names(public) && file.is_tls() == tls => file,
+        Some(file) if file.names(public) => {
+            let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+            let why = if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
+            return Err(Error::connection_string_invalid().with_detail(format!(
+                "{path} exists and names {}, and {why}, or remove the file to have it written anew",
+                file.address_list()
+            )));
+        }
         Some(file) => {
             let path = path.map(|path| path.display().to_string()).unwrap_or_default();
             return Err(Error::connection_string_invalid().with_detail(format!(
@@ -231,6 +306,7 @@ async fn settle_place(
         None => {
             let id: String = cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
             let file = ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
+            let file = if tls { file.with_tls() } else { file };
             if let Some(path) = path {
                 env.files().replace(path, format!("{}\n", file.connection_string()).as_bytes()).await?;
             }
@@ -240,15 +316,15 @@ async fn settle_place(
     Ok(Place {
         cluster: file.key(),
         connection_string: file.connection_string(),
-        addresses: vec![public.to_string()],
+        addresses: vec![if tls { format!("{public}:tls") } else { public.to_string() }],
         cluster_id,
     })
 }
 
 /// Accepts connections until told to stop.
-async fn accept(shared: Arc<Shared>, listener: Listener, number: usize) {
+async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
     loop {
-        let accepted = race(shared.stops[number].wait(), listener.accept()).await;
+        let accepted = race(shared.stops[number].wait(), door.accept()).await;
         match accepted {
             First::Left(()) => return,
             First::Right(Ok(stream)) => admit(&shared, stream),
@@ -310,10 +386,15 @@ async fn turn_away(mut stream: Stream, why: Error) {
     .await;
 }
 
-/// Looks for silent connections until told to stop.
+/// Looks for silent connections, and now and then for new certificates, until told to stop.
 async fn sweep(shared: Arc<Shared>) {
     let Some(stop) = shared.stops.last() else { return };
+    let mut sweeps = 0;
     while let First::Right(()) = race(stop.wait(), shared.env.sleep(SWEEP)).await {
         shared.connections.sweep(&shared.env);
+        sweeps += 1;
+        if sweeps % CERTIFICATES == 0 {
+            events::reloaded(&shared.doors.reload().await);
+        }
     }
 }

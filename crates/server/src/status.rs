@@ -42,6 +42,8 @@ fn server(shared: &Shared) -> Value {
         "connections": figures.connections,
         "connections_accepted": figures.accepted,
         "connections_refused": figures.refused,
+        "tls": shared.doors.has_tls(),
+        "tls_failures": figures.tls_failures,
         "connections_max": shared.config.limits.connections,
         "requests": figures.requests,
         "read_versions": figures.read_versions,

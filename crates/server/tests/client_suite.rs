@@ -17,3 +17,7 @@ mod special_keys;
 mod tenants_and_maps;
 #[path = "../../client/tests/watches.rs"]
 mod watches;
+
+#[cfg(feature = "tls")]
+#[path = "common/again.rs"]
+mod again;

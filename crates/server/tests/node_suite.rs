@@ -2,3 +2,7 @@
 
 #[path = "../../pipeline/tests/transactions.rs"]
 mod transactions;
+
+#[cfg(feature = "tls")]
+#[path = "common/again.rs"]
+mod again;

@@ -40,7 +40,7 @@ pub struct Address {
 }
 
 impl ClusterFile {
-    /// One that names a single server.
+    /// One that names a single server, without TLS.
     ///
     /// # Panics
     /// If `description` or `id` has other characters than a cluster file allows.
@@ -145,6 +145,18 @@ impl ClusterFile {
     /// Whether a server at this address is among them.
     pub fn names(&self, server: SocketAddr) -> bool {
         self.addresses.iter().any(|address| address.resolve().is_ok_and(|named| named == server))
+    }
+
+    /// The same, whose servers speak TLS.
+    #[must_use]
+    pub fn with_tls(mut self) -> Self {
+        self.addresses.iter_mut().for_each(|address| address.tls = true);
+        self
+    }
+
+    /// Whether its servers speak TLS: all of them, or none.
+    pub fn is_tls(&self) -> bool {
+        self.addresses.iter().any(|address| address.tls)
     }
 
     /// Where it was read.

@@ -3,6 +3,7 @@
 //! A turn receives everything that has arrived, tells those who waited, who may ask for more at once, and then sends all
 //! of it in one write. If the server is silent although somebody waits, it is pinged; silent for longer, it is gone.
 
+use super::cluster_file::Address;
 use super::link::{Link, Opened};
 use super::slots::Answer;
 use plinth_env::{Sleep, Stream};
@@ -32,17 +33,17 @@ thread_local! {
 }
 
 /// Connects and greets. Gives the stream, what arrived behind the welcome, and the database's identity.
-pub(super) async fn open(link: &Link, attempt: usize) -> Opened {
-    let addresses = link.file.addresses();
-    let address = &addresses[attempt % addresses.len()];
-    if address.tls {
-        return Err(Error::tls_error().with_detail("this build has no TLS"));
-    }
+pub(super) async fn open(link: &Link, address: &Address) -> Opened {
     let place = address.resolve()?;
-    let mut stream = link.env.sockets().connect(place).await?;
+    let stream = link.env.sockets().connect(place).await?;
+    let mut stream = if address.tls { secured(link, stream).await? } else { stream };
     let mut hello = Vec::new();
-    Hello::new(link.file.key(), link.name.clone()).encode(&mut hello);
-    let lost = |error: std::io::Error| Error::connection_failed().with_detail(format!("{place}: {error}"));
+    Hello::new(link.file.key(), link.options.name.clone()).encode(&mut hello);
+    // What TLS has to say about it stands in the system's error.
+    let lost = |error: std::io::Error| match error.get_ref().and_then(|why| why.downcast_ref::<Error>()) {
+        Some(why) => why.clone(),
+        None => Error::connection_failed().with_detail(format!("{place}: {error}")),
+    };
     let mut sent = 0;
     poll_fn(|context| {
         while sent < hello.len() {
@@ -68,6 +69,16 @@ pub(super) async fn open(link: &Link, attempt: usize) -> Opened {
         }
         received.extend_from_slice(&buffer[..len]);
     }
+}
+
+#[cfg(feature = "tls")]
+async fn secured(link: &Link, stream: Stream) -> plinth_types::Result<Stream> {
+    plinth_tls::connect(&link.env, &link.options.tls, stream).await
+}
+
+#[cfg(not(feature = "tls"))]
+async fn secured(_: &Link, _: Stream) -> plinth_types::Result<Stream> {
+    Err(Error::tls_error().with_detail("this build has no TLS (feature `tls` of plinth-client)"))
 }
 
 /// Runs until the connection is over, and says why.
@@ -133,6 +144,9 @@ impl Conversation {
             self.sent = 0;
             if self.output.capacity() > RECEIVE {
                 self.output = Vec::new();
+            }
+            if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
+                return Err(lost(error));
             }
         }
         Ok(moved)

@@ -6,6 +6,7 @@
 //! The life of a request: left while there is no connection, its frame waits in its slot; once there is one, all frames
 //! are in `output`; when the task takes the output, commits among it may reach the server and are never sent again.
 
+use super::RemoteOptions;
 use super::cluster_file::ClusterFile;
 use super::conversation::{self, Conversation};
 use super::slots::{Answer, Slots, unknown};
@@ -28,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Link {
     pub(super) env: Env,
     pub(super) file: Arc<ClusterFile>,
-    pub(super) name: String,
+    pub(super) options: Arc<RemoteOptions>,
     /// Its place among the links of its endpoint.
     pub(super) number: usize,
     state: Mutex<State>,
@@ -73,8 +74,8 @@ impl State {
 }
 
 impl Link {
-    pub(super) fn new(env: Env, file: Arc<ClusterFile>, name: String, number: usize) -> Self {
-        Self { env, file, name, number, state: Mutex::default(), wanted: Signal::new() }
+    pub(super) fn new(env: Env, file: Arc<ClusterFile>, options: Arc<RemoteOptions>, number: usize) -> Self {
+        Self { env, file, options, number, state: Mutex::default(), wanted: Signal::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -336,7 +337,8 @@ pub(super) async fn run(link: Arc<Link>) {
     loop {
         link.wanted.wait().await;
         while !link.is_closed() && link.is_waiting() {
-            let opening = race(conversation::open(&link, attempt), link.env.sleep(PATIENCE)).await;
+            let address = &link.file.addresses()[attempt % link.file.addresses().len()];
+            let opening = race(conversation::open(&link, address), link.env.sleep(PATIENCE)).await;
             attempt += 1;
             match opening {
                 First::Left(Ok((stream, rest, cluster_id))) => {
@@ -347,7 +349,8 @@ pub(super) async fn run(link: Arc<Link>) {
                 }
                 First::Left(Err(why)) => link.refused(&why),
                 First::Right(()) => {
-                    link.refused(&Error::connection_failed().with_detail("the server doesn't answer"));
+                    let detail = format!("{address}: the server doesn't answer");
+                    link.refused(&Error::connection_failed().with_detail(detail));
                 }
             }
             // Many clients lose their server at the same moment, and shall not come back at the same moment.

@@ -12,6 +12,9 @@
 //! A connection that is lost is made again, with pauses that grow. Until then requests wait, as FoundationDB's do: it is
 //! the transaction's timeout that ends them. Reads and watches are sent again; a commit that may have reached the server
 //! fails with `commit_unknown_result`, which says just that.
+//!
+//! Where the cluster file's addresses end in `:tls` the connections are encrypted, and both sides show certificates (feature
+//! `tls`). A connection that comes to nothing because of them fails at once what waits for it (`tls_error`), since waiting won't help.
 
 mod cluster_file;
 mod conversation;
@@ -20,6 +23,8 @@ mod many;
 mod slots;
 
 pub use cluster_file::{Address, ClusterFile};
+#[cfg(feature = "tls")]
+pub use plinth_tls::{Source, TlsOptions};
 
 use crate::endpoint::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use link::Link;
@@ -47,13 +52,22 @@ pub struct RemoteOptions {
     pub connections: usize,
     /// What the server is told about this program, for people.
     pub name: String,
+    /// Certificates, for a cluster file whose addresses end in `:tls`. What is left out here comes from FoundationDB's
+    /// environment variables.
+    #[cfg(feature = "tls")]
+    pub tls: TlsOptions,
 }
 
 impl RemoteOptions {
     /// As many connections as there are threads that serve sockets, but not more than a few.
     pub fn new(env: &Env) -> Self {
         let connections = env.network_threads().clamp(1, CONNECTIONS);
-        Self { connections, name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned() }
+        Self {
+            connections,
+            name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::default(),
+        }
     }
 }
 
@@ -74,8 +88,12 @@ impl RemoteEndpoint {
     /// The same, with a say in how.
     pub fn with_options(env: &Env, file: ClusterFile, options: &RemoteOptions) -> Self {
         let file = Arc::new(file);
+        let options = options.clone();
+        #[cfg(feature = "tls")]
+        let options = RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
+        let options = Arc::new(options);
         let links: Vec<_> = (0..options.connections.max(1))
-            .map(|number| Arc::new(Link::new(env.clone(), file.clone(), options.name.clone(), number)))
+            .map(|number| Arc::new(Link::new(env.clone(), file.clone(), options.clone(), number)))
             .collect();
         for link in &links {
             drop(env.spawn_network("connection", link::run(link.clone())));

@@ -57,6 +57,14 @@ impl RealStream {
         match self.0 {}
     }
 
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.0 {}
+    }
+
     pub(crate) fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0 {}
     }

@@ -160,6 +160,14 @@ impl RealStream {
         self.attached()?.poll_write(context, bytes)
     }
 
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.attached()?.poll_write_vectored(context, pieces)
+    }
+
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.attached()?.poll_shutdown(context)
     }

@@ -8,6 +8,7 @@ mod requests;
 mod together;
 
 use crate::counters::Figures;
+use crate::events;
 use crate::outbox::{Order, Outbox, Watch};
 use crate::server::Shared;
 use plinth_env::Stream;
@@ -31,6 +32,8 @@ const KEEP: usize = 1 << 20;
 const TURNS: usize = 16;
 /// How long a client has to close after the server's last words.
 const LINGER: Duration = Duration::from_secs(2);
+/// How TLS begins: a record with a handshake, of any version that there will be.
+const TLS_BEGINS: [u8; 2] = [0x16, 0x03];
 /// Bytes that a connection may hold however short memory is.
 const FREE_BYTES: usize = 128 << 10;
 
@@ -184,6 +187,9 @@ impl Connection {
         if self.sent == self.output.len() {
             self.output.clear();
             self.sent = 0;
+            if let Poll::Ready(Err(_)) = self.stream.poll_flush(context) {
+                return Err(Gone);
+            }
         }
         Ok(moved)
     }
@@ -251,6 +257,11 @@ impl Connection {
 
     /// Answers the hello that `bytes` begin with.
     fn greet(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
+        if bytes.starts_with(&TLS_BEGINS) {
+            return Err(Error::tls_error().with_detail(
+                "the client speaks TLS, and the server does not: the address in its cluster file must not end in :tls",
+            ));
+        }
         let Some((hello, len)) = Hello::decode(bytes)? else { return Ok(None) };
         let version = hello.choose()?;
         let ours = &self.shared.place.cluster;
@@ -267,6 +278,7 @@ impl Connection {
 
     /// Ends the connection before it began.
     fn refuse(&mut self, error: Error) {
+        events::refused(self.outbox.peer, &error);
         self.counted.refused += 1;
         Welcome::refuse(error).encode(&mut self.output);
         self.phase = Phase::Closing;
@@ -274,8 +286,9 @@ impl Connection {
 
     /// Ends the connection, with last words once what is in the output has been sent.
     fn end_because(&mut self, why: &Error) {
-        if self.phase == Phase::Open {
-            reply::put_failure(&mut self.output, frame::NO_ID, why);
+        match self.phase {
+            Phase::Open => reply::put_failure(&mut self.output, frame::NO_ID, why),
+            _ => events::refused(self.outbox.peer, why),
         }
         self.phase = Phase::Closing;
     }

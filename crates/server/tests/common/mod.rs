@@ -63,6 +63,11 @@ impl Raw {
         Self { stream, received: Vec::new() }
     }
 
+    /// A connection that is there, and says nothing.
+    pub fn over(stream: Stream) -> Self {
+        Self { stream, received: Vec::new() }
+    }
+
     /// Everything until the server closes.
     pub fn all(mut self) -> Vec<u8> {
         while self.receive() > 0 {}

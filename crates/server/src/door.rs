@@ -1,0 +1,130 @@
+//! A listener, with or without TLS: what it accepts is ready to be spoken to.
+//!
+//! The handshake is made by the connection that uses the stream, within the time that it has for its greeting, so that nobody
+//! who is slow at it keeps others waiting.
+
+use crate::counters::Counters;
+use plinth_env::{Listener, Stream};
+use plinth_types::Result;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Whom a door is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    Clients,
+    Http,
+}
+
+/// A listener, and what is laid over the connections that it accepts.
+pub(crate) struct Door {
+    listener: Listener,
+    #[cfg(feature = "tls")]
+    tls: Option<(Arc<plinth_tls::Acceptor>, plinth_tls::Terms)>,
+}
+
+impl Door {
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// `connection_failed` if none could be taken; the next one may be.
+    pub(crate) async fn accept(&self) -> Result<Stream> {
+        let stream = self.listener.accept().await?;
+        #[cfg(feature = "tls")]
+        if let Some((acceptor, terms)) = &self.tls {
+            return acceptor.accept(stream, terms);
+        }
+        Ok(stream)
+    }
+
+    /// Where it listens.
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        self.listener.local_address()
+    }
+}
+
+/// What makes doors: the server's certificates, if it has any.
+pub(crate) struct Doors {
+    pub(crate) counters: Arc<Counters>,
+    #[cfg(feature = "tls")]
+    pub(crate) acceptor: Option<Arc<plinth_tls::Acceptor>>,
+}
+
+#[cfg(feature = "tls")]
+impl Doors {
+    /// The door of a listener. HTTP on loopback has no TLS: nobody else can hear it, and a certificate isn't made for it.
+    pub(crate) fn door(&self, listener: Listener, purpose: Purpose) -> Door {
+        let is_open = purpose == Purpose::Http && listener.local_address().ip().is_loopback();
+        let acceptor = self.acceptor.clone().filter(|_| !is_open);
+        let tls = acceptor.map(|acceptor| (acceptor, self.terms(purpose)));
+        Door { listener, tls }
+    }
+
+    fn terms(&self, purpose: Purpose) -> plinth_tls::Terms {
+        let plain_answer = match purpose {
+            Purpose::Clients => {
+                let mut answer = Vec::new();
+                let detail = "the server speaks TLS: the address in the cluster file must end in :tls";
+                plinth_proto::Welcome::refuse(plinth_types::Error::tls_error().with_detail(detail))
+                    .encode(&mut answer);
+                answer
+            }
+            Purpose::Http => {
+                let text = "this is HTTPS: the address begins with https://\n";
+                let len = text.len();
+                let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close";
+                format!("{head}\r\nContent-Length: {len}\r\n\r\n{text}").into_bytes()
+            }
+        };
+        let counters = self.counters.clone();
+        let on_failure = Arc::new(move |error: &plinth_types::Error| {
+            counters.add(&crate::Figures { tls_failures: 1, ..Default::default() });
+            crate::events::tls_failed(error);
+        });
+        let purpose = match purpose {
+            Purpose::Clients => plinth_tls::Purpose::Clients,
+            Purpose::Http => plinth_tls::Purpose::Web,
+        };
+        plinth_tls::Terms { purpose, plain_answer: plain_answer.into(), on_failure }
+    }
+
+    /// Whether there are certificates.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.acceptor.is_some()
+    }
+
+    /// Whether clients must show certificates.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.acceptor.as_ref().is_some_and(|acceptor| acceptor.asks_clients())
+    }
+
+    /// Reads the certificates again; says whether they have changed.
+    ///
+    /// # Errors
+    /// `tls_error`, which says what is wrong with which file; the ones in use stay.
+    pub(crate) async fn reload(&self) -> Result<bool> {
+        match &self.acceptor {
+            Some(acceptor) => acceptor.reload().await,
+            None => Ok(false),
+        }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl Doors {
+    pub(crate) fn door(&self, listener: Listener, _: Purpose) -> Door {
+        Door { listener }
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn asks_clients(&self) -> bool {
+        false
+    }
+
+    pub(crate) async fn reload(&self) -> Result<bool> {
+        Ok(false)
+    }
+}

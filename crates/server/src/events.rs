@@ -1,0 +1,33 @@
+//! What a server tells as it happens: events of the crate `tracing`, which cost a load while nobody listens.
+//!
+//! One function for each event, so that names and fields stand in one place. Whoever embeds the server decides where they
+//! go; the program `plinth` prints them when `PLINTH_LOG` says so.
+
+use plinth_types::Error;
+use std::net::SocketAddr;
+
+/// No connection came about: of certificates, mostly. Those who just went away are no news.
+#[cfg(feature = "tls")]
+pub(crate) fn tls_failed(error: &Error) {
+    if *error == Error::tls_error() {
+        tracing::warn!(code = error.code(), error = %error, "TLS failed");
+    } else {
+        tracing::debug!(code = error.code(), error = %error, "TLS failed");
+    }
+}
+
+/// A client was turned away before it could ask anything.
+pub(crate) fn refused(peer: SocketAddr, error: &Error) {
+    tracing::warn!(%peer, code = error.code(), error = %error, "connection refused");
+}
+
+/// Certificates were exchanged for newer ones, or could not be.
+pub(crate) fn reloaded(result: &Result<bool, Error>) {
+    match result {
+        Ok(true) => tracing::info!("new certificates are in use"),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(code = error.code(), error = %error, "certificates can't be read: the old ones stay in use");
+        }
+    }
+}
