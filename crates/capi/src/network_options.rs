@@ -4,9 +4,10 @@
 //! program sets, or when the network is set up.
 
 use crate::network::NETWORK;
+use plinth_client::remote::{Source, TlsOptions};
 use plinth_types::{Error, Result};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The kind of value that an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +86,41 @@ pub(crate) const ALL: &[(i32, &str, Kind)] = &[
 ];
 
 static LOCAL_CLIENT_DISABLED: AtomicBool = AtomicBool::new(false);
+static TLS_ONLY: AtomicBool = AtomicBool::new(false);
+static TLS: Mutex<TlsOptions> = Mutex::new(TlsOptions {
+    certificate: None,
+    key: None,
+    authorities: None,
+    verify_peers: Vec::new(),
+    password: None,
+});
+
+/// What the options say of TLS; the environment fills up what they don't.
+pub(crate) fn tls() -> TlsOptions {
+    TLS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Whether servers without TLS are not to be reached.
+pub(crate) fn is_tls_only() -> bool {
+    TLS_ONLY.load(Ordering::Relaxed)
+}
+
+fn set_tls(code: i32, value: &[u8]) {
+    let mut tls = TLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = || Some(Source::Bytes(value.to_vec()));
+    let text = || String::from_utf8_lossy(value).into_owned();
+    let file = || Some(Source::File(text().into()));
+    match code {
+        42 => tls.certificate = bytes(),
+        43 => tls.certificate = file(),
+        45 => tls.key = bytes(),
+        46 => tls.key = file(),
+        47 => tls.verify_peers.push(text()),
+        52 => tls.authorities = bytes(),
+        53 => tls.authorities = file(),
+        _ => tls.password = Some(text()),
+    }
+}
 
 /// Sets an option.
 ///
@@ -98,6 +134,8 @@ pub(crate) fn set(code: i32, value: Option<&[u8]>) -> Result<()> {
     match code {
         60 | 64 if NETWORK.is_set_up() => return Err(Error::invalid_option()),
         62 if value.is_some_and(is_missing_file) => return Err(Error::file_not_found()),
+        42 | 43 | 45..=47 | 52..=54 => set_tls(code, value.unwrap_or_default()),
+        55 => TLS_ONLY.store(true, Ordering::Relaxed),
         64 => LOCAL_CLIENT_DISABLED.store(true, Ordering::Relaxed),
         65 if value != Some(&1_i64.to_le_bytes()) => LOCAL_CLIENT_DISABLED.store(true, Ordering::Relaxed),
         _ => {}
@@ -214,5 +252,19 @@ mod tests {
         assert_eq!(ok(40, Some(b"knob")), Err(2006));
         assert_eq!(ok(40, Some(b"knob=1")), Ok(()));
         assert_eq!(ok(62, Some(b"/no/such/library.so")), Err(1511));
+    }
+
+    #[test]
+    fn certificates_are_kept_for_connections_that_need_them() {
+        for (code, value) in
+            [(42, "a"), (43, "b.crt"), (46, "b.key"), (52, "c"), (47, "S.O=a"), (47, "S.O=b")]
+        {
+            set(code, Some(value.as_bytes())).unwrap();
+        }
+        let tls = tls();
+        assert_eq!(tls.certificate, Some(Source::File("b.crt".into())), "the last one counts");
+        assert_eq!(tls.key, Some(Source::File("b.key".into())));
+        assert_eq!(tls.authorities, Some(Source::Bytes(b"c".to_vec())));
+        assert_eq!(tls.verify_peers, ["S.O=a", "S.O=b"]);
     }
 }

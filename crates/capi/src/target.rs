@@ -11,7 +11,7 @@
 //! A directory is opened once in a process, however often and by whatever name it is asked for.
 
 use crate::absent::Absent;
-use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Description, Endpoint};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
@@ -93,7 +93,14 @@ fn open_named(name: &str) -> Result<Arc<dyn Endpoint>> {
 }
 
 fn remote(file: ClusterFile) -> Arc<dyn Endpoint> {
-    Arc::new(RemoteEndpoint::connect(env(), file))
+    if crate::network_options::is_tls_only() && !file.is_tls() {
+        let why = Error::connection_failed()
+            .with_detail("the server has no TLS, and TLS_disable_plaintext_connection is set");
+        let name = file.path().map(|path| path.display().to_string()).unwrap_or_default();
+        return absent(&name, why);
+    }
+    let options = RemoteOptions { tls: crate::network_options::tls(), ..RemoteOptions::new(env()) };
+    Arc::new(RemoteEndpoint::with_options(env(), file, &options))
 }
 
 fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {

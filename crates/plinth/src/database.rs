@@ -78,6 +78,10 @@ impl Database {
     /// An empty path stands for the file that `FDB_CLUSTER_FILE` names, or `fdb.cluster` in the current directory, or the
     /// system's.
     ///
+    /// If the file's addresses end in `:tls`, and this is built with the feature `tls`, certificates come from FoundationDB's
+    /// environment variables: `FDB_TLS_CERTIFICATE_FILE`, `FDB_TLS_KEY_FILE`, `FDB_TLS_CA_FILE`, `FDB_TLS_VERIFY_PEERS`. To say
+    /// them in the program, see [`Database::connect_with`].
+    ///
     /// # Errors
     /// `no_cluster_file_found`; `connection_string_invalid` if the file is none; `file_not_readable`.
     #[cfg(feature = "net")]
@@ -91,6 +95,31 @@ impl Database {
     #[cfg(feature = "net")]
     pub fn connect_to(env: &Env, cluster_file: crate::ClusterFile) -> Self {
         Self::over(Arc::new(plinth_client::remote::RemoteEndpoint::connect(env, cluster_file)))
+    }
+
+    /// The same, with a say in how: how many connections are made, and with which certificates (feature `tls`).
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "tls")]
+    /// # fn connect() -> plinth::Result<plinth::Database> {
+    /// use plinth::{ClusterFile, Database, Env, RemoteOptions, Source, TlsOptions};
+    ///
+    /// let env = Env::real();
+    /// let file = plinth::block_on(ClusterFile::read(&env, "./shop/fdb.cluster"))?;
+    /// let tls = TlsOptions {
+    ///     certificate: Some(Source::File("till.crt".into())),
+    ///     key: Some(Source::File("till.key".into())),
+    ///     authorities: Some(Source::File("ca.crt".into())),
+    ///     ..TlsOptions::default()
+    /// };
+    /// let db = Database::connect_with(&env, file, &RemoteOptions { tls, ..RemoteOptions::new(&env) });
+    /// # Ok(db)
+    /// # }
+    /// ```
+    #[cfg(feature = "net")]
+    pub fn connect_with(env: &Env, cluster_file: crate::ClusterFile, options: &crate::RemoteOptions) -> Self {
+        use plinth_client::remote::RemoteEndpoint;
+        Self::over(Arc::new(RemoteEndpoint::with_options(env, cluster_file, options)))
     }
 
     /// The database behind an endpoint, wherever that is.

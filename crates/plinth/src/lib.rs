@@ -105,7 +105,9 @@ pub use database::{Builder, Database};
 pub use directory::Directory;
 pub use plinth_client as client;
 #[cfg(feature = "net")]
-pub use plinth_client::remote::ClusterFile;
+pub use plinth_client::remote::{ClusterFile, RemoteOptions};
+#[cfg(feature = "tls")]
+pub use plinth_client::remote::{Source, TlsOptions};
 pub use plinth_client::{
     ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, RangeOptions, RangeStream,
     Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction, TransactionOption,
