@@ -1,4 +1,5 @@
-//! Ctrl-C: the first one asks the work to end, so that temporary directories are removed; the second one ends it.
+//! Ctrl-C: the first one asks the work to end, so that temporary directories are removed; the second one ends it. And
+//! SIGHUP, by which a server is asked to read its certificates again.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,4 +16,13 @@ pub fn flag() -> Arc<AtomicBool> {
         let _ = second.and_then(|_| signal_hook::flag::register(signal, stop.clone()));
     }
     stop
+}
+
+/// A flag that SIGHUP sets, each time.
+pub fn hangup() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    // Without a handler the signal ends the process, as it does elsewhere.
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGHUP, flag.clone());
+    flag
 }

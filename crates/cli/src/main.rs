@@ -37,6 +37,7 @@ mod migrate;
 mod monitor;
 mod scratch;
 mod server;
+mod settings;
 mod shell;
 mod sim;
 mod target;

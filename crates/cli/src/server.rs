@@ -6,13 +6,14 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::scratch::Scratch;
+use crate::settings::{self, Settings};
 use crate::terminal::{self, Terminal};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 use plinth::{Database, block_on};
 use plinth_env::Env;
-use plinth_server::{ConsoleConfig, Limits, Page, Server, ServerConfig};
+use plinth_server::{ConsoleConfig, Limits, Page, Server, ServerConfig, Source, TlsOptions};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -32,11 +33,11 @@ pub fn command() -> Command {
         .after_help(
             "Prints one line, \"ready\" with its addresses and its cluster file, once clients can connect, and ends\n\
              cleanly on SIGTERM.\n\n\
+             Each setting can also be given as an environment variable (PLINTH_LISTEN for --listen), or as a key\n\
+             of the file that --config names.\n\n\
              Example:\n  plinth server --dir ./shop\n  plinth bench --cluster-file ./shop/fdb.cluster",
         )
-        .arg(path("dir", "DIR").required(true).help("The database; made if there is none"))
-        .arg(engine())
-        .args(places())
+        .args(settings::args())
 }
 
 /// The command line of `plinth dev`.
@@ -44,66 +45,19 @@ pub fn dev_command() -> Command {
     Command::new("dev")
         .about("Starts a server to try things with, and says what to paste next")
         .after_help("Without --dir the database is temporary, and gone when the server ends.")
-        .arg(path("dir", "DIR").help("The database; made if there is none"))
-        .arg(engine())
-        .args(places())
-}
-
-fn engine() -> Arg {
-    Arg::new("engine")
-        .long("engine")
-        .value_name("NAME")
-        .default_value("memory")
-        .help("The storage engine of a new database; one that exists keeps its own")
-}
-
-fn places() -> [Arg; 8] {
-    [
-        Arg::new("listen")
-            .long("listen")
-            .value_name("IP:PORT")
-            .action(ArgAction::Append)
-            .value_parser(value_parser!(SocketAddr))
-            .help("Where to listen [default: where the cluster file says, else 127.0.0.1:4500]; port 0 takes a free one"),
-        Arg::new("public-address")
-            .long("public-address")
-            .value_name("IP:PORT")
-            .value_parser(value_parser!(SocketAddr))
-            .help("The address that clients are told, if it isn't the first one listened on"),
-        path("cluster-file", "FILE")
-            .help("The file that clients find the server by [default: fdb.cluster in DIR]; written if there is none"),
-        Arg::new("http")
-            .long("http")
-            .value_name("IP:PORT")
-            .value_parser(value_parser!(SocketAddr))
-            .help("Where to answer HTTP: the console, /metrics for Prometheus, /status, /health [default: nowhere]"),
-        path("http-token", "FILE").help(
-            "The token that HTTP asks for; written if there is none. Asked for on loopback only if this is given \
-             [default elsewhere: http-token in DIR]",
-        ),
-        Arg::new("console-write")
-            .long("console-write")
-            .action(ArgAction::SetTrue)
-            .help("Let the console set and clear keys"),
-        Arg::new("without-tls").long("without-tls").action(ArgAction::SetTrue).help(
-            "Listen where other machines can reach it, although nothing is encrypted and anybody may connect",
-        ),
-        Arg::new("connections")
-            .long("connections")
-            .value_name("COUNT")
-            .value_parser(value_parser!(u64).range(1..))
-            .help("Connections at most [default: 10000]"),
-    ]
-}
-
-fn path(name: &'static str, value: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).value_parser(value_parser!(PathBuf))
+        .args(settings::args())
 }
 
 /// Runs `plinth server`.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
-    let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
-    serve(options, &dir, |server, file| {
+    let env = Env::real();
+    let settings = Settings::read(&env, options)?;
+    let Some(dir) = settings.path("dir") else {
+        return Err(Failure::usage(
+            "no directory is named for the database: --dir, PLINTH_DIR, or dir in the file that --config names",
+        ));
+    };
+    serve(&env, &settings, &dir, None, |server, file| {
         let ready = format!("ready {} {}{}\n", addresses(server), file.display(), http(server));
         terminal::print(&format!("{ready}{}", token(server)))
     })
@@ -112,11 +66,13 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 /// Runs `plinth dev`.
 pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
-    let given = options.get_one::<PathBuf>("dir");
+    let settings = Settings::read(&env, options)?;
+    let given = settings.path("dir");
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
-    let dir = given.map_or_else(|| scratch.as_ref().map_or(Path::new("."), Scratch::path), PathBuf::as_path);
+    let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
+    let dir = given.as_deref().unwrap_or(temporary);
     let console = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port(&env)));
-    serve_with(options, dir, Some(console), |server, file| {
+    serve(&env, &settings, dir, Some(console), |server, file| {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
@@ -139,12 +95,14 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn addresses(server: &Server) -> String {
-    let addresses: Vec<_> = server.addresses().iter().map(ToString::to_string).collect();
+    let tls = if server.connection_string().ends_with(":tls") { ":tls" } else { "" };
+    let addresses: Vec<_> = server.addresses().iter().map(|address| format!("{address}{tls}")).collect();
     addresses.join(",")
 }
 
 fn http(server: &Server) -> String {
-    server.http_address().map(|address| format!(" http://{address}")).unwrap_or_default()
+    let scheme = if server.is_http_secure() { "https" } else { "http" };
+    server.http_address().map(|address| format!(" {scheme}://{address}")).unwrap_or_default()
 }
 
 /// A line that says where the token stands that HTTP asks for, if it does.
@@ -158,29 +116,23 @@ fn free_port(env: &Env) -> u16 {
     if block_on(env.sockets().listen(usual)).is_ok() { CONSOLE_PORT } else { 0 }
 }
 
-fn serve(
-    options: &ArgMatches,
-    dir: &Path,
-    announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
-) -> Result<u8, Failure> {
-    serve_with(options, dir, None, announce)
-}
-
 /// Opens the database, serves it, says so, and goes on until somebody asks for the end.
-fn serve_with(
-    options: &ArgMatches,
+fn serve(
+    env: &Env,
+    settings: &Settings,
     dir: &Path,
     console: Option<SocketAddr>,
     announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
-    let env = Env::real();
     let stop = interrupt::flag();
-    let database = Database::builder(dir).engine(text(options, "engine")).env(env.clone()).open();
+    let hangup = interrupt::hangup();
+    let engine = settings.text("engine").unwrap_or_default();
+    let database = Database::builder(dir).engine(engine).env(env.clone()).open();
     let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
-    let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_else(|| dir.join(CLUSTER_FILE));
+    let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();
     let metrics = Some(Page::new(move || measured.metrics_text()));
-    let mut config = ServerConfig { metrics, ..config(&env, options, &file)? };
+    let mut config = ServerConfig { metrics, ..config(env, settings, &file)? };
     config.http = config.http.or(console);
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
@@ -190,34 +142,58 @@ fn serve_with(
     announce(&server, &file)?;
     while !stop.load(Ordering::Relaxed) {
         block_on(env.sleep(TICK));
+        if hangup.swap(false, Ordering::Relaxed) {
+            match block_on(server.reload_certificates()) {
+                Ok(true) => eprintln!("plinth: new certificates are in use"),
+                Ok(false) => eprintln!("plinth: the certificates are as they were"),
+                Err(error) => eprintln!("plinth: the certificates in use stay: {error}"),
+            }
+        }
     }
     block_on(server.stop());
     database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     Ok(0)
 }
 
-fn config(env: &Env, options: &ArgMatches, file: &Path) -> Result<ServerConfig, Failure> {
+fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, Failure> {
     let defaults = ServerConfig::default();
-    let listen = match options.get_many::<SocketAddr>("listen") {
-        Some(given) => given.copied().collect(),
-        None => listed(env, file)?.map_or(defaults.listen.clone(), |address| vec![address]),
-    };
-    let connections = options.get_one::<u64>("connections").map(|count| *count as usize);
-    let limits =
-        Limits { connections: connections.unwrap_or(defaults.limits.connections), ..defaults.limits.clone() };
+    let mut listen = settings.addresses("listen");
+    if listen.is_empty() {
+        listen = listed(env, file)?.map_or(defaults.listen, |address| vec![address]);
+    }
+    let connections = settings.count("connections").unwrap_or(defaults.limits.connections);
     Ok(ServerConfig {
         listen,
-        public: options.get_one::<SocketAddr>("public-address").copied(),
+        public: settings.address("public-address"),
         cluster_file: Some(file.to_path_buf()),
-        without_tls: options.get_flag("without-tls"),
-        http: options.get_one::<SocketAddr>("http").copied(),
+        without_tls: settings.flag("without-tls"),
+        tls: tls(settings)?,
+        without_client_certificates: settings.flag("without-client-certificates"),
+        http: settings.address("http"),
         console: ConsoleConfig {
-            token_file: options.get_one::<PathBuf>("http-token").cloned(),
-            write: options.get_flag("console-write"),
+            token_file: settings.path("http-token"),
+            write: settings.flag("console-write"),
         },
         metrics: None,
-        limits,
+        limits: Limits { connections, ..defaults.limits },
     })
+}
+
+/// The server's certificates, if it is to have any.
+fn tls(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
+    let file = |name| settings.path(name).map(Source::File);
+    let options = TlsOptions {
+        certificate: file("tls-cert"),
+        key: file("tls-key"),
+        authorities: file("tls-ca"),
+        verify_peers: settings.text("tls-verify-peers").map(ToOwned::to_owned).into_iter().collect(),
+        password: None,
+    };
+    match (&options.certificate, options == TlsOptions::default()) {
+        (None, true) => Ok(None),
+        (None, false) => Err(Failure::usage("TLS needs the server's certificate: tls-cert")),
+        (Some(_), _) => Ok(Some(options)),
+    }
 }
 
 /// The address that an existing cluster file gives the server.
@@ -228,8 +204,4 @@ fn listed(env: &Env, file: &Path) -> Result<Option<SocketAddr>, Failure> {
     }
     let file = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
     file.addresses().first().map(|address| address.resolve()).transpose().map_err(failed)
-}
-
-fn text(options: &ArgMatches, name: &str) -> String {
-    options.get_one::<String>(name).cloned().unwrap_or_default()
 }

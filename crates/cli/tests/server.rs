@@ -53,6 +53,14 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn scratch() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-server-test")).unwrap()
 }
@@ -90,6 +98,72 @@ fn other_machines_are_let_in_only_in_so_many_words() {
         .unwrap();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && err.contains("--without-tls"), "{err}");
+}
+
+fn certificate(name: &str) -> String {
+    format!("{}/../tls/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn settings_come_from_a_file_and_clients_reach_it_over_tls() {
+    let place = scratch();
+    let file = place.path().join("plinth.toml");
+    let text = format!(
+        "connections = 12\nengine = \"memory\"\ntls-cert = {:?}\ntls-key = {:?}\ntls-ca = {:?}\n",
+        certificate("server.crt"),
+        certificate("server.key"),
+        certificate("ca.crt"),
+    );
+    block_on(Env::real().files().replace(&file, text.as_bytes())).unwrap();
+    let config = file.to_str().unwrap();
+    let server = Running::start(&place.path().join("data"), &["--listen", "127.0.0.1:0", "--config", config]);
+    assert!(server.ready.contains(":tls "), "{}", server.ready);
+    let shell = |variables: &[(&str, String)]| {
+        Command::new(env!("CARGO_BIN_EXE_plinth"))
+            .args(["shell", "--cluster-file", server.cluster_file().to_str().unwrap(), "--exec"])
+            .arg("writemode on; set hello world; get hello; status json")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap()
+    };
+    let variables = [
+        ("FDB_TLS_CERTIFICATE_FILE", certificate("client.crt")),
+        ("FDB_TLS_KEY_FILE", certificate("client.key")),
+        ("FDB_TLS_CA_FILE", certificate("ca.crt")),
+    ];
+    let output = shell(&variables);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("world"), "{said}{output:?}");
+    let output = shell(&variables[2..]);
+    let told =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("wants our certificate, and we show none"), "{told}");
+
+    // A request to read the certificates again is no request to end.
+    let id = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    assert!(shell(&variables).status.success());
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_told_with_its_line() {
+    let place = scratch();
+    let file = place.path().join("plinth.toml");
+    block_on(Env::real().files().replace(&file, b"# first\nconections = 12\n")).unwrap();
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        let output = command.arg("server").args(arguments).env("PLINTH_CONFIG", &file).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, told) = start(&[]);
+    assert!(
+        code == Some(2) && told.contains("plinth.toml:2: conections: there is no such setting"),
+        "{told}"
+    );
+    block_on(Env::real().files().replace(&file, b"connections = 12\n")).unwrap();
+    let (code, told) = start(&[]);
+    assert!(code == Some(2) && told.contains("PLINTH_DIR"), "{told}");
 }
 
 fn number(bytes: &[u8]) -> u64 {

@@ -1,0 +1,281 @@
+//! The settings of `plinth server` and `plinth dev`: one table, from which command line, environment and file are read.
+//!
+//! Each setting has one name. It is `--NAME` on the command line, `PLINTH_NAME` in the environment, and a key `NAME` in the
+//! file that `--config` names; the first of the three that says something counts, before the default. All of them are
+//! held to the same kinds of value. Tests hold the shipped file and the table in docs/operations.md to the one here.
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use crate::failure::Failure;
+use clap::{Arg, ArgAction, ArgMatches};
+use plinth_env::Env;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The setting that names the file with the others, and so can't stand in it.
+const CONFIG: &str = "config";
+/// What environment variables begin with.
+const PREFIX: &str = "PLINTH_";
+
+/// One setting.
+pub struct Setting {
+    name: &'static str,
+    kind: Kind,
+    default: Fallback,
+    about: &'static str,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Address,
+    /// Several of them.
+    Addresses,
+    Path,
+    Text,
+    Count,
+    Flag,
+    OneOf(&'static [&'static str]),
+}
+
+/// What holds if nobody says anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fallback {
+    Is(&'static str),
+    /// Nothing in particular: in words.
+    Otherwise(&'static str),
+}
+
+use Fallback::{Is, Otherwise};
+
+/// All settings.
+const ALL: &[Setting] = &[
+    Setting::new(
+        "dir",
+        Kind::Path,
+        Otherwise("none; `dev` makes a temporary one"),
+        "The database; made if there is none",
+    ),
+    Setting::new(
+        "engine",
+        Kind::OneOf(&["memory", "ssd"]),
+        Is("memory"),
+        "The storage engine of a new database; one that exists keeps its own",
+    ),
+    Setting::new(
+        "listen",
+        Kind::Addresses,
+        Otherwise("where the cluster file says, else 127.0.0.1:4500"),
+        "Where to listen; port 0 takes a free one",
+    ),
+    Setting::new(
+        "public-address",
+        Kind::Address,
+        Otherwise("the first one listened on"),
+        "The address that clients are told",
+    ),
+    Setting::new(
+        "cluster-file",
+        Kind::Path,
+        Otherwise("fdb.cluster in the database's directory"),
+        "The file that clients find the server by; written if there is none",
+    ),
+    Setting::new(
+        "http",
+        Kind::Address,
+        Otherwise("nowhere; `dev`: 127.0.0.1:8080, or another port"),
+        "Where to answer HTTP: the console, /metrics for Prometheus, /status, /health",
+    ),
+    Setting::new(
+        "http-token",
+        Kind::Path,
+        Otherwise("http-token in the database's directory where other machines can reach HTTP, else none"),
+        "The file with the token that HTTP asks for; written if there is none",
+    ),
+    Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
+    Setting::new(
+        "tls-cert",
+        Kind::Path,
+        Otherwise("none: no TLS"),
+        "The server's certificate, and those of authorities in between (PEM): then it speaks TLS only",
+    ),
+    Setting::new(
+        "tls-key",
+        Kind::Path,
+        Otherwise("looked for in the file of tls-cert"),
+        "Its private key (PEM, not encrypted)",
+    ),
+    Setting::new(
+        "tls-ca",
+        Kind::Path,
+        Otherwise("none: clients show no certificate"),
+        "The authorities that clients' certificates must be signed by (PEM)",
+    ),
+    Setting::new(
+        "tls-verify-peers",
+        Kind::Text,
+        Otherwise("nothing more"),
+        "What clients' certificates must say besides, in FoundationDB's words, such as S.O=Shop",
+    ),
+    Setting::new(
+        "without-tls",
+        Kind::Flag,
+        Is("false"),
+        "Listen where other machines can reach it, although nothing is encrypted and anybody may connect",
+    ),
+    Setting::new(
+        "without-client-certificates",
+        Kind::Flag,
+        Is("false"),
+        "Listen where other machines can reach it with TLS but without tls-ca, so that anybody may connect",
+    ),
+    Setting::new("connections", Kind::Count, Is("10000"), "Connections at most"),
+];
+
+impl Setting {
+    const fn new(name: &'static str, kind: Kind, default: Fallback, about: &'static str) -> Self {
+        Self { name, kind, default, about }
+    }
+
+    /// The name of its environment variable.
+    fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    fn arg(&self) -> Arg {
+        let default = match self.default {
+            Is(value) => value,
+            Otherwise(words) => words,
+        };
+        let kind = self.kind;
+        let arg = Arg::new(self.name)
+            .long(self.name)
+            .value_name(kind.placeholder())
+            .env(self.variable())
+            .hide_env_values(true)
+            .value_parser(move |text: &str| kind.check(text).map(|()| text.to_owned()))
+            .help(format!("{} [default: {}]", self.about, default.replace('`', "")));
+        match kind {
+            Kind::Addresses => arg.action(ArgAction::Append).value_delimiter(','),
+            Kind::Flag => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            _ => arg,
+        }
+    }
+}
+
+impl Kind {
+    fn placeholder(self) -> &'static str {
+        match self {
+            Self::Address | Self::Addresses => "IP:PORT",
+            Self::Path => "PATH",
+            Self::Text => "TEXT",
+            Self::Count => "COUNT",
+            Self::Flag => "true|false",
+            Self::OneOf(_) => "NAME",
+        }
+    }
+
+    /// What is allowed.
+    fn allowed(self) -> String {
+        match self {
+            Self::Address => "IP:PORT is allowed, such as \"127.0.0.1:4500\"".to_owned(),
+            Self::Addresses => {
+                "IP:PORT is allowed, such as \"127.0.0.1:4500\", and a list of them".to_owned()
+            }
+            Self::Path => "a path is allowed, in quotation marks".to_owned(),
+            Self::Text => "a text is allowed, in quotation marks".to_owned(),
+            Self::Count => "a whole number from 1 on is allowed".to_owned(),
+            Self::Flag => "true and false are allowed".to_owned(),
+            Self::OneOf(names) => format!("allowed are {}", names.join(", ")),
+        }
+    }
+
+    /// Whether a value may be this.
+    fn check(self, text: &str) -> Result<(), String> {
+        let valid = match self {
+            Self::Address | Self::Addresses => text.parse::<SocketAddr>().is_ok(),
+            Self::Path | Self::Text => !text.is_empty(),
+            Self::Count => text.parse::<u32>().is_ok_and(|count| count > 0),
+            Self::Flag => matches!(text, "true" | "false"),
+            Self::OneOf(names) => names.contains(&text),
+        };
+        if valid { Ok(()) } else { Err(self.allowed()) }
+    }
+}
+
+/// What the command line may say.
+pub fn args() -> Vec<Arg> {
+    let config = Arg::new(CONFIG)
+        .long(CONFIG)
+        .value_name("FILE")
+        .env(format!("{PREFIX}CONFIG"))
+        .hide_env_values(true)
+        .help("A file with settings (TOML), by the names that they have here; the command line and the environment count before it");
+    std::iter::once(config).chain(ALL.iter().map(Setting::arg)).collect()
+}
+
+/// The value of each setting that has one.
+#[derive(Debug)]
+pub struct Settings(BTreeMap<&'static str, Vec<String>>);
+
+impl Settings {
+    /// What command line, environment, file and defaults say.
+    ///
+    /// # Errors
+    /// If the file can't be read or makes no sense: with file, line and key, and what is allowed.
+    pub fn read(env: &Env, options: &ArgMatches) -> Result<Self, Failure> {
+        let file = match options.get_one::<String>(CONFIG) {
+            Some(path) => file::read(env, path)?,
+            None => BTreeMap::new(),
+        };
+        Ok(Self::choose(options, file))
+    }
+
+    fn choose(options: &ArgMatches, mut file: BTreeMap<&'static str, Vec<String>>) -> Self {
+        let mut values = BTreeMap::new();
+        for Setting { name, default, .. } in ALL {
+            let given: Vec<_> = options.get_many::<String>(name).into_iter().flatten().cloned().collect();
+            let chosen = match (given.is_empty(), file.remove(name), default) {
+                (false, ..) => given,
+                (true, Some(value), _) => value,
+                (true, None, Is(value)) => vec![(*value).to_owned()],
+                (true, None, Otherwise(_)) => continue,
+            };
+            values.insert(*name, chosen);
+        }
+        Self(values)
+    }
+
+    /// The text of a setting.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.last().map(String::as_str)
+    }
+
+    /// A setting that is a path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// A setting that is an address.
+    pub fn address(&self, name: &str) -> Option<SocketAddr> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// A setting that is a list of addresses; empty if there is none.
+    pub fn addresses(&self, name: &str) -> Vec<SocketAddr> {
+        self.0.get(name).into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// A setting that is a number.
+    pub fn count(&self, name: &str) -> Option<usize> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// A setting that is yes or no.
+    pub fn flag(&self, name: &str) -> bool {
+        self.text(name) == Some("true")
+    }
+}
