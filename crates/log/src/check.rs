@@ -12,7 +12,7 @@ use crate::config::{CutTail, Identity};
 use crate::format::{Kind, RECORDS_START};
 use crate::problem::{Flaw, Problem};
 use crate::reader::Entry;
-use crate::recovery::{check_beginning, tail_end};
+use crate::recovery::check_beginning;
 use crate::walk::{Step, Walk, survey_files};
 
 /// What [`verify`] found.
@@ -192,8 +192,8 @@ impl Salvage {
         let ends = self.walk.survey().await?.ends;
         let (at, offset) = (self.walk.at, self.walk.offset);
         let (mut bytes, mut begin) = (0, offset);
-        for (station, end) in self.walk.stations[at..].iter_mut().zip(ends) {
-            bytes += tail_end(station, begin, end).await? - begin;
+        for (station, end) in self.walk.stations[at..].iter().zip(ends) {
+            bytes += end.of_tail(station) - begin;
             begin = RECORDS_START;
         }
         let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);

@@ -68,7 +68,7 @@ impl Log {
         Self::open(env, dir, identity, config).await
     }
 
-    /// Opens the log in `dir`, after whatever crash, and begins a new epoch.
+    /// Opens the log in `dir`, after whatever crash, and begins a new epoch. Reads all of it first.
     ///
     /// # Errors
     /// `file_not_found` if there is none; `file_corrupt`, saying file, offset, what was expected and
@@ -80,9 +80,24 @@ impl Log {
         identity: Identity,
         config: LogConfig,
     ) -> Result<(Self, Recovery)> {
+        Self::open_when(env, dir, identity, config, std::future::ready(Ok(()))).await
+    }
+
+    /// Opens the log like [`Log::open`], but changes nothing in `dir` before `permission` is given: whoever has other
+    /// things to read at a start can read them meanwhile, and find them damaged, or too new.
+    ///
+    /// # Errors
+    /// As those of [`Log::open`], and that of `permission`, after which nothing was changed.
+    pub async fn open_when(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        identity: Identity,
+        config: LogConfig,
+        permission: impl Future<Output = Result<()>>,
+    ) -> Result<(Self, Recovery)> {
         let dir: PathBuf = dir.as_ref().to_path_buf();
         config.check()?;
-        let recovered = recover(env, &dir, &identity, &config).await?;
+        let recovered = recover(env, &dir, &identity, &config, permission).await?;
         let (link, lease) = (recovered.start.link.clone(), recovered.start.link.state.lease);
         let recovery = Recovery { epoch: recovered.recovery.epoch + 1, ..recovered.recovery };
         let shared = Shared::new(env.clone(), dir, identity, config, recovered.start);

@@ -8,7 +8,8 @@
 //!    operating system may hold them in memory and believe them written although an earlier sync
 //!    failed, and would then sync nothing.
 //!
-//! Only after all of that has been synced is anything appended. A crash at any instant of it leaves
+//! The first two steps read, the others write, and between them whoever opens the log may say that nothing is to be
+//! changed. Only after all of that has been synced is anything appended. A crash at any instant of it leaves
 //! a log that the next start handles in the same way.
 
 use std::collections::VecDeque;
@@ -39,12 +40,13 @@ pub(crate) struct Recovered {
     pub(crate) recovery: Recovery,
 }
 
-/// Brings the log in `dir` into order.
+/// Brings the log in `dir` into order, once there is permission to change it.
 pub(crate) async fn recover(
     env: &Env,
     dir: &Path,
     identity: &Identity,
     config: &LogConfig,
+    permission: impl Future<Output = Result<()>>,
 ) -> Result<Recovered> {
     let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
     if files.directory.segments.is_empty() {
@@ -56,12 +58,6 @@ pub(crate) async fn recover(
     if let Some(problem) = files.problems.into_iter().next() {
         return Err(problem.into());
     }
-    for serial in files.directory.unfinished.iter().copied() {
-        env.files().remove(unfinished_path(dir, serial)).await?;
-    }
-    // The process before may have been killed between giving a file its name and making that durable.
-    env.files().sync_dir(dir).await?;
-
     let mut walk = Walk::new(files.stations);
     let mut read = read_all(&mut walk).await?;
     let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
@@ -74,6 +70,12 @@ pub(crate) async fn recover(
         return Err(problem.into());
     }
 
+    permission.await?;
+    for serial in files.directory.unfinished.iter().copied() {
+        env.files().remove(unfinished_path(dir, serial)).await?;
+    }
+    // The process before may have been killed between giving a file its name and making that durable.
+    env.files().sync_dir(dir).await?;
     let cut_tail = cut(env, dir, &mut walk, &survey, &read.stopped).await?;
     write_again(&mut walk, &read).await?;
     let upkeep = Upkeep {
@@ -154,7 +156,7 @@ async fn cut(
     let (at, offset) = (walk.at, walk.offset);
     let mut bytes = 0;
     for later in (at + 1..walk.stations.len()).rev() {
-        let end = tail_end(&mut walk.stations[later], RECORDS_START, survey.ends[later - at]).await?;
+        let end = survey.ends[later - at].of_tail(&walk.stations[later]);
         let is_next_and_empty = later == at + 1 && end == RECORDS_START;
         if is_next_and_empty {
             continue;
@@ -165,7 +167,7 @@ async fn cut(
         env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
         env.files().sync_dir(dir).await?;
     }
-    let end = tail_end(&mut walk.stations[at], offset, survey.ends[0]).await?;
+    let end = survey.ends[0].of_tail(&walk.stations[at]);
     bytes += end - offset;
     overwrite(&walk.stations[at], offset, end).await?;
     let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
@@ -175,14 +177,6 @@ async fn cut(
     }
     probe!("log: torn tail cut");
     Ok(Some(CutTail { file, offset, bytes, reason }))
-}
-
-/// Where the bytes of a torn tail end. In a recycled file only records count: the rest is old.
-pub(crate) async fn tail_end(station: &mut Station, offset: u64, records_end: u64) -> Result<u64> {
-    if station.segment.header.recycled {
-        return Ok(records_end);
-    }
-    Ok(station.scanner.last_nonzero(offset).await?.max(records_end))
 }
 
 async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {

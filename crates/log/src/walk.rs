@@ -14,7 +14,7 @@ use plinth_types::{Bytes, Result};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::link::Link;
 use crate::problem::{Flaw, Problem};
-use crate::scan::Scanner;
+use crate::scan::{Scanner, Search};
 use crate::segment::{Directory, Found, Segment, find, segment_path};
 
 /// A segment on the walk's way.
@@ -41,9 +41,24 @@ pub(crate) struct Survey {
     pub(crate) durable_sequence: u64,
     /// The latest epoch of any record there.
     pub(crate) epoch: u64,
-    /// For the segment in which the walk stopped and each one after it: where the last record with a
-    /// readable header ends; where the search began if there is none.
-    pub(crate) ends: Vec<u64>,
+    /// For the segment in which the walk stopped and each one after it: where what it holds ends.
+    pub(crate) ends: Vec<End>,
+}
+
+/// Where what a segment holds ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// The end of the last record with a readable header; where the search began if there is none.
+    records: u64,
+    /// The end of the last byte behind that which is not zero; the same if there is none.
+    bytes: u64,
+}
+
+impl End {
+    /// Where the bytes of a torn tail end. In a recycled file only records count: the rest is old.
+    pub(crate) fn of_tail(self, station: &Station) -> u64 {
+        if station.segment.header.recycled { self.records } else { self.bytes }
+    }
 }
 
 pub(crate) struct Walk {
@@ -112,10 +127,12 @@ impl Walk {
     /// end: there, or at the beginning of the next segment if the one before it ended regularly.
     pub(crate) async fn blame(&mut self, stopped: Problem) -> Result<Problem> {
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
-        if next >= self.stations.len() || self.stations[at].scanner.find_header(offset).await?.is_some() {
+        if next >= self.stations.len()
+            || self.stations[at].scanner.find_header(offset).await?.header().is_some()
+        {
             return Ok(stopped);
         }
-        let first = self.stations[next].scanner.find_header(RECORDS_START).await?;
+        let first = self.stations[next].scanner.find_header(RECORDS_START).await?.header();
         let begins_too_late = first.is_some_and(|(place, header)| {
             place == RECORDS_START && header.sequence != self.expected() && header.kind == Kind::State
         });
@@ -152,12 +169,16 @@ impl Walk {
         let mut survey = Survey::default();
         let mut offset = self.offset;
         for station in &mut self.stations[self.at..] {
-            while let Some((place, header)) = station.scanner.find_header(offset).await? {
+            let bytes = loop {
+                let (place, header) = match station.scanner.find_header(offset).await? {
+                    Search::Header(place, header) => (place, header),
+                    Search::End(bytes) => break bytes,
+                };
                 survey.durable_sequence = survey.durable_sequence.max(header.durable_sequence());
                 survey.epoch = survey.epoch.max(header.epoch);
                 offset = (place + header.span()).min(station.len);
-            }
-            survey.ends.push(offset);
+            };
+            survey.ends.push(End { records: offset, bytes });
             offset = RECORDS_START;
         }
         Ok(survey)
@@ -170,7 +191,7 @@ impl Walk {
         let stopped = (self.at, self.offset);
         let (mut at, mut offset) = stopped;
         while at < self.stations.len() {
-            let Some((place, header)) = self.stations[at].scanner.find_header(offset).await? else {
+            let Some((place, header)) = self.stations[at].scanner.find_header(offset).await?.header() else {
                 (at, offset) = (at + 1, RECORDS_START);
                 continue;
             };
