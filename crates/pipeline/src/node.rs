@@ -21,7 +21,7 @@ use crate::{checkpoints, chores, worker};
 use plinth_env::{Env, Task};
 use plinth_log::{Identity, Log, LogConfig};
 use plinth_resolver::Resolver;
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryStorage, SsdSettings, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
 use plinth_types::{
     Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits, planted, probe,
@@ -43,9 +43,8 @@ pub struct NodeConfig {
     pub commit_workers: usize,
     /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
     pub checkpoint_bytes: u64,
-    /// Bytes of memory for all that the engine `ssd` holds: window, cache, indexes, filters, what is being written.
-    /// `memory` takes what the data take.
-    pub memory: u64,
+    /// How the engine `ssd` behaves, its memory among it; `memory` takes what the data take.
+    pub ssd: SsdSettings,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -63,7 +62,7 @@ impl Default for NodeConfig {
             window: limits::WINDOW_VERSIONS,
             commit_workers: 3,
             checkpoint_bytes: 256 << 20,
-            memory: 1 << 30,
+            ssd: SsdSettings::default(),
             log: LogConfig::default(),
             load: LoadTargets::default(),
             #[cfg(feature = "planted-bugs")]
@@ -112,22 +111,13 @@ impl Node {
         let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
         let config = fitted(config, identity.engine);
         let (storage, stored) = Store::open(env, &directory, &config).await?;
-        let (log, recovery) = Log::open(env, &directory.log_path(), identity.ids, config.log.clone()).await?;
-        log.register(checkpoints::CONSUMER, stored + 1)?;
-        let last = replay(env, &log, &storage, stored).await?;
-        let is_new = last == 0;
-        let seen = last.max(recovery.lease).max(recovery.last_version);
-        let forgets = planted!("leases are forgotten at a restart");
-        let sequencer = if is_new {
-            Sequencer::starting_at(1, env.now())
-        } else if forgets {
-            Sequencer::starting_at(last.max(recovery.last_version), env.now())
-        } else {
-            Sequencer::after_restart(seen, env.now())
-        };
+        let recovered = recover(env, &directory, &config, &storage, stored).await;
+        let (log, sequencer, is_new) = or_close(&storage, recovered).await?;
         let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer).await?;
-        if is_new {
-            node.write_first_rows().await?;
+        if is_new && let Err(error) = node.write_first_rows().await {
+            // What went wrong first is what counts.
+            let _ = node.close().await;
+            return Err(error);
         }
         Ok(node)
     }
@@ -154,7 +144,7 @@ impl Node {
         let first = sequencer.newest();
         storage.publish(first);
         storage.forget_before(first, usize::MAX);
-        let metadata = read_metadata(&storage, first).await?;
+        let metadata = or_close(&storage, read_metadata(&storage, first).await).await?;
         let workers = config.commit_workers.max(1);
         let handles = log.as_ref().map(|log| LogHandles { syncer: log.syncer(), view: log.view() });
         let front =
@@ -204,7 +194,8 @@ impl Node {
 
     /// Stops taking commits, lets those under way end, and waits until everything is written.
     ///
-    /// Handles that are left get `shutdown_in_progress` from their commits; reads go on.
+    /// Handles that are left get `shutdown_in_progress` from their commits, and from reads that need the disk;
+    /// reads from memory go on.
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
@@ -271,12 +262,45 @@ async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
     Ok(Metadata::load(|_| values.next().flatten()))
 }
 
+/// Brings the storage up to the end of the log; gives the log, where versions go on, and whether the database is new.
+async fn recover(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+    storage: &Store,
+    stored: Version,
+) -> Result<(Log, Sequencer, bool)> {
+    let ids = directory.ids;
+    let (log, recovery) = Log::open(env, &directory.log_path(), ids, config.log.clone()).await?;
+    log.register(checkpoints::CONSUMER, stored + 1)?;
+    let last = replay(env, &log, storage, stored).await?;
+    let is_new = last == 0;
+    let seen = last.max(recovery.lease).max(recovery.last_version);
+    let forgets = planted!("leases are forgotten at a restart");
+    let sequencer = if is_new {
+        Sequencer::starting_at(1, env.now())
+    } else if forgets {
+        Sequencer::starting_at(last.max(recovery.last_version), env.now())
+    } else {
+        Sequencer::after_restart(seen, env.now())
+    };
+    Ok((log, sequencer, is_new))
+}
+
+/// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
+async fn or_close<T>(storage: &Store, result: Result<T>) -> Result<T> {
+    if result.is_err() {
+        storage.close().await;
+    }
+    result
+}
+
 /// The settings for a database that has its engine already.
 fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
     config.engine = engine;
     if engine == EngineKind::Ssd {
         // Transactions are held back before the window's part of the memory is full.
-        config.load.window_bytes = config.load.window_bytes.min(config.memory / 5 * 2);
+        config.load.window_bytes = config.load.window_bytes.min(config.ssd.memory / 5 * 2);
     }
     config
 }

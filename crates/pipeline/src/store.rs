@@ -9,7 +9,7 @@ use crate::identity::EngineKind;
 use crate::node::NodeConfig;
 use crate::shared::Directory;
 use plinth_env::{Env, Reply};
-use plinth_storage::{Changed, Memory, MemoryStorage, SsdSettings, SsdStorage, Storage};
+use plinth_storage::{Changed, Memory, MemoryStorage, SsdStorage, Storage};
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
 };
@@ -53,9 +53,8 @@ impl Store {
             let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
             return Ok((Self::Memory(storage), version));
         }
-        let settings = SsdSettings::with_memory(config.memory);
         let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
-        let storage = SsdStorage::open(env, &tables, identity, settings).await?;
+        let storage = SsdStorage::open(env, &tables, identity, config.ssd.clone()).await?;
         // Its tasks write to the directory until they end.
         storage.keep(directory.lock.clone());
         let version = storage.durable_version();

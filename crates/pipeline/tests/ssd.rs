@@ -9,7 +9,7 @@ use common::*;
 use plinth_client::{Database, Endpoint};
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{EngineKind, InProcess, Node, NodeConfig, check, salvage};
+use plinth_pipeline::{EngineKind, InProcess, Node, NodeConfig, SsdSettings, check, salvage};
 use plinth_types::{Bytes, Error, KeyList, KeySpace, MutationType as M};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,12 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Little memory and a short window, so that the tables see much of what happens.
 fn config() -> NodeConfig {
-    NodeConfig { engine: EngineKind::Ssd, memory: 2 << 20, window: 50_000, ..NodeConfig::default() }
+    NodeConfig {
+        engine: EngineKind::Ssd,
+        ssd: SsdSettings::with_memory(2 << 20),
+        window: 50_000,
+        ..NodeConfig::default()
+    }
 }
 
 async fn open_ssd(env: &Env, dir: &Path) -> plinth_types::Result<InProcess> {
@@ -188,6 +193,43 @@ fn check_names_damaged_tables_and_salvage_brings_out_the_rest() {
         let right = rows.iter().filter(|(key, value)| found.get(*key) == Some(*value)).count();
         assert!(right > 100, "seed {seed}: {right} of {} rows", rows.len());
     }
+}
+
+#[test]
+fn a_read_from_the_disk_after_closing_is_refused_as_a_commit_is() {
+    let (simulation, machine, rows) = with_database(5);
+    let refused = simulation.run_until(async {
+        let node = open_ssd(&machine, Path::new(DIR)).await.unwrap();
+        let version = version(&node).await;
+        node.node().close().await.unwrap();
+        let mut refused = 0;
+        for (key, value) in &rows {
+            match get_at(&node, version, key).await {
+                Ok(found) => assert_eq!(found.as_deref(), Some(&value[..])),
+                Err(error) => {
+                    assert_eq!(error, Error::shutdown_in_progress());
+                    refused += 1;
+                }
+            }
+        }
+        refused
+    });
+    assert!(refused > 100, "only {refused} of {} rows were on the disk alone", rows.len());
+}
+
+#[test]
+fn a_directory_that_could_not_be_opened_is_free_at_once() {
+    let (simulation, machine, _) = with_database(6);
+    let log = simulation.files(&machine).into_iter().find(|(path, _)| path.starts_with("/db/log"));
+    let (log, _) = log.unwrap();
+    simulation.flip_bit(&machine, &log, 0).unwrap();
+    simulation.run_until(async {
+        for _ in 0..3 {
+            let error = open_ssd(&machine, Path::new(DIR)).await.err().unwrap();
+            assert_ne!(error, Error::lock_file_failure(), "the first attempt still holds the lock");
+            assert_ne!(check(&machine, Path::new(DIR)).await.unwrap().problems, []);
+        }
+    });
 }
 
 #[test]

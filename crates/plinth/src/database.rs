@@ -6,7 +6,7 @@
 
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig};
+use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
@@ -253,7 +253,7 @@ impl Builder {
     /// Bytes of memory for all that the engine `ssd` holds: what was written lately, its cache, its indexes. Data may be many times
     /// as large. The engine `memory` takes what the data take, whatever is said here.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
-        self.config.memory = bytes;
+        self.config.ssd = SsdSettings::with_memory(bytes);
         self
     }
 

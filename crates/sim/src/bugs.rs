@@ -62,6 +62,14 @@ bugs! {
     OwnClearUnseen "own clears are not seen"
     /// A range read conflicts only with writes up to its last row.
     GapForgotten "range reads forget the gap behind the last row"
+    /// A table is believed to be on the disk before it is.
+    TablesUnsynced "tables are not synced"
+    /// What a flush writes doesn't say which ranges were cleared.
+    ClearsUnflushed "flushes forget cleared ranges"
+    /// A merge drops the marks of removed keys though deeper levels hold rows of them.
+    MarksMerged "merges forget what hides deeper rows"
+    /// A flush tells the log that it has more than it has.
+    FlushTooNew "flushes let go of newer log"
 }
 
 impl Bug {

@@ -170,6 +170,8 @@ impl Client {
             1043 => self.stage.probe("commit refused: shutting down"),
             1510 => self.stage.probe("commit refused: i/o error"),
             _ if plinth_env::is_disk_full(&error) => self.stage.probe("commit refused: disk full"),
+            // A read of a damaged table.
+            1522 => self.stage.saw_damage(error.clone()),
             // Commits wait for one another, not for ever.
             1009 | 1037 | 1042 | 1078 | 1100 => {}
             _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),
@@ -191,7 +193,7 @@ impl Client {
                 Outcome::Committed(value, version) => return Some((value, version)),
                 Outcome::Refused(_) | Outcome::Unknown => {}
             }
-            if self.stage.failure().is_some() {
+            if self.stage.is_over() {
                 return None;
             }
             self.pause(5_000).await;

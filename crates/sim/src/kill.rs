@@ -1,14 +1,15 @@
 //! Real crashes: a writing process is killed at random instants, and what it was told to be durable must be there.
 //!
 //! No simulation: the system's own files, and SIGKILL. Each round starts the writer on the directory that the one
-//! before left behind, lets it recover and write for some milliseconds, and kills it, often in the middle of its
-//! recovery. A killed process loses nothing that it had handed to the system, so this is about order, recovery and
-//! locks, not about syncs; those are the simulation's.
+//! before left behind and kills it: one of three at some instant after its start, mostly in the middle of its recovery,
+//! the others some milliseconds after the database is open. A killed process loses nothing that it had handed to the
+//! system, so this is about order, recovery and locks, not about syncs; those are the simulation's.
 
 use crate::writer;
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -24,8 +25,17 @@ pub struct Kills {
     pub acknowledged: u64,
 }
 
-/// For how long writers live at most, in microseconds: some die while they open the database, others amid commits.
+/// For how long writers live at most, in microseconds.
 const LONGEST_MICROS: [u64; 3] = [20_000, 100_000, 300_000];
+
+/// From when on a writer's life is measured.
+#[derive(Clone, Copy)]
+enum Since {
+    /// Most die while they open the database, on a slow machine all.
+    Start,
+    /// It has opened the database, whatever time that took: it dies amid commits.
+    Open,
+}
 
 /// Kills `rounds` writers, one after the other, on a directory of their own. `program` starts the command line of
 /// [`command`](crate::command).
@@ -41,7 +51,8 @@ pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, Str
     for round in 0..rounds {
         let longest = LONGEST_MICROS[random.index(LONGEST_MICROS.len())];
         let life = Duration::from_micros(random.below(longest));
-        let output = live_and_die(&env, program, dir.path(), life)?;
+        let since = if random.below(3) == 0 { Since::Start } else { Since::Open };
+        let output = live_and_die(&env, program, dir.path(), since, life)?;
         let told = judge(&output, known).map_err(|what| format!("round {round} of seed {seed}: {what}"))?;
         kills.rounds += 1;
         match told {
@@ -59,7 +70,13 @@ pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, Str
     Ok(kills)
 }
 
-fn live_and_die(env: &Env, program: &[OsString], dir: &Path, life: Duration) -> Result<String, String> {
+fn live_and_die(
+    env: &Env,
+    program: &[OsString],
+    dir: &Path,
+    since: Since,
+    life: Duration,
+) -> Result<String, String> {
     let (program, before) = program.split_first().ok_or("no program to start")?;
     let mut child = Command::new(program)
         .args(before)
@@ -69,15 +86,18 @@ fn live_and_die(env: &Env, program: &[OsString], dir: &Path, life: Duration) -> 
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("start {}: {error}", program.to_string_lossy()))?;
+    let mut output = BufReader::new(child.stdout.take().ok_or("the writer has no output")?);
+    let mut said = String::new();
+    if let Since::Open = since {
+        // Its first line says that it is open; if it fails it says nothing, and its complaint is read below.
+        output.read_line(&mut said).map_err(|error| format!("read from the writer: {error}"))?;
+    }
     block_on(env.sleep(life));
     child.kill().map_err(|error| format!("kill the writer: {error}"))?;
+    output.read_to_string(&mut said).map_err(|error| format!("read from the writer: {error}"))?;
     let ended = child.wait_with_output().map_err(|error| format!("wait for the writer: {error}"))?;
     let complaint = String::from_utf8_lossy(&ended.stderr);
-    if complaint.is_empty() {
-        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
-    } else {
-        Err(format!("the writer failed: {complaint}"))
-    }
+    if complaint.is_empty() { Ok(said) } else { Err(format!("the writer failed: {complaint}")) }
 }
 
 /// The newest number that a writer was told to be durable, if it got as far as to look; `known` is what was known before.

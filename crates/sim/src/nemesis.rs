@@ -37,7 +37,7 @@ const PATIENCE: usize = 8;
 pub(crate) enum Stop {
     /// Something is wrong.
     Failure(String),
-    /// The node refuses to open a disk on which a bit was turned over, and says where: a good end.
+    /// The node refuses to open a disk on which a bit was turned over, or to read there, and says where: a good end.
     FoundDamage,
 }
 
@@ -312,6 +312,13 @@ impl Nemesis {
         self.stage.begin_life(Database::new(line.clone()));
         self.life = Some(Life { node, server, line });
         Ok(())
+    }
+
+    /// A client was told that files are damaged. Gives the node an end, and looks whether that is so.
+    pub fn judge_damage(&mut self, error: &Error) -> Stop {
+        self.calm();
+        self.close();
+        self.judge_refusal(error)
     }
 
     /// The node says that its files are damaged.

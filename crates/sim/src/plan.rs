@@ -7,7 +7,7 @@ use crate::bugs::{self, Bug};
 use crate::spec::Spec;
 use plinth_env::simulated::Random;
 use plinth_log::LogConfig;
-use plinth_pipeline::{EngineKind, NodeConfig};
+use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Size {
 }
 
 /// The storage engines that runs are drawn from.
-const ENGINES: [EngineKind; 1] = [EngineKind::Memory];
+const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
 
 /// What stays the same in all of a run's lives.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +110,24 @@ pub(crate) fn draw_config(random: &mut Random, setting: Setting, bug: Option<Bug
         window: setting.window,
         commit_workers: random.in_range(1..6) as usize,
         checkpoint_bytes: 1 << random.in_range(10..20),
+        ssd: draw_tables(random),
         log,
         ..NodeConfig::default()
     };
     bugs::configure(&mut config, bug);
     config
+}
+
+/// Tables of some rows in blocks of a few, flushed and merged all the time; a cache that holds all of them or next to none.
+fn draw_tables(random: &mut Random) -> SsdSettings {
+    let table_bytes = 1 << random.in_range(11..17);
+    SsdSettings {
+        compression: if random.chance(0.5) { Compression::Lz4 } else { Compression::None },
+        block_bytes: 1 << random.in_range(6..13),
+        table_bytes,
+        level_bytes: table_bytes << random.below(4),
+        flush_bytes: 1 << random.in_range(8..17),
+        flush_after: Duration::from_millis(random.in_range(1..3000)),
+        ..SsdSettings::with_memory(1 << random.in_range(20..26))
+    }
 }

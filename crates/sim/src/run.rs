@@ -120,16 +120,27 @@ fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Rando
         bug: plan.bug,
     };
     let mut nemesis = Nemesis::new(sim.clone(), stage.clone(), random.split(), orders);
+    let played = play(plan, &cast, &mut nemesis, random);
+    match (stage.failure(), stage.damage()) {
+        (None, Some(error)) => Err(nemesis.judge_damage(&error)),
+        _ => played,
+    }
+}
+
+/// The acts of a run, one after the other.
+fn play(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) -> Result<(), Stop> {
+    let (sim, stage) = (nemesis.sim.clone(), nemesis.stage.clone());
+    let (sim, stage) = (&sim, &stage);
     nemesis.open()?;
     for (workload, client) in cast.one_each(stage, random) {
         phase(sim, stage, "setting up", workload.set_up(client))?;
     }
-    work(plan, &cast, &mut nemesis, random)?;
-    check(&cast, &nemesis, random, "the check")?;
+    work(plan, cast, nemesis, random)?;
+    check(cast, nemesis, random, "the check")?;
     if plan.is_faulty() {
         nemesis.close();
         nemesis.open()?;
-        check(&cast, &nemesis, random, "the check after closing")?;
+        check(cast, nemesis, random, "the check after closing")?;
     }
     let client = Client::new(0, 0, stage.clone(), random.split());
     phase(sim, stage, "the last commits", last_commits(client))?;
@@ -150,7 +161,7 @@ fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) ->
     }
     let end = sim.now() + cast.size.duration;
     stage.set_faulty(plan.is_faulty());
-    while sim.now() < end && stage.failure().is_none() {
+    while sim.now() < end && !stage.is_over() {
         nemesis.work_for(Duration::from_millis(random.in_range(5..400)));
         if plan.is_faulty() {
             nemesis.act()?;
@@ -190,12 +201,13 @@ async fn last_commits(client: Client) {
     }
 }
 
-fn phase(sim: &Simulation, stage: &Stage, name: &str, work: impl Future<Output = ()>) -> Result<(), String> {
+fn phase(sim: &Simulation, stage: &Stage, name: &str, work: impl Future<Output = ()>) -> Result<(), Stop> {
     let done = sim.run_until_within(PATIENCE, work);
     match (stage.failure(), done) {
-        (Some(failure), _) => Err(failure),
+        (Some(failure), _) => Err(failure.into()),
+        (None, _) if stage.is_over() => Err(Stop::FoundDamage),
         (None, Some(())) => Ok(()),
-        (None, None) => Err(format!("{name} did not end within {PATIENCE:?} without any fault")),
+        (None, None) => Err(format!("{name} did not end within {PATIENCE:?} without any fault").into()),
     }
 }
 

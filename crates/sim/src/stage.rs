@@ -7,6 +7,7 @@
 use crate::probes::Probes;
 use plinth_client::Database;
 use plinth_env::Env;
+use plinth_types::Error;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,7 @@ struct State {
     waiting: BTreeMap<usize, Waker>,
     stopping: bool,
     failure: Option<String>,
+    damage: Option<Error>,
     probes: Probes,
     committed: u64,
     faulty: bool,
@@ -115,8 +117,7 @@ impl Stage {
 
     /// Whether clients should begin nothing new.
     pub fn is_stopping(&self) -> bool {
-        let state = self.state();
-        state.stopping || state.failure.is_some()
+        self.state().stopping || self.is_over()
     }
 
     /// Whether the nemesis may be at work, so that slow or failing calls are no surprise.
@@ -134,6 +135,22 @@ impl Stage {
             let what = what.into();
             state.failure.get_or_insert(what);
         });
+    }
+
+    /// The database says that its files are damaged, which ends the run; whether they are is looked at then.
+    pub fn saw_damage(&self, error: Error) {
+        self.change(|state| _ = state.damage.get_or_insert(error));
+    }
+
+    /// What the database said of damage.
+    pub(crate) fn damage(&self) -> Option<Error> {
+        self.state().damage.clone()
+    }
+
+    /// Whether something has ended the run.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.failure.is_some() || state.damage.is_some()
     }
 
     /// What was found wrong.

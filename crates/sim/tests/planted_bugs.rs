@@ -52,4 +52,8 @@ caught! {
     own_clears_that_are_not_seen: OwnClearUnseen
         by "ryow_correctness" within 20, "write_during_read" within 20;
     range_reads_that_forget_a_gap: GapForgotten by "conflict_range" within 100;
+    tables_that_are_not_synced: TablesUnsynced by "increment" within 300;
+    flushes_that_forget_cleared_ranges: ClearsUnflushed by "write_during_read" within 300;
+    merges_that_forget_what_hides_deeper_rows: MarksMerged by "write_during_read" within 500;
+    flushes_that_release_too_much: FlushTooNew by "increment" within 500;
 }

@@ -19,7 +19,7 @@ use super::maintain::{Step, switch};
 use super::state::{DEEPEST, Placed, Run, State};
 use super::table::Table;
 use super::writer::RunWriter;
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_types::{Bytes, Error, Result, Version, planted, probe};
 use std::sync::Arc;
 
 /// Runs of level 0 that are worth a compaction.
@@ -63,6 +63,7 @@ pub(super) async fn step(engine: &Engine) -> Result<bool> {
         Some(Work::Move(tables, level)) => {
             let added = tables.iter().map(|table| Placed { level, flush: 0, table: table.clone() }).collect();
             let step = Step { version: None, removed: Vec::new(), added };
+            probe!("ssd: tables moved down unread");
             move_tables(engine, step).await.map(|()| true)
         }
         Some(Work::Merge(merging)) => merge(engine, merging).await.map(|()| true),
@@ -131,6 +132,7 @@ fn among_themselves(runs: &[&Arc<Run>]) -> Work {
     let inputs = runs.iter().map(|run| Input { tables: run.tables.clone() }).collect();
     let flush = runs.first().map_or(0, |run| run.flush);
     let upper = span(runs.iter().flat_map(|run| &run.tables)).map(|(_, upper)| upper).unwrap_or_default();
+    probe!("ssd: small flushes merged among themselves");
     Work::Merge(Merging { inputs, level: 0, flush, is_last: false, upper })
 }
 
@@ -186,7 +188,8 @@ fn span<'t>(tables: impl Iterator<Item = &'t Arc<Table>>) -> Option<(Bytes, Byte
 fn merging(state: &State, inputs: &[&[Arc<Table>]], level: u32) -> Option<Merging> {
     let (lower, upper) = span(inputs.iter().copied().flatten())?;
     let deeper = state.runs.iter().filter(|run| run.level > level);
-    let is_last = deeper.into_iter().all(|run| run.overlapping(&lower, &upper).is_empty());
+    let is_last = planted!("merges forget what hides deeper rows")
+        || deeper.into_iter().all(|run| run.overlapping(&lower, &upper).is_empty());
     let inputs = inputs.iter().map(|tables| Input { tables: tables.to_vec() }).collect();
     Some(Merging { inputs, level, flush: 0, is_last, upper })
 }
@@ -200,6 +203,7 @@ async fn merge(engine: &Engine, merging: Merging) -> Result<()> {
     let tables = match write_merged(engine, &merging, &mut writer).await {
         Ok(tables) => tables,
         Err(error) => {
+            probe!("ssd: merge given up");
             writer.abandon().await;
             return Err(error);
         }
@@ -210,6 +214,7 @@ async fn merge(engine: &Engine, merging: Merging) -> Result<()> {
     let step = Step { version: None, removed: all, added };
     match switch(engine, step).await {
         Ok(()) => {
+            probe!("ssd: tables merged");
             engine.divide_memory();
             Ok(())
         }
@@ -224,6 +229,9 @@ fn sources(merging: &Merging) -> Vec<RunCursor> {
     for input in &merging.inputs {
         let kept = input.tables.iter().filter(|table| !newer.covers(table.lower(), table.upper()));
         let run = Arc::new(Run::new(0, 0, kept.cloned().collect()));
+        if run.tables.len() < input.tables.len() {
+            probe!("ssd: cleared table dropped unread");
+        }
         input.tables.iter().for_each(|table| newer.add_all(table.clears()));
         sources.push(RunCursor::new(run, true, merging.upper.clone(), usize::MAX));
     }

@@ -9,7 +9,7 @@ use super::rows::RowsBlock;
 use super::state::Run;
 use super::table::Table;
 use super::window::Part;
-use plinth_types::{Bytes, Result};
+use plinth_types::{Bytes, Result, probe};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -343,6 +343,7 @@ impl Merge {
 
     /// Takes all sources older than the clear's owner behind the clear.
     async fn skip(&mut self, owner: usize, to: &[u8], loader: &Loader) -> Result<()> {
+        probe!("ssd: cleared rows skipped");
         let forward = self.forward;
         for source in &mut self.sources[owner..] {
             let inside = if forward { source.key() < to } else { source.key() >= to };

@@ -9,7 +9,7 @@ use super::rows::RowsBlock;
 use super::table::Table;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal, Task};
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Result, probe};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -77,6 +77,7 @@ impl Loader {
         // Nobody wakes this: whoever lets it wait polls it again.
         poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
             .await;
+        probe!("ssd: blocks read from a file");
         self.reads.fetch_add(1, Ordering::Relaxed);
         let blocks = table.read_rows(first, count).await?;
         let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();
@@ -120,7 +121,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a read on one of the threads; their number grows with need up to [`READERS`].
+    /// Runs a read on one of the threads; their number grows with need up to [`READERS`]. Refused with
+    /// `shutdown_in_progress` once closed.
     pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         env: &Env,
@@ -135,7 +137,7 @@ impl Pool {
         });
         let mut state = self.lock();
         if state.closed {
-            return Reply::ready(Err(Error::operation_cancelled()));
+            return Reply::ready(Err(Error::shutdown_in_progress()));
         }
         state.jobs.push_back(job);
         if state.jobs.len() > state.idle && state.tasks.len() < READERS {

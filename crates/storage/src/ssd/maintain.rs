@@ -11,6 +11,7 @@
 //! itself fails, either manifest may be the one on disk; then the files that both name stay where they are.
 
 use super::Engine;
+use super::clears::Clears;
 use super::compact;
 use super::manifest::{MANIFEST, Manifest};
 use super::state::{Placed, State};
@@ -19,7 +20,7 @@ use super::writer::RunWriter;
 use crate::removal::remove_large_file;
 use plinth_env::sync::race;
 use plinth_env::{Env, Signal};
-use plinth_types::{Bytes, Error, Result, Version, key_after};
+use plinth_types::{Bytes, Error, Result, Version, key_after, planted, probe};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -97,7 +98,10 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
     let (env, dir) = (&making.env, &making.dir);
     env.files().sync_dir(dir).await.map_err(NotSwitched::Certainly)?;
     manifest.write_beside(env, dir).await.map_err(NotSwitched::Certainly)?;
-    Manifest::replace(env, dir).await.map_err(NotSwitched::Perhaps)?;
+    Manifest::replace(env, dir).await.map_err(|error| {
+        probe!("ssd: which manifest is on the disk is not known");
+        NotSwitched::Perhaps(error)
+    })?;
     *engine.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
     for table in &step.removed {
         table.retire();
@@ -147,11 +151,15 @@ pub(super) async fn flush(engine: &Engine) -> Result<bool> {
     if horizon <= from || engine.window.bytes_until(horizon) == 0 {
         return Ok(false);
     }
-    let clears = engine.window.clears_at(horizon, &[], None);
+    let mut clears = engine.window.clears_at(horizon, &[], None);
+    if planted!("flushes forget cleared ranges") {
+        clears = Clears::new();
+    }
     let mut writer = RunWriter::new(&engine.making, horizon, 0, clears);
     let tables = match write_window(engine, from, horizon, &mut writer).await {
         Ok(tables) => tables,
         Err(error) => {
+            probe!("ssd: flush given up");
             writer.abandon().await;
             return Err(error);
         }
@@ -164,6 +172,7 @@ pub(super) async fn flush(engine: &Engine) -> Result<bool> {
     if let Err(failed) = switch(engine, Step { version: Some(horizon), removed: Vec::new(), added }).await {
         return Err(failed.clean_up(engine, &ids).await);
     }
+    probe!("ssd: window flushed");
     let mut next = engine.window.release(horizon, None);
     while let Some(from) = next {
         engine.making.env.yield_now().await;
@@ -242,6 +251,7 @@ pub(super) async fn bury(engine: &Engine) {
     for id in making.graveyard.take() {
         let removed = remove_large_file(&making.env, &table_path(&making.dir, id)).await;
         if removed.is_err_and(|error| error != Error::file_not_found()) {
+            probe!("ssd: table could not be removed yet");
             making.graveyard.put(id);
         }
     }
@@ -254,6 +264,7 @@ pub(super) async fn remove_leftovers(env: &Env, dir: &Path, state: &State) -> Re
     for name in env.files().list(dir).await? {
         let is_table = table_id(&name).is_some_and(|id| live.binary_search(&id).is_err());
         if is_table || name == format!("{MANIFEST}.new") {
+            probe!("ssd: leftover of a crash removed");
             env.files().remove(dir.join(name)).await?;
         }
     }
