@@ -34,7 +34,7 @@ mod memory;
 mod removal;
 pub mod ssd;
 
-pub use memory::{Loader, MemoryStorage, Snapshot};
+pub use memory::{Loader, MemoryReplay, MemoryStorage, Snapshot};
 pub use ssd::{SsdSettings, SsdStorage};
 
 use plinth_env::Reply;

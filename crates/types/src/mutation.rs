@@ -229,6 +229,11 @@ impl<'a> Mutations<'a> {
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
+
+    /// Bytes that were not walked yet.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
 }
 
 impl<'a> Iterator for Mutations<'a> {

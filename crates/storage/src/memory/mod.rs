@@ -55,7 +55,7 @@ use read::View;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use writer::{Filling, Writer};
+use writer::{Filling, Replaying, Writer};
 
 /// All data in memory. A handle: clones are the same store.
 #[derive(Clone)]
@@ -187,6 +187,34 @@ impl Loader {
     /// The filled store.
     pub fn finish(self) -> MemoryStorage {
         MemoryStorage::of(self.filling.finish())
+    }
+}
+
+/// Applies what a log has to a store, before anybody reads it: of each key only the last state is kept.
+pub struct MemoryReplay {
+    replaying: Replaying,
+}
+
+impl MemoryReplay {
+    /// Goes on from what a store has at its newest version. `None` if others have the store too.
+    pub fn new(store: MemoryStorage) -> Option<Self> {
+        let shared = Arc::into_inner(store.shared)?;
+        let writer = shared.writer.into_inner().ok()?;
+        Some(Self { replaying: Replaying::new(writer) })
+    }
+
+    /// Applies mutations in their order, as [`Storage::apply`] and [`Storage::publish`] would. Quickest when their keys
+    /// ascend; each key should have few.
+    ///
+    /// # Panics
+    /// If `version` is not above that of the batch before.
+    pub fn apply(&mut self, version: Version, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
+        self.replaying.apply(version, mutations);
+    }
+
+    /// The store; its window is the last version applied.
+    pub fn finish(self) -> MemoryStorage {
+        MemoryStorage::of(self.replaying.finish())
     }
 }
 

@@ -387,3 +387,86 @@ fn read_until(store: &MemoryStorage, done: &AtomicBool, reader: usize) {
         read += 1;
     }
 }
+
+/// Batches of all kinds of mutations, in key order or not, leave what applying them at versions of their own leaves.
+#[test]
+fn replay_leaves_what_applying_leaves() {
+    for seed in 0..if cfg!(miri) { 2 } else { 30 } {
+        let mut random = Random::new(seed);
+        let rows = 1 + random.index(3_000 / LESS);
+        let store = MemoryStorage::new(0);
+        let mut loader = Loader::new(1);
+        (0..rows).filter(|_| random.index(3) > 0).for_each(|number| loader.push(&key(number), b"loaded"));
+        let mut replay = MemoryReplay::new(loader.finish()).unwrap();
+        let mut random_again = Random::new(seed);
+        assert_eq!(1 + random_again.index(3_000 / LESS), rows);
+        let loaded: Vec<_> = (0..rows).filter(|_| random_again.index(3) > 0).collect();
+        set_all(&store, 1, loaded.into_iter(), b"loaded");
+        for version in 2..6 {
+            let mut mutations: Vec<(MutationType, Vec<u8>, Vec<u8>)> = Vec::new();
+            let clears = random.index(3);
+            for _ in 0..random.index(4 * rows) {
+                let key = super::tests::key(random.index(rows));
+                let value = vec![b'v'; random.index(100)];
+                mutations.push(match random.index(10) {
+                    0 => (MutationType::ClearRange, key.clone(), key_after(&key).to_vec()),
+                    1 => (MutationType::CompareAndClear, key, b"loaded".to_vec()),
+                    2 => (MutationType::Add, key, 7_u64.to_le_bytes().to_vec()),
+                    3 => (MutationType::AppendIfFits, key, value),
+                    _ => (MutationType::Set, key, value),
+                });
+            }
+            if random.index(2) == 0 {
+                mutations.sort_by(|a, b| a.1.cmp(&b.1));
+            }
+            for _ in 0..clears {
+                let begin = random.index(rows);
+                let range = (key(begin), key(begin + random.index(rows - begin + 1)));
+                mutations
+                    .insert(random.index(mutations.len() + 1), (MutationType::ClearRange, range.0, range.1));
+            }
+            let mut list = MutationList::new();
+            mutations.iter().for_each(|(kind, param1, param2)| list.push(*kind, param1, param2));
+            store.apply(version, &mut list.iter(), None);
+            store.publish(version);
+            replay.apply(version, &mut list.iter());
+        }
+        clean(&store);
+        let replayed = replay.finish();
+        replayed.check_invariants();
+        assert_eq!((replayed.oldest(), replayed.newest()), (5, 5), "seed {seed}");
+        assert_eq!(all_rows(&replayed), all_rows(&store), "seed {seed}");
+        assert_eq!(replayed.count(), store.count(), "seed {seed}");
+        assert_eq!(replayed.memory().data, store.memory().data, "seed {seed}");
+        assert_eq!(replayed.memory().window, 0, "seed {seed}");
+        // It goes on as any store does.
+        clear(&replayed, 6, 0, rows / 2);
+        clear(&store, 6, 0, rows / 2);
+        clean(&replayed);
+        assert_eq!(all_rows(&replayed), all_rows(&store), "seed {seed}");
+    }
+}
+
+fn all_rows(store: &MemoryStorage) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(Bytes::new()),
+        end: KeySelector::first_greater_or_equal(Bytes::from_static(b"\xff")),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let found = block_on(store.get_range(store.newest(), KeySpace::Normal, &read)).unwrap();
+    found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+#[test]
+fn only_a_store_that_nobody_else_has_can_be_replayed_into() {
+    let store = MemoryStorage::new(0);
+    set_all(&store, 1, 0..10, b"v");
+    let snapshot = store.snapshot(1).unwrap();
+    assert!(MemoryReplay::new(store.clone()).is_none());
+    drop(snapshot);
+    let other = store.clone();
+    assert!(MemoryReplay::new(store).is_none());
+    assert_eq!(MemoryReplay::new(other).unwrap().finish().count(), 10);
+}

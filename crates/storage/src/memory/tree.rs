@@ -113,10 +113,84 @@ impl<'a> Path<'a> {
     }
 }
 
+/// An entry: its leaf, and where in it.
+pub(crate) type Entry<'a> = (LeafRef<'a>, usize);
+
 /// Finds the newest records of up to [`GROUP`] keys. The descents go on side by side, so that the
 /// time that one waits for memory the others use.
 #[inline]
 pub(crate) fn find_group<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [Option<RecordRef<'a>>; GROUP]) {
+    let candidates = candidates(root, keys);
+    for ((found, candidate), key) in found.iter_mut().zip(candidates).zip(keys) {
+        *found = candidate.and_then(|(leaf, at)| leaf.confirm(at, key)).map(|(_, record)| record);
+    }
+}
+
+/// Finds the entries of up to [`GROUP`] keys, in the same way. Keys that ascend share the steps that lead to one child.
+#[inline]
+pub(crate) fn find_entries<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [Option<Entry<'a>>; GROUP]) {
+    assert!(keys.len() <= GROUP);
+    let candidates = if keys.is_sorted() {
+        let mut nodes = [root; GROUP];
+        let mut verified = [0; GROUP];
+        for _ in 0..root.level() {
+            let mut at = 0;
+            while at < keys.len() {
+                let of_node =
+                    nodes[at..keys.len()].iter().take_while(|node| node.as_ptr() == nodes[at].as_ptr());
+                let together = at..at + of_node.count();
+                if let Node::Inner(inner) = nodes[at].kind() {
+                    step_down(
+                        inner,
+                        &keys[together.clone()],
+                        &mut nodes[together.clone()],
+                        &mut verified[together.clone()],
+                    );
+                }
+                at = together.end;
+            }
+        }
+        in_leaves(&nodes, keys)
+    } else {
+        candidates(root, keys)
+    };
+    for ((found, candidate), key) in found.iter_mut().zip(candidates).zip(keys) {
+        *found = candidate.and_then(|(leaf, at)| leaf.confirm(at, key).map(|(at, _)| (leaf, at)));
+    }
+}
+
+/// Takes the step from a node to the children of ascending keys: if the first and the last go to the same one, so do all
+/// between them.
+fn step_down<'a>(inner: InnerRef<'a>, keys: &[&[u8]], nodes: &mut [NodeRef<'a>], verified: &mut [usize]) {
+    let [first, .., last] = keys else {
+        let at = inner.route(keys[0], &mut verified[0]);
+        nodes[0] = ask_for_child(inner, at);
+        return;
+    };
+    let (mut of_first, mut of_last) = (verified[0], *verified.last().unwrap_or(&0));
+    let at = inner.route(first, &mut of_first);
+    if inner.route(last, &mut of_last) == at {
+        nodes.fill(ask_for_child(inner, at));
+        verified.fill(of_first.min(of_last));
+        return;
+    }
+    let half = keys.len() / 2;
+    for part in [0..half, half..keys.len()] {
+        step_down(inner, &keys[part.clone()], &mut nodes[part.clone()], &mut verified[part]);
+    }
+}
+
+#[inline(always)]
+fn ask_for_child(inner: InnerRef<'_>, at: usize) -> NodeRef<'_> {
+    let node = inner.child(at);
+    let lines = if inner.node().level() == 1 { 8 } else { 9 };
+    prefetch_lines(node.as_ptr().as_ptr().cast(), lines);
+    node
+}
+
+/// Where each key's entry is, if it is anywhere; its record has been asked for.
+#[inline(always)]
+fn candidates<'a>(root: NodeRef<'a>, keys: &[&[u8]]) -> [Option<Entry<'a>>; GROUP] {
     assert!(keys.len() <= GROUP);
     let mut nodes = [root; GROUP];
     let mut verified = [0; GROUP];
@@ -124,24 +198,24 @@ pub(crate) fn find_group<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [Opt
         for ((node, key), verified) in nodes.iter_mut().zip(keys).zip(&mut verified) {
             let Node::Inner(inner) = node.kind() else { continue };
             let at = inner.route(key, verified);
-            *node = inner.child(at);
-            match inner.node().level() {
-                1 => prefetch_lines(node.as_ptr().as_ptr().cast(), 8),
-                _ => prefetch_lines(node.as_ptr().as_ptr().cast(), 9),
-            }
+            *node = ask_for_child(inner, at);
         }
     }
+    in_leaves(&nodes, keys)
+}
+
+/// Where in its leaf each key's entry is, if it is anywhere; its record has been asked for.
+#[inline(always)]
+fn in_leaves<'a>(nodes: &[NodeRef<'a>; GROUP], keys: &[&[u8]]) -> [Option<Entry<'a>>; GROUP] {
     let mut candidates = [None; GROUP];
-    for ((candidate, node), key) in candidates.iter_mut().zip(&nodes).zip(keys) {
+    for ((candidate, node), key) in candidates.iter_mut().zip(nodes).zip(keys) {
         let Node::Leaf(leaf) = node.kind() else { continue };
         *candidate = leaf.candidate(key).inspect(|at| leaf.prefetch_slot(*at)).map(|at| (leaf, at));
     }
     for (leaf, at) in candidates.iter().take(keys.len()).flatten() {
         prefetch_record(leaf.record(*at));
     }
-    for ((found, candidate), key) in found.iter_mut().zip(candidates).zip(keys) {
-        *found = candidate.and_then(|(leaf, at)| leaf.confirm(at, key)).map(|(_, record)| record);
-    }
+    candidates
 }
 
 #[inline(always)]

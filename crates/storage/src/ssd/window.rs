@@ -148,9 +148,11 @@ impl Window {
     /// The keys of a batch whose value must be known before it can be applied.
     pub fn unknown_bases(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> KeyList {
         let mut keys = KeyList::new();
+        let mut last: Option<&[u8]> = None;
         for mutation in mutations {
-            if mutation.kind.is_atomic() {
+            if mutation.kind.is_atomic() && last != Some(mutation.param1) {
                 keys.push(mutation.param1);
+                last = Some(mutation.param1);
             }
         }
         keys

@@ -9,6 +9,7 @@ mod compact;
 mod garbage;
 mod load;
 mod overlay;
+mod replay;
 mod shape;
 mod window;
 
@@ -22,6 +23,7 @@ use compact::Compaction;
 use garbage::Garbage;
 pub(crate) use load::Filling;
 use plinth_types::{MutationRef, MutationType, Version, atomic, planted};
+pub(crate) use replay::Replaying;
 use shape::add_weight_above;
 use std::ptr::NonNull;
 use std::sync::Arc;

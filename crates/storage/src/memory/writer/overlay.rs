@@ -105,7 +105,12 @@ impl Writer {
     }
 
     /// Makes the leaf anew with the entries that stay; the others' records are alone in their chains.
-    fn shrink_leaf(&mut self, path: &Path<'_>, survivors: usize, stays: impl Fn(RecordRef<'_>) -> bool) {
+    pub(super) fn shrink_leaf(
+        &mut self,
+        path: &Path<'_>,
+        survivors: usize,
+        stays: impl Fn(RecordRef<'_>) -> bool,
+    ) {
         let leaf = path.leaf;
         let mut weight = 0;
         for at in 0..leaf.count() {
