@@ -59,7 +59,12 @@ const LAYERS: &[Layer] = &[
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         tests_use: &["plinth"],
     },
-    Layer { level: 3, name: "plinth-series", uses: &["plinth-types"], tests_use: &[] },
+    Layer {
+        level: 3,
+        name: "plinth-series",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        tests_use: &["plinth"],
+    },
     Layer {
         level: 5,
         name: "plinth",

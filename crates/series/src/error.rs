@@ -16,6 +16,24 @@ pub enum Error {
         /// What is wrong with it: where, expected, found.
         why: String,
     },
+    /// A name of a series that is none.
+    Name {
+        /// Its beginning.
+        name: String,
+        /// Why it is none.
+        why: String,
+    },
+    /// Another process has taken these series over: this one may read and write no more of them. Open them again if they are yours.
+    NotOwner,
+    /// More points wait to be saved than may: call `sync`, then append again. Nothing was appended.
+    Behind,
+    /// The series was deleted; open it again to begin a new one.
+    Deleted,
+    /// Too much of a kind, such as deleted spans of one series.
+    TooMany {
+        /// Of what, and how many there may be.
+        what: String,
+    },
     /// The database below failed; its error says what can be done.
     Database(plinth_types::Error),
 }
@@ -37,6 +55,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged { what, why } => write!(f, "{what} is damaged: {why}"),
+            Self::Name { name, why } => write!(f, "{name:?} is no name of a series: {why}"),
+            Self::NotOwner => write!(f, "another process has taken these series over"),
+            Self::Behind => write!(f, "too many points wait to be saved"),
+            Self::Deleted => write!(f, "the series was deleted"),
+            Self::TooMany { what } => write!(f, "too many: {what}"),
             Self::Database(error) => error.fmt(f),
         }
     }
@@ -46,7 +69,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Database(error) => Some(error),
-            Self::Damaged { .. } => None,
+            _ => None,
         }
     }
 }

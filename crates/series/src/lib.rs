@@ -1,36 +1,46 @@
-//! Time series: points as compressed leaves, and each series a tree of them that only grows.
+//! Time series on a database: compressed points, a tree for each series, and nothing durable that a crash can take back.
 //!
 //! ## Role
-//! Makes points (a time in nanoseconds, an integer or a float of 64 bits) into values of a few bytes a point that a key-value store
-//! can keep, gives them back bit by bit, and answers aggregates over any span without reading what lies in it.
+//! A layer. It sees the database only as any client does, so it runs wherever [`plinth_client::Database`] leads to. Points (a time in
+//! nanoseconds, an integer or a float of 64 bits) are appended to named series, become a few bytes each, and come back bit by bit; aggregates
+//! over any span look at a handful of nodes. [`SeriesStore`] is the way in.
 //!
 //! ## Data structure
 //! ```text
-//!   Points      times   | t0 | t1 | t2 | ...        two columns, ascending by time
-//!               values  | v0 | v1 | v2 | ...        floats, integers, or both
-//!      |  codec::encode                ^ codec::decode
-//!      v                               |
-//!   leaf        header | times: what a predictor leaves, bit-packed | values: decimals or ordered bits, the same way
-//!      |
+//!   append --> open leaf, in memory ----- every few ms, all series in one commit ---> tail
+//!                   |  full                                                            |  after a crash: open leaves again
+//!                   v                                                                  v
 //!   tree        node     summaries of 64 children (count, sum, first, last, min, max)
 //!               leaves   0 1 2 ... 63 | 64 ...          twigs: summaries whose parent is not full yet
+//!                   |
+//!   leaf        header | times: what a predictor leaves, bit-packed | values: decimals or ordered bits, the same way
+//!
+//!   beside the tree: leaves of late points, masks of deleted spans, names and their index
 //! ```
 //!
 //! ## Invariants
-//! 1. Every value comes back with all of its bits: NaN payloads, infinities, -0.0, integers beyond 2^53.
+//! 1. Every value comes back with all of its bits: NaN payloads, infinities, -0.0, integers beyond 2^53. Of a time the last point counts.
 //! 2. A leaf or node with a wrong or missing byte is an error, never a wrong point, never a panic.
 //! 3. Nodes never change once written; the times of a tree's leaves ascend.
+//! 4. What `sync` covered is there after a crash, once. Only the owner's commits succeed; there is one owner of a prefix.
 //!
 //! ## Not here
-//! Where nodes are kept: whoever implements [`tree::Nodes`].
-//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`; `docs/format/series.md` draws the bytes.
+//! Listeners, protocols and a query language; several owners of one prefix; events with text. A series may be written by several threads, which take
+//! its lock in turn.
+//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs` and `store/flush.rs`.
+//! `docs/format/series.md` draws the bytes.
 #![forbid(unsafe_code)]
 
 pub mod codec;
 mod error;
+mod name;
+mod store;
 pub mod tree;
 mod value;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
+pub use store::{GroupStream, PointStream, Series, SeriesStore, Settings};
+pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

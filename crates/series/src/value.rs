@@ -160,24 +160,26 @@ impl Column {
         }
     }
 
-    /// Replaces the last value, if there is one.
-    pub fn replace_last(&mut self, value: Value) {
+    /// Replaces the value at `place`, which must be below the length.
+    fn set(&mut self, place: usize, value: Value) {
         match (&mut *self, value) {
-            (Self::Floats(values), Value::Float(value)) => {
-                if let Some(last) = values.last_mut() {
-                    *last = value;
-                }
+            (Self::Floats(values), Value::Float(value)) => values[place] = value,
+            (Self::Integers(values), Value::Integer(value)) => values[place] = value,
+            _ => {
+                let values = self.iter().enumerate();
+                *self = values.map(|(at, old)| if at == place { value } else { old }).collect();
             }
-            (Self::Integers(values), Value::Integer(value)) => {
-                if let Some(last) = values.last_mut() {
-                    *last = value;
-                }
-            }
+        }
+    }
+
+    /// Puts a value before the one at `place`, which must be at most the length.
+    fn insert(&mut self, place: usize, value: Value) {
+        match (&mut *self, value) {
+            (Self::Floats(values), Value::Float(value)) => values.insert(place, value),
+            (Self::Integers(values), Value::Integer(value)) => values.insert(place, value),
             _ => {
                 let mut values: Vec<Value> = self.iter().collect();
-                if let Some(last) = values.last_mut() {
-                    *last = value;
-                }
+                values.insert(place, value);
                 *self = values.into_iter().collect();
             }
         }
@@ -241,6 +243,32 @@ impl Points {
     /// The points in their order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Point> + ExactSizeIterator + '_ {
         (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Puts a point where its time belongs, in place of one with the same time if there is one. Whether there is one more now.
+    pub fn insert(&mut self, point: Point) -> bool {
+        match self.times.binary_search(&point.time) {
+            Ok(place) => {
+                self.values.set(place, point.value);
+                false
+            }
+            Err(place) => {
+                self.times.insert(place, point.time);
+                self.values.insert(place, point.value);
+                true
+            }
+        }
+    }
+
+    /// Takes the points from `place` on away and gives them.
+    #[must_use]
+    pub fn split_off(&mut self, place: usize) -> Self {
+        let values = match &mut self.values {
+            Column::Floats(values) => Column::Floats(values.split_off(place)),
+            Column::Integers(values) => Column::Integers(values.split_off(place)),
+            Column::Mixed(values) => Column::Mixed(values.split_off(place)),
+        };
+        Self { times: self.times.split_off(place), values }
     }
 
     /// Keeps only the points at these places, which must exist.

@@ -72,6 +72,11 @@ pub trait Nodes {
 
     /// The twigs of one level, or of all levels, ascending by level and index.
     fn twigs(&self, level: Option<u8>) -> impl Future<Output = Result<Vec<Twig>>> + Send;
+
+    /// Spans whose points were deleted, ascending, not overlapping. Nodes that lie within one may be gone.
+    fn masks(&self) -> impl Future<Output = Result<Vec<Span>>> + Send {
+        std::future::ready(Ok(Vec::new()))
+    }
 }
 
 /// Something that has to be written for a tree to grow. All that one append gives back belongs together.

@@ -9,6 +9,7 @@ use super::{Nodes, Twig};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::value::{Point, Points};
+use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 
 /// A span of time, both ends included; empty if the first lies behind the last.
@@ -101,6 +102,9 @@ pub enum Piece {
 pub struct Walk {
     span: Span,
     direction: Direction,
+    /// Spans that are left out.
+    masks: Vec<Span>,
+    last: Option<i64>,
     /// The next twig last.
     stack: Vec<Twig>,
 }
@@ -110,14 +114,24 @@ impl Walk {
     pub async fn new(nodes: &impl Nodes, span: Span, direction: Direction) -> Result<Self> {
         let mut twigs = nodes.twigs(None).await?;
         twigs.sort_by_key(|twig| std::cmp::Reverse(twig.address.level));
-        let mut walk = Self { span, direction, stack: Vec::new() };
+        let last = twigs.last().map(|twig| twig.summary.last.time);
+        let mut walk = Self { span, direction, masks: nodes.masks().await?, last, stack: Vec::new() };
         walk.push(twigs);
         Ok(walk)
     }
 
+    /// The time of the newest point that the tree had, whatever the span.
+    pub fn last(&self) -> Option<i64> {
+        self.last
+    }
+
+    fn masked(&self, summary: &Summary) -> bool {
+        self.masks.iter().any(|mask| mask.covers(summary))
+    }
+
     /// Puts twigs, ascending by time, before what is left.
     fn push(&mut self, mut twigs: Vec<Twig>) {
-        twigs.retain(|twig| self.span.meets(&twig.summary));
+        twigs.retain(|twig| self.span.meets(&twig.summary) && !self.masked(&twig.summary));
         if self.direction == Direction::Forward {
             twigs.reverse();
         }
@@ -134,12 +148,18 @@ impl Walk {
         whole: impl Fn(&Summary) -> bool,
     ) -> Result<Option<Piece>> {
         while let Some(twig) = self.stack.pop() {
-            if self.span.covers(&twig.summary) && whole(&twig.summary) {
+            let untouched = !self.masks.iter().any(|mask| mask.meets(&twig.summary));
+            if untouched && self.span.covers(&twig.summary) && whole(&twig.summary) {
                 return Ok(Some(Piece::Whole(twig.summary)));
             }
             let address = twig.address;
             let name = || format!("node {} of level {}", address.index, address.level);
             let Some(bytes) = nodes.node(address).await? else {
+                // It may have been deleted since the walk began.
+                self.masks = nodes.masks().await?;
+                if self.masked(&twig.summary) {
+                    continue;
+                }
                 return Err(Error::damaged(name(), "it is missing"));
             };
             let in_node = |error: Error| match error {
@@ -150,6 +170,12 @@ impl Walk {
                 let mut points = Points::default();
                 codec::decode(&bytes, &mut points).map_err(in_node)?;
                 points.keep(self.span.places(&points.times));
+                if !untouched {
+                    let kept = points
+                        .iter()
+                        .filter(|point| !self.masks.iter().any(|mask| mask.contains(point.time)));
+                    points = kept.collect();
+                }
                 if !points.is_empty() {
                     return Ok(Some(Piece::Points(points)));
                 }
@@ -189,37 +215,56 @@ impl Scan {
 /// The summary of a span, from a handful of nodes; `None` if it has no points.
 pub async fn aggregate(nodes: &impl Nodes, span: Span) -> Result<Option<Summary>> {
     let mut walk = Walk::new(nodes, span, Direction::Forward).await?;
-    let mut groups = Groups::new(span, u64::MAX);
+    let mut sum: Option<Summary> = None;
     while let Some(piece) = walk.next(nodes, |_| true).await? {
-        groups.add(piece);
+        let summary = match piece {
+            Piece::Whole(summary) => Some(summary),
+            Piece::Points(points) => Summary::of(&points),
+        };
+        match (&mut sum, summary) {
+            (Some(sum), Some(summary)) => sum.add(&summary),
+            (sum, summary) => *sum = sum.or(summary),
+        }
     }
-    Ok(groups.finish().map(|(_, summary)| summary))
+    Ok(sum)
 }
 
-/// Gathers pieces, ascending by time, into buckets of a step each, counted from the span's first nanosecond.
+/// Gathers pieces, ascending by time, into buckets of a step each, counted from an origin.
 #[derive(Clone, Debug)]
 pub struct Groups {
-    span: Span,
+    origin: i64,
     step: u64,
-    open: Option<(i64, Summary)>,
-    done: std::collections::VecDeque<(i64, Summary)>,
+    open: Option<Bucket>,
+    done: VecDeque<(i64, Summary)>,
+}
+
+#[derive(Clone, Debug)]
+struct Bucket {
+    /// Its first nanosecond, as far as there is one.
+    first: i64,
+    /// Its last, as far as there is one.
+    last: i64,
+    summary: Summary,
 }
 
 impl Groups {
     /// No buckets yet. A `step` of 0 is one of 1.
-    pub fn new(span: Span, step: u64) -> Self {
-        Self { span, step: step.max(1), open: None, done: std::collections::VecDeque::new() }
+    pub fn new(origin: i64, step: u64) -> Self {
+        Self { origin, step: step.max(1), open: None, done: VecDeque::new() }
     }
 
-    /// The beginning of the bucket of a time.
-    fn bucket(&self, time: i64) -> i64 {
-        let after = time.wrapping_sub(self.span.first) as u64;
-        self.span.first.wrapping_add((after - after % self.step) as i64)
+    /// The first and the last nanosecond of the bucket of a time.
+    fn bucket(&self, time: i64) -> (i64, i64) {
+        let (time, origin, step) = (i128::from(time), i128::from(self.origin), i128::from(self.step));
+        let first = time - (time - origin).rem_euclid(step);
+        let clamped = |time: i128| time.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        (clamped(first), clamped(first + step - 1))
     }
 
     /// Whether all of `summary` belongs to one bucket.
     pub fn is_whole(&self, summary: &Summary) -> bool {
-        self.bucket(summary.first.time) == self.bucket(summary.last.time)
+        let (_, last) = self.bucket(summary.first.time);
+        summary.last.time <= last
     }
 
     /// Adds what comes next. A whole piece has to be of one bucket.
@@ -236,10 +281,13 @@ impl Groups {
     }
 
     fn add_summary(&mut self, summary: &Summary) {
-        let bucket = self.bucket(summary.first.time);
         match &mut self.open {
-            Some((open, sum)) if *open == bucket => sum.add(summary),
-            open => self.done.extend(open.replace((bucket, *summary))),
+            Some(open) if summary.first.time <= open.last => open.summary.add(summary),
+            _ => {
+                let (first, last) = self.bucket(summary.first.time);
+                let full = self.open.replace(Bucket { first, last, summary: *summary });
+                self.done.extend(full.map(|bucket| (bucket.first, bucket.summary)));
+            }
         }
     }
 
@@ -250,6 +298,6 @@ impl Groups {
 
     /// The next bucket when nothing comes any more.
     pub fn finish(&mut self) -> Option<(i64, Summary)> {
-        self.done.pop_front().or_else(|| self.open.take())
+        self.done.pop_front().or_else(|| self.open.take().map(|bucket| (bucket.first, bucket.summary)))
     }
 }

@@ -152,7 +152,7 @@ impl Model {
             .filter_map(|(bucket, points)| Some((bucket, Summary::of_points(points.into_iter())?)))
             .collect();
         let mut walk = now(Walk::new(&self.memory, span, Direction::Forward)).unwrap();
-        let mut groups = Groups::new(span, step);
+        let mut groups = Groups::new(span.first, step);
         let mut found = Vec::new();
         while let Some(piece) = now(walk.next(&self.memory, |summary| groups.is_whole(summary))).unwrap() {
             groups.add(piece);

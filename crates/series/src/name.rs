@@ -1,0 +1,112 @@
+//! Names of series in their canonical form: `metric tag1=a tag2=b`, the tags sorted, one space between the parts.
+//!
+//! What a client sends may have the tags in any order and more spaces; `\ ` is a space that belongs to a part. Names that mean the same are
+//! the same bytes afterwards. Nothing else in a name has a meaning.
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// Longest name, in bytes.
+pub const MAX_NAME_BYTES: usize = 4096;
+/// Most tags of a name.
+pub const MAX_TAGS: usize = 128;
+
+/// The canonical name of a series.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name {
+    text: String,
+}
+
+impl Name {
+    /// The name that `text` means.
+    ///
+    /// # Errors
+    /// [`Error::Name`] without a metric, without a tag, for a tag that is not `key=value`, for a key that occurs twice, and beyond
+    /// [`MAX_NAME_BYTES`] and [`MAX_TAGS`].
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong =
+            |why: &str| Err(Error::Name { name: text.chars().take(200).collect(), why: why.to_string() });
+        if text.len() > MAX_NAME_BYTES {
+            return wrong("it is longer than 4096 bytes");
+        }
+        let mut parts = parts(text);
+        let Some(metric) = parts.next() else { return wrong("it has no metric") };
+        let mut tags: Vec<(&str, &str)> = Vec::new();
+        for part in parts {
+            match part.split_once('=') {
+                Some((key, value)) if !key.is_empty() && !value.is_empty() => tags.push((key, value)),
+                _ => return wrong("a tag is not of the form key=value"),
+            }
+            if tags.len() > MAX_TAGS {
+                return wrong("it has more than 128 tags");
+            }
+        }
+        if tags.is_empty() {
+            return wrong("it has no tag");
+        }
+        tags.sort_unstable();
+        if tags.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return wrong("a tag occurs twice");
+        }
+        let mut canonical = metric.to_string();
+        for (key, value) in tags {
+            canonical.extend([" ", key, "=", value]);
+        }
+        Ok(Self { text: canonical })
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What is measured.
+    pub fn metric(&self) -> &str {
+        parts(&self.text).next().unwrap_or_default()
+    }
+
+    /// The tags, sorted by key.
+    pub fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        parts(&self.text).skip(1).filter_map(|part| part.split_once('='))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What stands between spaces that are not escaped.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    let split = text.split(move |character| {
+        let ends = character == ' ' && !escaped;
+        escaped = character == '\\' && !escaped;
+        ends
+    });
+    split.filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_tags_and_spaces_means_nothing() {
+        let name = Name::parse("  cpu.user  os=linux host=a\\ b ").unwrap();
+        assert_eq!(name.as_str(), "cpu.user host=a\\ b os=linux");
+        assert_eq!(name.metric(), "cpu.user");
+        assert_eq!(name.tags().collect::<Vec<_>>(), [("host", "a\\ b"), ("os", "linux")]);
+        assert_eq!(Name::parse(name.as_str()).unwrap(), name);
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        let long = format!("m host={}", "x".repeat(MAX_NAME_BYTES));
+        let many: String = (0..1000).map(|tag| format!(" t{tag}=1")).collect();
+        for text in ["", "  ", "m", "m host", "m =a", "m a=", "m a=1 a=2", &long, &format!("m{many}")] {
+            assert!(Name::parse(text).is_err(), "{}", text.len());
+        }
+    }
+}

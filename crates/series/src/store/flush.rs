@@ -1,0 +1,299 @@
+//! Saving: what was appended becomes batches of the tail, leaves, and late points, in transactions that may be repeated.
+//!
+//! One flush at a time. It first decides, under the series' locks, what goes where, as a list of steps of a transaction each; then it commits
+//! them in order. A step stays in the list until it is known to be committed, so an error or a dropped future loses nothing: the next flush
+//! goes on with it. Committing a step twice changes nothing: a leaf that is there already is not written again.
+//!
+//! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all leaves that replace it are there.
+
+use super::keys::Id;
+use super::nodes::Through;
+use super::{Cell, Shared, State, lock, side, tail};
+use crate::error::{Error, Result};
+use crate::tree::{Address, Nodes, Trunk};
+use crate::value::{Point, Points};
+use plinth_client::Transaction;
+use plinth_env::sync::Signal;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Points that one transaction writes as leaves, about: far from its limits of size and time.
+const STEP_POINTS: usize = 200_000;
+
+/// What is known of the tail, and what is being saved.
+#[derive(Default)]
+pub(super) struct Flusher {
+    /// The number of the next batch.
+    next: u64,
+    /// Series by the oldest batch that they need.
+    ages: BTreeMap<(u64, Id), Arc<Cell>>,
+    /// Batches that are there: number and bytes.
+    batches: VecDeque<(u64, usize)>,
+    bytes: usize,
+    steps: VecDeque<Arc<Step>>,
+}
+
+/// What one transaction saves.
+#[derive(Default)]
+struct Step {
+    batches: Vec<(u64, Vec<u8>)>,
+    leaves: Vec<(Arc<Cell>, Vec<Arc<Points>>)>,
+    late: Vec<(Arc<Cell>, Vec<Point>)>,
+    /// The batches before this number go.
+    cut: Option<u64>,
+}
+
+impl Flusher {
+    /// Notes that `cell` needs the batches from `number` on.
+    pub(super) fn age(&mut self, number: u64, cell: &Arc<Cell>) {
+        self.ages.insert((number, cell.id), cell.clone());
+    }
+
+    /// Notes that a batch is there.
+    pub(super) fn note_batch(&mut self, number: u64, bytes: usize) {
+        self.next = self.next.max(number + 1);
+        self.batches.push_back((number, bytes));
+        self.bytes += bytes;
+    }
+}
+
+/// Gives the turn to the next, whatever happens.
+struct Turn<'a>(&'a Signal);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.notify();
+    }
+}
+
+/// Saves all that was appended before.
+pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
+    shared.turn.wait().await;
+    let _turn = Turn(&shared.turn);
+    flush_now(shared, None).await
+}
+
+/// Seals all of a series, and does `then` before anybody else may save anything.
+pub(super) async fn sealed<T>(
+    shared: &Arc<Shared>,
+    cell: &Arc<Cell>,
+    then: impl AsyncFnOnce() -> Result<T>,
+) -> Result<T> {
+    shared.turn.wait().await;
+    let _turn = Turn(&shared.turn);
+    flush_now(shared, Some(cell)).await?;
+    then().await
+}
+
+/// Saves everything, and seals `sealed`; for whoever has the turn.
+async fn flush_now(shared: &Arc<Shared>, sealed: Option<&Arc<Cell>>) -> Result<()> {
+    shared.check()?;
+    commit_steps(shared).await?;
+    let steps = prepare(shared, sealed);
+    lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
+    commit_steps(shared).await
+}
+
+async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
+    loop {
+        let Some(step) = lock(&shared.flusher).steps.front().cloned() else { return Ok(()) };
+        let trunks = commit(shared, &step).await?;
+        settle(shared, &step, trunks);
+        lock(&shared.flusher).steps.pop_front();
+    }
+}
+
+async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
+    let tr = shared.database.create_transaction();
+    loop {
+        match try_commit(shared, &tr, step).await {
+            Err(Error::Database(error)) => tr.on_error(error).await?,
+            result => return result,
+        }
+    }
+}
+
+async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Vec<Trunk>> {
+    shared.check_owner(tr).await?;
+    let keys = &shared.keys;
+    for (number, bytes) in &step.batches {
+        tr.set(keys.tail(*number), bytes);
+    }
+    let mut trunks = Vec::with_capacity(step.leaves.len());
+    for (cell, leaves) in &step.leaves {
+        let nodes = Through { tr, keys, id: cell.id };
+        let mut trunk = lock(&cell.state).trunk;
+        let first = Address { level: 0, index: trunk.leaves() };
+        if nodes.node(first).await?.is_some() {
+            // The step was committed already, and its answer was lost.
+            trunk = Trunk::open(&nodes).await?;
+        } else {
+            for leaf in leaves {
+                let writes = trunk.append(&nodes, leaf).await?;
+                nodes.write(&writes);
+            }
+        }
+        trunks.push(trunk);
+    }
+    for (cell, points) in &step.late {
+        side::merge(tr, keys, cell.id, points).await?;
+    }
+    if let Some(cut) = step.cut {
+        tr.clear_range(keys.tail(0), keys.tail(cut));
+    }
+    tr.commit().await?;
+    Ok(trunks)
+}
+
+/// Takes out of memory what a step has saved.
+fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
+    for ((cell, leaves), trunk) in step.leaves.iter().zip(trunks) {
+        let mut state = lock(&cell.state);
+        state.trunk = trunk;
+        state.sealing.retain(|leaf| !leaves.iter().any(|saved| Arc::ptr_eq(saved, leaf)));
+        let points = leaves.iter().map(|leaf| leaf.len()).sum();
+        shared.open_points.fetch_sub(points, Ordering::Relaxed);
+    }
+    for (cell, _) in &step.late {
+        lock(&cell.state).merging = Vec::new();
+    }
+}
+
+/// What is gathered for the steps of a flush.
+#[derive(Default)]
+struct Gathered {
+    fresh: Vec<(Id, Point)>,
+    /// By series, since those of one go on from each other.
+    leaves: BTreeMap<Id, (Arc<Cell>, Vec<Arc<Points>>)>,
+    late: Vec<(Arc<Cell>, Vec<Point>)>,
+    sealed_points: usize,
+}
+
+impl Gathered {
+    /// Takes what a series has to be saved; all of it as leaves if `whole`, else full leaves only. `number` is that of the next batch.
+    fn take(&mut self, shared: &Shared, flusher: &mut Flusher, cell: &Arc<Cell>, number: u64, whole: bool) {
+        let mut state = lock(&cell.state);
+        let state = &mut *state;
+        state.dirty = false;
+        if !state.late.is_empty() {
+            let late = std::mem::take(&mut state.late);
+            state.merging.extend_from_slice(&late);
+            self.late.push((cell.clone(), late));
+        }
+        let size = shared.settings.leaf_points;
+        if state.open.len() >= size || (whole && !state.open.is_empty()) {
+            self.seal(flusher, cell, state, size, whole);
+            self.fresh.extend(state.open.iter().map(|point| (cell.id, point)));
+            state.fresh.clear();
+        } else {
+            self.fresh.extend(state.fresh.drain(..).map(|point| (cell.id, point)));
+        }
+        if state.since.is_none() && !state.open.is_empty() {
+            state.since = Some(number);
+            flusher.age(number, cell);
+        }
+    }
+
+    /// Moves leaves of `size` points, and what is left if `whole`, from the open leaf to those that are being written.
+    fn seal(&mut self, flusher: &mut Flusher, cell: &Arc<Cell>, state: &mut State, size: usize, whole: bool) {
+        let mut leaves = Vec::new();
+        while state.open.len() >= size || (whole && !state.open.is_empty()) {
+            let rest = state.open.split_off(size.min(state.open.len()));
+            let leaf = std::mem::replace(&mut state.open, rest);
+            state.sealed = leaf.times.last().copied();
+            self.sealed_points += leaf.len();
+            leaves.push(Arc::new(leaf));
+        }
+        if let Some(since) = state.since.take() {
+            flusher.ages.remove(&(since, cell.id));
+        }
+        state.sealing.extend(leaves.iter().cloned());
+        self.leaves.entry(cell.id).or_insert_with(|| (cell.clone(), Vec::new())).1.extend(leaves);
+    }
+
+    /// The steps that save it.
+    fn into_steps(self, batches: Vec<(u64, Vec<u8>)>, cut: Option<u64>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut step = Step::default();
+        let mut points = 0;
+        let mut add = |more: usize, steps: &mut Vec<Step>, step: &mut Step| {
+            points += more;
+            if points > STEP_POINTS {
+                points = more;
+                steps.push(std::mem::take(step));
+            }
+        };
+        for batch in batches {
+            add(tail::BATCH_POINTS, &mut steps, &mut step);
+            step.batches.push(batch);
+        }
+        for (cell, leaves) in self.leaves.into_values() {
+            add(leaves.iter().map(|leaf| leaf.len()).sum(), &mut steps, &mut step);
+            step.leaves.push((cell, leaves));
+        }
+        for (cell, late) in self.late {
+            // Each may rewrite a leaf of its own.
+            add(late.len() * 256, &mut steps, &mut step);
+            step.late.push((cell, late));
+        }
+        step.cut = cut;
+        let empty =
+            step.batches.is_empty() && step.leaves.is_empty() && step.late.is_empty() && cut.is_none();
+        if !empty {
+            steps.push(step);
+        }
+        steps
+    }
+}
+
+/// Decides what is saved and how: the steps of a flush.
+fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
+    let dirty = std::mem::take(&mut *lock(&shared.dirty));
+    let mut flusher = lock(&shared.flusher);
+    let flusher = &mut *flusher;
+    let number = flusher.next;
+    let mut gathered = Gathered::default();
+    for cell in &dirty {
+        gathered.take(shared, flusher, cell, number, false);
+    }
+    if let Some(cell) = sealed {
+        gathered.take(shared, flusher, cell, number, true);
+    }
+    let open = shared.open_points.load(Ordering::Relaxed);
+    while open.saturating_sub(gathered.sealed_points) > shared.settings.open_points {
+        let Some(cell) = flusher.ages.first_key_value().map(|(_, cell)| cell.clone()) else { break };
+        gathered.take(shared, flusher, &cell, number, true);
+    }
+    let mut batches = Vec::new();
+    for points in gathered.fresh.chunks(tail::BATCH_POINTS) {
+        let bytes = tail::encode(points);
+        let number = flusher.next;
+        flusher.note_batch(number, bytes.len());
+        batches.push((number, bytes));
+    }
+    let cut = cut(shared, flusher, &mut gathered, number);
+    gathered.into_steps(batches, cut)
+}
+
+/// Seals what keeps the tail above its budget, and says up to where the tail can go.
+fn cut(shared: &Shared, flusher: &mut Flusher, gathered: &mut Gathered, number: u64) -> Option<u64> {
+    let mut cut = None;
+    loop {
+        let oldest = flusher.ages.first_key_value().map(|((since, _), cell)| (*since, cell.clone()));
+        let needed = oldest.as_ref().map_or(flusher.next, |(since, _)| *since);
+        while let Some((batch, bytes)) = flusher.batches.front().copied().filter(|(batch, _)| *batch < needed)
+        {
+            flusher.batches.pop_front();
+            flusher.bytes -= bytes;
+            cut = Some(batch + 1);
+        }
+        match oldest {
+            // What this flush brings can't be in the way of itself.
+            Some((since, cell)) if flusher.bytes > shared.settings.tail_bytes && since < number => {
+                gathered.take(shared, flusher, &cell, number, true);
+            }
+            _ => return cut,
+        }
+    }
+}

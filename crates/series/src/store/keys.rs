@@ -1,0 +1,130 @@
+//! Which keys the layer writes: tuples under one prefix, by kind.
+//!
+//! All of a kind lies together, and within it all of a series, so a tree is a few short ranges and a series goes with a few range clears.
+
+use crate::error::{Error, Result};
+use crate::tree::Address;
+use foundationdb_tuple::{Subspace, TuplePack};
+
+/// The kinds of keys; their numbers are part of the format.
+const FORMAT: i64 = 0;
+const OWNER: i64 = 1;
+const NEXT_ID: i64 = 2;
+const NAME: i64 = 3;
+const SERIES: i64 = 4;
+const INDEX: i64 = 5;
+const NODE: i64 = 6;
+const TWIG: i64 = 7;
+const SIDE: i64 = 8;
+const MASK: i64 = 9;
+const TAIL: i64 = 10;
+
+/// The keys under one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    under: Subspace,
+}
+
+/// The numbers of series.
+pub(crate) type Id = u64;
+
+impl Keys {
+    pub(crate) fn new(prefix: &[u8]) -> Self {
+        Self { under: Subspace::from_bytes(prefix) }
+    }
+
+    fn pack(&self, tuple: &impl TuplePack) -> Vec<u8> {
+        self.under.pack(tuple)
+    }
+
+    pub(crate) fn format(&self) -> Vec<u8> {
+        self.pack(&(FORMAT,))
+    }
+
+    pub(crate) fn owner(&self) -> Vec<u8> {
+        self.pack(&(OWNER,))
+    }
+
+    pub(crate) fn next_id(&self) -> Vec<u8> {
+        self.pack(&(NEXT_ID,))
+    }
+
+    pub(crate) fn name(&self, name: &str) -> Vec<u8> {
+        self.pack(&(NAME, name))
+    }
+
+    pub(crate) fn series(&self, id: Id) -> Vec<u8> {
+        self.pack(&(SERIES, id))
+    }
+
+    /// One of the keys by which a series is found.
+    pub(crate) fn index(&self, metric: &str, tag: &str, value: &str, id: Id) -> Vec<u8> {
+        self.pack(&(INDEX, metric, tag, value, id))
+    }
+
+    /// What the keys of all series with this metric and tag begin with.
+    pub(crate) fn index_of(&self, metric: &str, tag: &str, value: &str) -> Vec<u8> {
+        self.pack(&(INDEX, metric, tag, value))
+    }
+
+    pub(crate) fn id_of_index(&self, key: &[u8]) -> Result<Id> {
+        let unpacked = self.under.unpack::<(i64, String, String, String, Id)>(key);
+        unpacked.map(|tuple| tuple.4).map_err(|_| foreign(key))
+    }
+
+    pub(crate) fn node(&self, id: Id, address: Address) -> Vec<u8> {
+        self.pack(&(NODE, id, u32::from(address.level), address.index))
+    }
+
+    pub(crate) fn nodes(&self, id: Id) -> Vec<u8> {
+        self.pack(&(NODE, id))
+    }
+
+    pub(crate) fn twig(&self, id: Id, address: Address) -> Vec<u8> {
+        self.pack(&(TWIG, id, u32::from(address.level), address.index))
+    }
+
+    /// What the keys of the twigs of one level, or of all, begin with.
+    pub(crate) fn twigs(&self, id: Id, level: Option<u8>) -> Vec<u8> {
+        match level {
+            Some(level) => self.pack(&(TWIG, id, u32::from(level))),
+            None => self.pack(&(TWIG, id)),
+        }
+    }
+
+    pub(crate) fn address_of_twig(&self, key: &[u8]) -> Result<Address> {
+        let unpacked = self.under.unpack::<(i64, Id, u32, u64)>(key);
+        let address = unpacked
+            .ok()
+            .and_then(|(_, _, level, index)| Some(Address { level: u8::try_from(level).ok()?, index }));
+        address.ok_or_else(|| foreign(key))
+    }
+
+    pub(crate) fn side(&self, id: Id, first: i64) -> Vec<u8> {
+        self.pack(&(SIDE, id, first))
+    }
+
+    pub(crate) fn sides(&self, id: Id) -> Vec<u8> {
+        self.pack(&(SIDE, id))
+    }
+
+    pub(crate) fn mask(&self, id: Id) -> Vec<u8> {
+        self.pack(&(MASK, id))
+    }
+
+    pub(crate) fn tail(&self, number: u64) -> Vec<u8> {
+        self.pack(&(TAIL, number))
+    }
+
+    pub(crate) fn tails(&self) -> Vec<u8> {
+        self.pack(&(TAIL,))
+    }
+
+    pub(crate) fn number_of_tail(&self, key: &[u8]) -> Result<u64> {
+        self.under.unpack::<(i64, u64)>(key).map(|tuple| tuple.1).map_err(|_| foreign(key))
+    }
+}
+
+fn foreign(key: &[u8]) -> Error {
+    Error::damaged("a key of the series", format!("{} is none", plinth_types::printable(key)))
+}

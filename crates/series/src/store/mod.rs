@@ -1,0 +1,309 @@
+//! Series in a database: who writes them, what of them is in memory, and how it becomes durable.
+//!
+//! ```text
+//!   append(time, value)                            sync, or every few milliseconds: one commit for all series
+//!      |                                               |
+//!      v                                               |   points that came       -> a batch of the tail
+//!   open leaf of the series, in memory  ---------------+   a leaf that is full    -> a node of the tree, in place of its part of the tail
+//!   fresh: what is not in the tail yet                 |   late points            -> leaves beside the tree
+//!   late:  older than what is sealed                   |   batches of the tail that nothing needs any more go
+//! ```
+//!
+//! Only the owner writes: opening the series draws a number, and each of its commits has the key of that number among its read
+//! conflicts, so whoever owned them before can't commit any more. After a crash the tail has what was in the open leaves. A point is
+//! looked for in three places: tree, late points, memory; `query.rs` merges them.
+
+mod flush;
+mod keys;
+mod mask;
+mod names;
+mod nodes;
+mod open;
+mod query;
+mod remove;
+mod side;
+mod tail;
+
+pub use query::{GroupStream, PointStream};
+
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::tree::Trunk;
+use crate::value::{Point, Points, Value};
+use flush::Flusher;
+use keys::{Id, Keys};
+use plinth_client::{Database, Transaction};
+use plinth_env::sync::Signal;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How series are kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What all keys begin with.
+    pub prefix: Vec<u8>,
+    /// Points of a full leaf, at most 65536.
+    pub leaf_points: usize,
+    /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full.
+    pub tail_bytes: usize,
+    /// Points in open leaves beyond which the oldest are sealed although they are not full. Each takes 16 bytes.
+    pub open_points: usize,
+    /// How often what was appended is committed; `None` for only when `sync` asks for it.
+    pub commit_every: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefix: foundationdb_tuple::pack(&("plinth.series",)),
+            leaf_points: 2048,
+            tail_bytes: 64 << 20,
+            open_points: 16 << 20,
+            commit_every: Some(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// The series of a database, owned for writing. Clones are the same.
+///
+/// ```
+/// # async fn example(db: plinth_client::Database) -> plinth_series::Result<()> {
+/// use plinth_series::{Direction, SeriesStore};
+/// let store = SeriesStore::open(&db).await?;
+/// let load = store.series("cpu.load host=a").await?;
+/// for (time, value) in [(1_000, 0.5), (2_000, 0.75), (3_000, 1.25)] {
+///     load.append(time, value)?;
+/// }
+/// store.sync().await?; // now they survive a crash
+/// let summary = load.aggregate(..).await?;
+/// assert_eq!(summary.map(|summary| (summary.count, summary.sum)), Some((3, 2.5)));
+/// let mut points = load.scan(1_500.., Direction::Forward).await?;
+/// while let Some(points) = points.next().await? {
+///     assert_eq!(points.times, [2_000, 3_000]);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct SeriesStore {
+    shared: Arc<Shared>,
+}
+
+/// What all series of a store share.
+struct Shared {
+    database: Database,
+    keys: Keys,
+    settings: Settings,
+    /// What is in the owner's key as long as these series are ours.
+    owner: [u8; 16],
+    /// The series that are known, by canonical name.
+    names: Mutex<BTreeMap<Name, Arc<Cell>>>,
+    /// Those that have something to be saved.
+    dirty: Mutex<Vec<Arc<Cell>>>,
+    /// Knocked at when `dirty` gets its first series, and at the end.
+    work: Arc<Signal>,
+    open_points: AtomicUsize,
+    /// Held by whoever saves.
+    turn: Signal,
+    flusher: Mutex<Flusher>,
+    /// Why nothing can be written any more.
+    failure: Mutex<Option<Error>>,
+}
+
+/// One series.
+struct Cell {
+    id: Id,
+    name: Name,
+    state: Mutex<State>,
+}
+
+/// What of a series is in memory.
+#[derive(Default)]
+struct State {
+    /// The tree, as far as it is committed.
+    trunk: Trunk,
+    /// The time of the newest point that is sealed, or on its way to be.
+    sealed: Option<i64>,
+    /// The points behind it.
+    open: Points,
+    /// Leaves that are being written.
+    sealing: Vec<Arc<Points>>,
+    /// Points of `open` that are in no batch of the tail, in the order in which they came.
+    fresh: Vec<Point>,
+    /// Points before `sealed`, in the order in which they came; and those of them that are being written.
+    late: Vec<Point>,
+    merging: Vec<Point>,
+    /// The oldest batch of the tail that has points of `open`.
+    since: Option<u64>,
+    /// Whether it is in the list of series that have something to be saved.
+    dirty: bool,
+    /// Whether the series was deleted.
+    gone: bool,
+}
+
+/// A series, to write to and to read. Clones are the same; it may be used from any thread.
+#[derive(Clone)]
+pub struct Series {
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
+}
+
+/// Locks what nobody panics under.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SeriesStore {
+    /// Takes the series of a database over, with the default settings. Whoever had them before can write no more.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the tail is; [`Error::Database`].
+    pub async fn open(database: &Database) -> Result<Self> {
+        Self::open_with(database, Settings::default()).await
+    }
+
+    /// [`SeriesStore::open`] with settings of one's own.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::open`].
+    pub async fn open_with(database: &Database, settings: Settings) -> Result<Self> {
+        Ok(Self { shared: open::open(database, settings).await? })
+    }
+
+    /// The series of this name, which is made if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`].
+    pub async fn series(&self, name: &str) -> Result<Series> {
+        let mut series = self.all_series(&[name]).await?;
+        series.pop().ok_or_else(|| Error::damaged("the index of series", "a series is missing in it"))
+    }
+
+    /// The series of these names, in their order; those that there aren't are made. Many at a time cost less each.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::series`].
+    pub async fn all_series(&self, names: &[&str]) -> Result<Vec<Series>> {
+        let names = names.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>>>()?;
+        names::open(&self.shared, &names).await
+    }
+
+    /// The names of all series of a metric that have, for each of `tags`, one of its values.
+    ///
+    /// # Errors
+    /// [`Error::Database`], [`Error::Damaged`].
+    pub async fn find(&self, metric: &str, tags: &[(&str, &[&str])]) -> Result<Vec<Name>> {
+        names::find(&self.shared, metric, tags).await
+    }
+
+    /// Commits all that was appended before. When it returns, that survives a crash.
+    ///
+    /// # Errors
+    /// [`Error::NotOwner`], [`Error::Database`]: what was appended stays in memory and the next call tries again.
+    pub async fn sync(&self) -> Result<()> {
+        flush::flush(&self.shared).await
+    }
+}
+
+impl Shared {
+    fn check(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
+    }
+
+    /// Fails unless the series are ours; puts the owner's key among the transaction's read conflicts.
+    async fn check_owner(&self, tr: &Transaction) -> Result<()> {
+        let owner = tr.get(self.keys.owner()).await?;
+        if owner.as_deref() == Some(&self.owner[..]) {
+            return Ok(());
+        }
+        *lock(&self.failure) = Some(Error::NotOwner);
+        Err(Error::NotOwner)
+    }
+
+    /// Notes that a series has something to be saved.
+    fn note(&self, cell: &Arc<Cell>, state: &mut State) {
+        if !state.dirty {
+            state.dirty = true;
+            let mut dirty = lock(&self.dirty);
+            dirty.push(cell.clone());
+            if dirty.len() == 1 {
+                self.work.notify();
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.work.notify();
+    }
+}
+
+impl State {
+    /// Takes a point in, wherever it belongs. Whether `open` has one more.
+    fn take(&mut self, point: Point) -> bool {
+        if self.sealed.is_some_and(|sealed| point.time <= sealed) {
+            self.late.push(point);
+            return false;
+        }
+        self.fresh.push(point);
+        self.insert(point)
+    }
+
+    /// Puts a point into the open leaf. Whether that has one more.
+    fn insert(&mut self, point: Point) -> bool {
+        match self.open.times.last() {
+            Some(last) if *last >= point.time => self.open.insert(point),
+            _ => {
+                self.open.push(point);
+                true
+            }
+        }
+    }
+}
+
+impl Series {
+    /// The canonical name.
+    pub fn name(&self) -> &Name {
+        &self.cell.name
+    }
+
+    /// Appends a point; the time is nanoseconds since 1970. Points may come late, and the last one of a time counts. It is seen by reads at once,
+    /// and survives a crash after the next [`SeriesStore::sync`], or the next commit that is due by [`Settings::commit_every`].
+    ///
+    /// # Errors
+    /// [`Error::Behind`], [`Error::Deleted`]: the point was not taken. [`Error::NotOwner`]: it will never be saved.
+    pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
+        let shared = &self.shared;
+        let open = shared.open_points.load(Ordering::Relaxed);
+        if open >= shared.settings.open_points.saturating_mul(2) {
+            self.shared.check()?;
+            return Err(Error::Behind);
+        }
+        let mut state = lock(&self.cell.state);
+        if state.gone {
+            return Err(Error::Deleted);
+        }
+        if state.take(Point { time, value: value.into() }) {
+            shared.open_points.fetch_add(1, Ordering::Relaxed);
+        }
+        if !state.dirty {
+            shared.check()?;
+            shared.note(&self.cell, &mut state);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for SeriesStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeriesStore").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Series {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Series").field("name", &self.cell.name.as_str()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! A tree's nodes in the database: in a transaction that writes some, or for a reader that goes on from version to version.
+//!
+//! Both read as snapshots. A writer is alone by its ownership, not by conflicts on nodes; a reader needs no single version, because nodes
+//! do not change: when its transaction gets too old it takes another.
+
+use super::keys::{Id, Keys};
+use super::mask;
+use crate::error::{Error, Result};
+use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summaries, encode_summaries};
+use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
+use plinth_types::Bytes;
+
+/// One series' nodes, through one transaction.
+pub(crate) struct Through<'a> {
+    pub(crate) tr: &'a Transaction,
+    pub(crate) keys: &'a Keys,
+    pub(crate) id: Id,
+}
+
+/// All rows whose keys begin with `prefix`.
+pub(crate) async fn rows(tr: &Transaction, prefix: &[u8]) -> plinth_types::Result<Vec<KeyValue>> {
+    tr.snapshot().range(RangeOptions::prefix(prefix).mode(StreamingMode::WantAll)).collect().await
+}
+
+impl Through<'_> {
+    /// Writes what an append gave back.
+    pub(crate) fn write(&self, writes: &[Write]) {
+        for write in writes {
+            match write {
+                Write::Node(address, bytes) => self.tr.set(self.keys.node(self.id, *address), bytes),
+                Write::Twig(twig) => {
+                    let bytes = encode_summaries(twig.address.level, &[twig.summary]);
+                    self.tr.set(self.keys.twig(self.id, twig.address), bytes);
+                }
+                Write::Fold(level) => self.tr.clear_prefix(self.keys.twigs(self.id, Some(*level))),
+            }
+        }
+    }
+}
+
+impl Nodes for Through<'_> {
+    async fn node(&self, address: Address) -> Result<Option<Bytes>> {
+        Ok(self.tr.snapshot().get(self.keys.node(self.id, address)).await?)
+    }
+
+    async fn twigs(&self, level: Option<u8>) -> Result<Vec<Twig>> {
+        let rows = rows(self.tr, &self.keys.twigs(self.id, level)).await?;
+        let twig = |row: KeyValue| {
+            let address = self.keys.address_of_twig(&row.key)?;
+            match decode_summaries(address.level, &row.value)?[..] {
+                [summary] => Ok(Twig { address, summary }),
+                _ => Err(Error::damaged("a twig", "one summary expected, several found")),
+            }
+        };
+        rows.into_iter().map(twig).collect()
+    }
+
+    async fn masks(&self) -> Result<Vec<Span>> {
+        let row = self.tr.snapshot().get(self.keys.mask(self.id)).await?;
+        row.map_or(Ok(Vec::new()), |bytes| mask::decode(&bytes))
+    }
+}
+
+/// One series' nodes, whatever the version.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    tr: Transaction,
+    pub(crate) keys: Keys,
+    pub(crate) id: Id,
+}
+
+impl Reader {
+    pub(crate) fn new(database: &Database, keys: &Keys, id: Id) -> Self {
+        Self { tr: database.create_transaction(), keys: keys.clone(), id }
+    }
+
+    fn through(&self) -> Through<'_> {
+        Through { tr: &self.tr, keys: &self.keys, id: self.id }
+    }
+
+    /// Waits as the error says and begins anew; gives the error back if that does not help.
+    async fn again(&self, error: Error) -> Result<()> {
+        match error {
+            Error::Database(error) => Ok(self.tr.on_error(error).await?),
+            error => Err(error),
+        }
+    }
+
+    /// All rows whose keys begin with `prefix`.
+    pub(crate) async fn rows(&self, prefix: &[u8]) -> Result<Vec<KeyValue>> {
+        loop {
+            match rows(&self.tr, prefix).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => self.again(error.into()).await?,
+            }
+        }
+    }
+}
+
+impl Nodes for Reader {
+    async fn node(&self, address: Address) -> Result<Option<Bytes>> {
+        loop {
+            match self.through().node(address).await {
+                Ok(node) => return Ok(node),
+                Err(error) => self.again(error).await?,
+            }
+        }
+    }
+
+    async fn twigs(&self, level: Option<u8>) -> Result<Vec<Twig>> {
+        loop {
+            match self.through().twigs(level).await {
+                Ok(twigs) => return Ok(twigs),
+                Err(error) => self.again(error).await?,
+            }
+        }
+    }
+
+    async fn masks(&self) -> Result<Vec<Span>> {
+        loop {
+            match self.through().masks().await {
+                Ok(masks) => return Ok(masks),
+                Err(error) => self.again(error).await?,
+            }
+        }
+    }
+}

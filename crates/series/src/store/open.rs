@@ -1,0 +1,124 @@
+//! Opening: takes the series over, and brings back what the tail has.
+//!
+//! The takeover comes first. Once it is committed nobody else can write, so what is read after it is final. Points of the tail that are in
+//! a leaf already are told by their time, since leaves take over from the tail in order.
+
+use super::flush::{self, Flusher};
+use super::keys::{Id, Keys};
+use super::nodes::{Reader, rows};
+use super::{Cell, Settings, Shared, lock, names, tail};
+use crate::codec::MAX_LEAF_POINTS;
+use crate::error::{Error, Result};
+use crate::tree::Trunk;
+use plinth_client::Database;
+use plinth_env::sync::Signal;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// The format of keys and values.
+const FORMAT: &[u8] = &[1];
+
+pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<Arc<Shared>> {
+    settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
+    let keys = Keys::new(&settings.prefix);
+    let owner = take_over(database, &keys).await?;
+    let shared = Arc::new(Shared {
+        database: database.clone(),
+        keys,
+        settings,
+        owner,
+        names: Mutex::new(BTreeMap::new()),
+        dirty: Mutex::new(Vec::new()),
+        work: Arc::new(Signal::new()),
+        open_points: AtomicUsize::new(0),
+        turn: Signal::new(),
+        flusher: Mutex::new(Flusher::default()),
+        failure: Mutex::new(None),
+    });
+    recover(&shared).await?;
+    shared.turn.notify();
+    start_committing(&shared);
+    Ok(shared)
+}
+
+async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
+    let mut owner = [0; 16];
+    database.endpoint().env().fill_random(&mut owner);
+    let format = database
+        .transact(|tr| async move {
+            let format = tr.get(keys.format()).await?;
+            if format.as_deref().is_none_or(|format| format == FORMAT) {
+                tr.set(keys.format(), FORMAT);
+                tr.set(keys.owner(), owner);
+            }
+            Ok(format)
+        })
+        .await?;
+    match format.as_deref() {
+        None | Some(FORMAT) => Ok(owner),
+        Some(other) => {
+            Err(Error::damaged("the series", format!("format {FORMAT:?} expected, {other:?} found")))
+        }
+    }
+}
+
+/// Puts the tail's points back into open leaves.
+async fn recover(shared: &Arc<Shared>) -> Result<()> {
+    let tails = shared.keys.tails();
+    let batches = shared.database.transact(|tr| async move { rows(&tr, &shared.keys.tails()).await }).await?;
+    debug_assert!(batches.iter().all(|row| row.key.starts_with(&tails)), "only the tail was read");
+    let mut cells: BTreeMap<Id, Arc<Cell>> = BTreeMap::new();
+    for row in batches {
+        let number = shared.keys.number_of_tail(&row.key)?;
+        for (id, point) in tail::decode(&row.value)? {
+            let cell = match cells.get(&id) {
+                Some(cell) => cell.clone(),
+                None => {
+                    // A series that was deleted leaves its points in the tail until that moves on.
+                    let Some(cell) = names::load(shared, id).await? else { continue };
+                    cells.entry(id).or_insert(cell).clone()
+                }
+            };
+            let mut state = lock(&cell.state);
+            if state.sealed.is_some_and(|sealed| point.time <= sealed) {
+                continue;
+            }
+            if state.insert(point) {
+                shared.open_points.fetch_add(1, Ordering::Relaxed);
+            }
+            if state.since.is_none() {
+                state.since = Some(number);
+                lock(&shared.flusher).age(number, &cell);
+            }
+        }
+        lock(&shared.flusher).note_batch(number, row.value.len());
+    }
+    Ok(())
+}
+
+/// What is known of a series' tree.
+pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
+    Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
+}
+
+/// Starts the task that commits every few milliseconds, as long as somebody holds the store.
+fn start_committing(shared: &Arc<Shared>) {
+    let Some(every) = shared.settings.commit_every else { return };
+    let env = shared.database.endpoint().env().clone();
+    let work = shared.work.clone();
+    let shared: Weak<Shared> = Arc::downgrade(shared);
+    let timer = env.clone();
+    let task = env.spawn("plinth-series", async move {
+        loop {
+            work.wait().await;
+            timer.sleep(every).await;
+            let Some(shared) = shared.upgrade() else { return };
+            // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
+            if flush::flush(&shared).await.is_err() && shared.check().is_ok() {
+                shared.work.notify();
+            }
+        }
+    });
+    drop(task);
+}

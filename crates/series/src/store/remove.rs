@@ -1,0 +1,156 @@
+//! Deleting: a span of a series, or a series whole.
+//!
+//! A span is sealed first, so that it lies in the tree and among the late points alone. In the tree it gets a mask, and nodes that lie wholly
+//! within it go, by a range clear for neighbours; late points go one by one. Twigs stay: they say where the tree goes on.
+
+use super::keys::{Id, Keys};
+use super::nodes::Through;
+use super::{Series, SeriesStore, Shared, flush, lock, mask, side};
+use crate::error::{Error, Result};
+use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
+use plinth_client::Transaction;
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::sync::atomic::Ordering;
+
+impl Series {
+    /// Deletes the points of a range of times; retention is the deletion of `..then`. Points that come later are seen, whatever their time.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] if the series has more than 4096 deleted spans that do not touch; [`Error::NotOwner`],
+    /// [`Error::Damaged`], [`Error::Database`].
+    pub async fn delete_range(&self, range: impl RangeBounds<i64>) -> Result<()> {
+        let span = Span::new(range);
+        flush::sealed(&self.shared, &self.cell, async || {
+            let tr = self.shared.database.create_transaction();
+            let sealed = lock(&self.cell.state).trunk.last();
+            loop {
+                match try_delete_range(&self.shared, &tr, self.cell.id, span, sealed).await {
+                    Err(Error::Database(error)) => tr.on_error(error).await?,
+                    result => return result,
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl SeriesStore {
+    /// Deletes a series with all of its points. Handles of it can't append any more; a series of the same name is a new one.
+    ///
+    /// # Errors
+    /// [`Error::NotOwner`], [`Error::Database`].
+    pub async fn delete(&self, series: &Series) -> Result<()> {
+        let (shared, cell) = (&self.shared, &series.cell);
+        flush::sealed(shared, cell, async || {
+            let tr = shared.database.create_transaction();
+            loop {
+                match try_delete(shared, &tr, series).await {
+                    Err(Error::Database(error)) => tr.on_error(error).await?,
+                    Err(error) => return Err(error),
+                    Ok(()) => break,
+                }
+            }
+            lock(&shared.names).remove(&cell.name);
+            let mut state = lock(&cell.state);
+            shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
+            *state = super::State { gone: true, dirty: state.dirty, ..super::State::default() };
+            Ok(())
+        })
+        .await
+    }
+}
+
+async fn try_delete(shared: &Shared, tr: &Transaction, series: &Series) -> Result<()> {
+    shared.check_owner(tr).await?;
+    let (keys, id, name) = (&shared.keys, series.cell.id, &series.cell.name);
+    tr.clear(keys.name(name.as_str()));
+    tr.clear(keys.series(id));
+    tr.clear(keys.index(name.metric(), "", "", id));
+    for (tag, value) in name.tags() {
+        tr.clear(keys.index(name.metric(), tag, value, id));
+    }
+    for prefix in [keys.nodes(id), keys.twigs(id, None), keys.sides(id)] {
+        tr.clear_prefix(prefix);
+    }
+    tr.clear(keys.mask(id));
+    Ok(tr.commit().await?)
+}
+
+async fn try_delete_range(
+    shared: &Shared,
+    tr: &Transaction,
+    id: Id,
+    span: Span,
+    sealed: Option<i64>,
+) -> Result<()> {
+    shared.check_owner(tr).await?;
+    let keys = &shared.keys;
+    side::remove(tr, keys, id, span).await?;
+    if let Some(sealed) = sealed {
+        let nodes = Through { tr, keys, id };
+        let before = nodes.masks().await?;
+        let span = span.intersection(Span { first: i64::MIN, last: sealed });
+        let masks = mask::with(before.clone(), span);
+        if masks.len() > mask::MAX_MASKS {
+            return Err(Error::TooMany { what: format!("{} deleted spans of a series", mask::MAX_MASKS) });
+        }
+        if masks != before {
+            for (level, ranges) in within(&nodes, &before, &masks).await? {
+                clear_nodes(tr, keys, id, level, &ranges);
+            }
+            tr.set(keys.mask(id), mask::encode(&masks));
+        }
+    }
+    Ok(tr.commit().await?)
+}
+
+/// Indexes of neighbours: the first, and the one behind the last.
+type Neighbours = Vec<(u64, u64)>;
+
+/// The nodes that lie wholly within one of `masks` and not within one of `before`, by level.
+async fn within(nodes: &Through<'_>, before: &[Span], masks: &[Span]) -> Result<BTreeMap<u8, Neighbours>> {
+    let mut found: BTreeMap<u8, Neighbours> = BTreeMap::new();
+    let mut stack = nodes.twigs(None).await?;
+    stack.sort_by_key(|twig| std::cmp::Reverse(twig.summary.first.time));
+    while let Some(twig) = stack.pop() {
+        let Address { level, index } = twig.address;
+        let covered = |masks: &[Span]| masks.iter().any(|mask| mask.covers(&twig.summary));
+        if covered(before) || !masks.iter().any(|mask| mask.meets(&twig.summary)) {
+            continue;
+        }
+        if covered(masks) {
+            let mut width = 1;
+            for level in (0..=level).rev() {
+                add(found.entry(level).or_default(), index * width, (index + 1) * width);
+                width *= FANOUT;
+            }
+        } else if level > 0 {
+            let Some(bytes) = nodes.node(twig.address).await? else {
+                return Err(Error::damaged(format!("node {index} of level {level}"), "it is missing"));
+            };
+            let children = decode_summaries(level, &bytes)?;
+            let child = |place: u64| Address { level: level - 1, index: index * FANOUT + place };
+            let twigs = children.into_iter().zip(0..);
+            let mut twigs: Vec<Twig> =
+                twigs.map(|(summary, place)| Twig { address: child(place), summary }).collect();
+            twigs.reverse();
+            stack.append(&mut twigs);
+        }
+    }
+    Ok(found)
+}
+
+fn add(ranges: &mut Neighbours, first: u64, end: u64) {
+    match ranges.last_mut() {
+        Some(last) if last.1 == first => last.1 = end,
+        _ => ranges.push((first, end)),
+    }
+}
+
+fn clear_nodes(tr: &Transaction, keys: &Keys, id: Id, level: u8, ranges: &Neighbours) {
+    for (first, end) in ranges {
+        let key = |index| keys.node(id, Address { level, index });
+        tr.clear_range(key(*first), key(*end));
+    }
+}

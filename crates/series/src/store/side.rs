@@ -1,0 +1,100 @@
+//! Late points: those that came when later ones were sealed already. They lie in leaves of their own, by time, which are rewritten.
+//!
+//! Each leaf is keyed by its first time when it was made, and holds what lies between that and the next one's key. A point goes into
+//! the leaf before it; a leaf that gets too large becomes several. Readers merge them with the tree, and a late point with the
+//! time of another replaces it.
+
+use super::keys::{Id, Keys};
+use super::nodes;
+use crate::codec;
+use crate::error::Result;
+use crate::tree::Span;
+use crate::value::{Point, Points, Value};
+use plinth_client::{RangeOptions, Transaction};
+use plinth_types::{Bytes, KeyValue, key_after, strinc};
+use std::collections::BTreeMap;
+
+/// Points of a leaf, at most.
+const LEAF_POINTS: usize = 1024;
+
+/// Puts points, in the order in which they came, among the late points of a series.
+pub(crate) async fn merge(tr: &Transaction, keys: &Keys, id: Id, points: &[Point]) -> Result<()> {
+    let mut rest: BTreeMap<i64, Value> = points.iter().map(|point| (point.time, point.value)).collect();
+    let all = keys.sides(id);
+    let end = strinc(&all).unwrap_or_else(|| Bytes::from_static(b"\xff"));
+    while let Some((&first, _)) = rest.first_key_value() {
+        let key = keys.side(id, first);
+        let one = |begin: &[u8], end: &[u8], reverse: bool| {
+            let range = RangeOptions::from(begin.to_vec()..end.to_vec()).limit(1).reverse(reverse);
+            tr.snapshot().get_range(range)
+        };
+        let after = key_after(&key);
+        let (before, next) = (one(&all, &after, true), one(&after, &end, false));
+        let before = before.await?.rows.iter().next().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        let bound = match next.await?.rows.iter().next() {
+            Some((_, value)) => first_time(value)?,
+            None => None,
+        };
+        let later = bound.map_or_else(BTreeMap::new, |bound| rest.split_off(&bound));
+        let mut merged = BTreeMap::new();
+        if let Some((key, value)) = &before {
+            let mut old = Points::default();
+            codec::decode(value, &mut old)?;
+            merged.extend(old.iter().map(|point| (point.time, point.value)));
+            tr.clear(key);
+        }
+        merged.append(&mut rest);
+        write(tr, keys, id, merged);
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Writes points as leaves, evenly full.
+fn write(tr: &Transaction, keys: &Keys, id: Id, points: BTreeMap<i64, Value>) {
+    let size = points.len().div_ceil(points.len().div_ceil(LEAF_POINTS).max(1)).max(1);
+    let points: Vec<Point> = points.into_iter().map(|(time, value)| Point { time, value }).collect();
+    for leaf in points.chunks(size) {
+        let leaf: Points = leaf.iter().copied().collect();
+        tr.set(keys.side(id, leaf.times[0]), codec::encode(&leaf));
+    }
+}
+
+fn first_time(value: &[u8]) -> Result<Option<i64>> {
+    let mut points = Points::default();
+    codec::decode(value, &mut points)?;
+    Ok(points.times.first().copied())
+}
+
+/// The late points among `rows`, which are all of a series, that lie in `span`.
+pub(crate) fn points(rows: &[KeyValue], span: Span) -> Result<Points> {
+    let mut all = Points::default();
+    let mut leaf = Points::default();
+    for row in rows {
+        codec::decode(&row.value, &mut leaf)?;
+        for place in span.places(&leaf.times) {
+            all.push(leaf.get(place));
+        }
+    }
+    Ok(all)
+}
+
+/// Removes the late points of a span.
+pub(crate) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) -> Result<()> {
+    for row in nodes::rows(tr, &keys.sides(id)).await? {
+        let mut leaf = Points::default();
+        codec::decode(&row.value, &mut leaf)?;
+        let places = span.places(&leaf.times);
+        if places.is_empty() {
+            continue;
+        }
+        tr.clear(&row.key);
+        let kept = (0..leaf.len()).filter(|place| !places.contains(place));
+        let kept: BTreeMap<i64, Value> =
+            kept.map(|place| (leaf.times[place], leaf.values.get(place))).collect();
+        if !kept.is_empty() {
+            write(tr, keys, id, kept);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! Series in a database against a map: appends in and out of order, deletes, syncs, and openings that come without a farewell.
+//!
+//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what the last sync covered. All values are small
+//! multiples of 1/4, whose sums do not depend on the order. The seed is in each message.
+
+use plinth::Database;
+use plinth_env::block_on;
+use plinth_series::workload::Random;
+use plinth_series::{Direction, Error, Point, Series, SeriesStore, Settings, Summary, Value};
+use std::collections::BTreeMap;
+
+const NAMES: [&str; 3] = ["load host=a", "load host=b os=x", "!odd host=a"];
+type Points = BTreeMap<i64, Value>;
+
+struct Model {
+    seed: u64,
+    random: Random,
+    db: Database,
+    settings: Settings,
+    store: SeriesStore,
+    series: Vec<Series>,
+    /// What is in each series now, and what the last sync covered.
+    now: Vec<Points>,
+    synced: Vec<Points>,
+    time: i64,
+}
+
+fn open(db: &Database, settings: &Settings) -> (SeriesStore, Vec<Series>) {
+    let store = block_on(SeriesStore::open_with(db, settings.clone())).unwrap();
+    let series = block_on(store.all_series(&NAMES)).unwrap();
+    (store, series)
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings {
+            leaf_points: 1 + random.below(40) as usize,
+            tail_bytes: [200, 2000, 1 << 20][random.below(3) as usize],
+            open_points: [20, 1000, 1 << 20][random.below(3) as usize],
+            commit_every: None,
+            ..Settings::default()
+        };
+        let db = Database::in_memory().unwrap();
+        let (store, series) = open(&db, &settings);
+        let now = vec![Points::new(); NAMES.len()];
+        let time = [-5000, 0, 1 << 60][random.below(3) as usize];
+        Self { seed, random, db, settings, store, series, synced: now.clone(), now, time }
+    }
+
+    fn which(&mut self) -> usize {
+        self.random.below(NAMES.len() as u64) as usize
+    }
+
+    fn append(&mut self) {
+        let which = self.which();
+        for _ in 0..=self.random.below(60) {
+            self.time += 1 + self.random.below(4) as i64;
+            let late = if self.random.below(30) == 0 { self.random.below(3000) as i64 } else { 0 };
+            let value = match self.random.below(20) {
+                0 => Value::Float(f64::NAN),
+                1..4 => Value::Integer(self.random.below(100) as i64),
+                _ => Value::Float(self.random.below(800) as f64 / 4.0),
+            };
+            let time = self.time - late;
+            match self.series[which].append(time, value) {
+                Ok(()) => drop(self.now[which].insert(time, value)),
+                Err(Error::Behind) => self.sync(),
+                Err(error) => panic!("seed {}: {error}", self.seed),
+            }
+        }
+    }
+
+    fn sync(&mut self) {
+        block_on(self.store.sync()).unwrap();
+        self.synced.clone_from(&self.now);
+    }
+
+    /// The process is gone, and another begins.
+    fn reopen(&mut self) {
+        (self.store, self.series) = open(&self.db, &self.settings);
+        self.now.clone_from(&self.synced);
+    }
+
+    fn range(&mut self) -> std::ops::Range<i64> {
+        let span = 1 + self.random.below(20_000) as i64;
+        let first = self.time - self.random.below(20_000) as i64;
+        if self.random.below(4) == 0 { i64::MIN..first } else { first..first.saturating_add(span) }
+    }
+
+    fn delete(&mut self) {
+        let (which, range) = (self.which(), self.range());
+        block_on(self.series[which].delete_range(range.clone())).unwrap();
+        self.now[which].retain(|time, _| !range.contains(time));
+        self.synced.clone_from(&self.now);
+    }
+
+    fn query(&mut self) {
+        let which = self.which();
+        let range = if self.random.below(2) == 0 { i64::MIN..i64::MAX } else { self.range() };
+        let context = format!("seed {}, series {which}, {range:?}", self.seed);
+        let series = &self.series[which];
+        let points: Vec<Point> = self.now[which]
+            .range(range.clone())
+            .map(|(time, value)| Point { time: *time, value: *value })
+            .collect();
+        let summary = block_on(series.aggregate(range.clone())).unwrap();
+        assert_eq!(summary, Summary::of_points(points.iter().copied()), "{context}");
+        for direction in [Direction::Forward, Direction::Backward] {
+            let found =
+                block_on(async { series.scan(range.clone(), direction).await?.collect().await }).unwrap();
+            let mut expected = points.clone();
+            if direction == Direction::Backward {
+                expected.reverse();
+            }
+            assert_eq!(found, expected, "{context} {direction:?}");
+        }
+        let step = 1 + self.random.below(2000) as i64;
+        let origin = if range.start == i64::MIN { 0 } else { range.start };
+        let mut buckets: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
+        for point in points {
+            let bucket = point.time - (point.time - origin).rem_euclid(step);
+            buckets.entry(bucket).or_default().push(point);
+        }
+        let expected: Vec<(i64, Summary)> = buckets
+            .into_iter()
+            .filter_map(|(bucket, points)| Some((bucket, Summary::of_points(points.into_iter())?)))
+            .collect();
+        let found = block_on(async {
+            let mut groups = series.group_aggregate(range, step as u64).await?;
+            let mut found = Vec::new();
+            while let Some(bucket) = groups.next().await? {
+                found.push(bucket);
+            }
+            Ok::<_, Error>(found)
+        });
+        assert_eq!(found.unwrap(), expected, "{context} step {step}");
+    }
+
+    /// All points of all series, so that the step that loses one is told.
+    fn check(&self, operation: u64) {
+        for (which, series) in self.series.iter().enumerate() {
+            let found =
+                block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+            let expected = self.now[which].iter().map(|(time, value)| Point { time: *time, value: *value });
+            assert_eq!(
+                found,
+                expected.collect::<Vec<_>>(),
+                "seed {}, series {which}, operation {operation}",
+                self.seed
+            );
+        }
+    }
+
+    fn step(&mut self) {
+        let operation = self.random.below(40);
+        match operation {
+            0 => self.reopen(),
+            1 => self.delete(),
+            2..12 => self.sync(),
+            12..18 => self.query(),
+            _ => self.append(),
+        }
+        self.check(operation);
+    }
+}
+
+#[test]
+fn every_query_agrees_with_a_map_across_openings() {
+    for seed in 0..40 {
+        let mut model = Model::new(seed);
+        for _ in 0..250 {
+            model.step();
+        }
+        model.sync();
+        model.reopen();
+        for _ in 0..6 {
+            model.query();
+        }
+    }
+}
+
+/// Two leaves of one series in one flush: a full one, and the rest that a delete seals. The second was once taken for a repetition of the first.
+#[test]
+fn a_delete_right_behind_a_full_leaf_loses_nothing() {
+    let db = Database::in_memory().unwrap();
+    let settings = Settings { leaf_points: 4, commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    for time in 0..10 {
+        series.append(time, time).unwrap();
+    }
+    block_on(series.delete_range(..1)).unwrap();
+    assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(45.0));
+}
+
+#[test]
+fn a_directory_keeps_what_was_synced() {
+    let directory = block_on(plinth_env::Env::real().files().temporary_dir("series")).unwrap();
+    let name = "temperature room=7";
+    for round in 0..3 {
+        let db = Database::open(directory.path()).unwrap();
+        let store = block_on(SeriesStore::open(&db)).unwrap();
+        let series = block_on(store.series(name)).unwrap();
+        let before = block_on(series.aggregate(..)).unwrap().map_or(0, |summary| summary.count);
+        assert_eq!(before, round * 5000);
+        for index in 0..5000 {
+            series.append((round * 5000 + index) as i64, 0.25).unwrap();
+        }
+        block_on(store.sync()).unwrap();
+        drop((series, store));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_was_appended_is_committed_without_being_asked() {
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open(&db)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    series.append(5, 1.5).unwrap();
+    let settings = Settings::default();
+    loop {
+        let rows =
+            db.transact_blocking(|tr| tr.get_range(plinth::RangeOptions::prefix(&settings.prefix)).wait());
+        if rows.unwrap().rows.iter().any(|(key, _)| key[settings.prefix.len()..].starts_with(&[0x15, 10])) {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let again = block_on(SeriesStore::open(&db)).unwrap();
+    let series = block_on(again.series("m a=1")).unwrap();
+    assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(1.5));
+}
+
+#[test]
+fn who_was_succeeded_can_write_no_more() {
+    let db = Database::in_memory().unwrap();
+    let quiet = Settings { commit_every: None, ..Settings::default() };
+    let first = block_on(SeriesStore::open_with(&db, quiet.clone())).unwrap();
+    let mine = block_on(first.series("m a=1")).unwrap();
+    mine.append(1, 1).unwrap();
+    block_on(first.sync()).unwrap();
+    mine.append(2, 2).unwrap();
+    let second = block_on(SeriesStore::open_with(&db, quiet)).unwrap();
+    assert!(matches!(block_on(first.sync()), Err(Error::NotOwner)));
+    assert!(matches!(block_on(first.series("m a=2")), Err(Error::NotOwner)));
+    assert!(matches!(mine.append(3, 3), Ok(()) | Err(Error::NotOwner)));
+    let theirs = block_on(second.series("m a=1")).unwrap();
+    let points = block_on(async { theirs.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    assert_eq!(points, [Point { time: 1, value: Value::Integer(1) }]);
+}
+
+#[test]
+fn series_are_found_by_their_tags_and_can_be_deleted() {
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open(&db)).unwrap();
+    let names =
+        ["cpu host=a os=x", "cpu os=y host=b", "cpu host=c os=x", "mem host=a os=x", "cpu host=a os=x"];
+    let series = block_on(store.all_series(&names)).unwrap();
+    assert_eq!(series[0].name(), series[4].name());
+    let find = |metric: &str, tags: &[(&str, &[&str])]| -> Vec<String> {
+        block_on(store.find(metric, tags)).unwrap().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(find("cpu", &[]), ["cpu host=a os=x", "cpu host=b os=y", "cpu host=c os=x"]);
+    assert_eq!(find("cpu", &[("host", &["a", "b"]), ("os", &["x"])]), ["cpu host=a os=x"]);
+    assert_eq!(find("cpu", &[("host", &["z"])]), [""; 0]);
+    assert_eq!(find("disk", &[]), [""; 0]);
+
+    series[0].append(1, 1.0).unwrap();
+    block_on(store.delete(&series[0])).unwrap();
+    assert!(matches!(series[0].append(2, 1.0), Err(Error::Deleted)));
+    assert_eq!(find("cpu", &[("os", &["x"])]), ["cpu host=c os=x"]);
+    let anew = block_on(store.series("cpu host=a os=x")).unwrap();
+    assert_eq!(block_on(anew.aggregate(..)).unwrap(), None);
+    assert!(matches!(block_on(store.series("cpu")), Err(Error::Name { .. })));
+}
+
+#[test]
+fn futures_can_be_sent_to_other_threads() {
+    fn sent<T: Send>(_: &T) {}
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open(&db)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    sent(&SeriesStore::open(&db));
+    sent(&store.sync());
+    sent(&store.delete(&series));
+    sent(&series.delete_range(..));
+    sent(&series.scan(.., Direction::Forward));
+    sent(&series.group_aggregate(.., 1));
+}
