@@ -203,5 +203,6 @@ fn listed(env: &Env, file: &Path) -> Result<Option<SocketAddr>, Failure> {
         return Ok(None);
     }
     let file = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
-    file.addresses().first().map(|address| address.resolve()).transpose().map_err(failed)
+    let Some(address) = file.addresses().first() else { return Ok(None) };
+    block_on(address.resolve(env)).map(|found| found.first().copied()).map_err(failed)
 }

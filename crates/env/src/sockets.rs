@@ -9,11 +9,11 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use plinth_types::Result;
+use plinth_types::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::World;
@@ -95,6 +95,25 @@ impl Sockets {
             World::Simulated(host) => StreamKind::Simulated(host.connect(address).await?),
         };
         Ok(Stream { kind })
+    }
+
+    /// The addresses that a host has, an IP address or a name, in the order in which to try them. A name may take the
+    /// system seconds; it is looked up on a thread of its own.
+    ///
+    /// # Errors
+    /// `lookup_failed` if there is no such host, or nobody can say now; always for names in simulation, but for
+    /// `localhost`.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+        if host == "localhost" {
+            return Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+        }
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        match &self.world {
+            World::Real(_) => RealSockets::resolve(host, port).await,
+            World::Simulated(_) => Err(Error::lookup_failed().with_detail(host)),
+        }
     }
 
     /// Listens on an address; port 0 takes a free one.

@@ -286,9 +286,13 @@ async fn settle_place(
         _ => None,
     };
     let cluster_id = endpoint.describe().cluster_id;
+    let is_named = match &existing {
+        Some(file) => file.names(env, public).await,
+        None => false,
+    };
     let file = match existing {
-        Some(file) if file.names(public) && file.is_tls() == tls => file,
-        Some(file) if file.names(public) => {
+        Some(file) if is_named && file.is_tls() == tls => file,
+        Some(file) if is_named => {
             let path = path.map(|path| path.display().to_string()).unwrap_or_default();
             let why = if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
             return Err(Error::connection_string_invalid().with_detail(format!(

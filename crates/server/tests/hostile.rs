@@ -196,6 +196,35 @@ fn one_connection_too_many_is_told_the_limit() {
 }
 
 #[test]
+fn twenty_thousand_connections_against_a_limit_are_told_it_and_those_within_it_are_served() {
+    let server = serve(Limits { connections: 200, ..Limits::default() });
+    let mut held: Vec<_> = (0..200).map(|_| Raw::greeted(&server)).collect();
+    let mut told = 0;
+    for batch in 0..10_usize {
+        let mut crowd: Vec<_> = (0..2000).map(|_| Raw::connect(&server)).collect();
+        // Somebody within the limit, while all of them knock.
+        let within = &mut held[batch * 20];
+        within.ask(batch as u32, &Request::Ping).unwrap();
+        assert_eq!(within.next().unwrap().0, batch as u32);
+        for raw in &mut crowd {
+            // Who comes when too many are being told already is just closed.
+            if let Ok(welcome) = raw.welcome() {
+                assert!(welcome.refused.unwrap().detail().unwrap().contains("200 connections"));
+                told += 1;
+            }
+        }
+    }
+    assert!(told >= 10_000, "only {told} of 20000 were told why");
+    let figures = server.figures();
+    assert_eq!((figures.connections, figures.refused), (200, 20_000));
+    drop(held);
+    while server.figures().connections > 0 {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+    assert_serves(&server);
+}
+
+#[test]
 fn a_client_that_takes_no_answers_is_asked_no_more_and_others_go_on() {
     let limits = Limits { silence: Duration::from_secs(3), ..Limits::default() };
     let server = serve(limits);

@@ -142,9 +142,14 @@ impl ClusterFile {
         &self.addresses
     }
 
-    /// Whether a server at this address is among them.
-    pub fn names(&self, server: SocketAddr) -> bool {
-        self.addresses.iter().any(|address| address.resolve().is_ok_and(|named| named == server))
+    /// Whether a server at this address is among them. Names are looked up; those that can't be are nobody's.
+    pub async fn names(&self, env: &Env, server: SocketAddr) -> bool {
+        for address in &self.addresses {
+            if address.resolve(env).await.is_ok_and(|found| found.contains(&server)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The same, whose servers speak TLS.
@@ -181,17 +186,12 @@ impl Address {
         Some(Self { host: host.to_owned(), port, tls })
     }
 
-    /// The address to connect to.
+    /// The addresses to connect to, the likeliest first. A name is looked up each time.
     ///
     /// # Errors
-    /// `lookup_failed` for a name other than `localhost`: names are not looked up.
-    pub fn resolve(&self) -> Result<SocketAddr> {
-        let host = if self.host == "localhost" { "127.0.0.1" } else { &self.host };
-        let unknown = |_| {
-            let detail = format!("{:?} is no IP address, and names are not looked up", self.host);
-            Error::lookup_failed().with_detail(detail)
-        };
-        host.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, self.port)).map_err(unknown)
+    /// `lookup_failed` if there is no such host, or nobody can say now.
+    pub async fn resolve(&self, env: &Env) -> Result<Vec<SocketAddr>> {
+        env.sockets().resolve(&self.host, self.port).await
     }
 }
 
@@ -224,8 +224,23 @@ mod tests {
             assert_eq!(file.connection_string(), text);
         }
         let file = ClusterFile::parse("a:b@localhost:4500").unwrap();
-        assert!(file.names("127.0.0.1:4500".parse().unwrap()));
-        assert!(!file.names("127.0.0.1:4501".parse().unwrap()));
+        let env = Env::real();
+        let names = |address: &str| plinth_env::block_on(file.names(&env, address.parse().unwrap()));
+        assert!(names("127.0.0.1:4500") && !names("127.0.0.1:4501"));
+    }
+
+    #[test]
+    fn names_are_looked_up_and_unknown_ones_are_told() {
+        let env = Env::real();
+        let resolve = |text: &str| {
+            let file = ClusterFile::parse(&format!("a:b@{text}")).unwrap();
+            plinth_env::block_on(file.addresses()[0].resolve(&env))
+        };
+        assert_eq!(resolve("[::1]:7").unwrap(), ["[::1]:7".parse().unwrap()]);
+        // What the system calls itself is in its own table of names.
+        assert!(resolve("LOCALHOST:7").unwrap().iter().all(|address| address.ip().is_loopback()));
+        let error = resolve("no-such-host.invalid:7").unwrap_err();
+        assert!(error.code() == 1041 && error.detail().unwrap().contains("no-such-host.invalid"), "{error}");
     }
 
     #[test]

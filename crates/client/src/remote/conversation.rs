@@ -34,8 +34,8 @@ thread_local! {
 
 /// Connects and greets. Gives the stream, what arrived behind the welcome, and the database's identity.
 pub(super) async fn open(link: &Link, address: &Address) -> Opened {
-    let place = address.resolve()?;
-    let stream = link.env.sockets().connect(place).await?;
+    let stream = connected(link, address).await?;
+    let place = stream.peer_address();
     let mut stream = if address.tls { secured(link, stream).await? } else { stream };
     let mut hello = Vec::new();
     Hello::new(link.file.key(), link.options.name.clone()).encode(&mut hello);
@@ -69,6 +69,18 @@ pub(super) async fn open(link: &Link, address: &Address) -> Opened {
         }
         received.extend_from_slice(&buffer[..len]);
     }
+}
+
+/// A connection to the first of a server's addresses that takes it.
+async fn connected(link: &Link, address: &Address) -> plinth_types::Result<Stream> {
+    let mut failure = None;
+    for place in address.resolve(&link.env).await? {
+        match link.env.sockets().connect(place).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| Error::lookup_failed().with_detail(address.to_string())))
 }
 
 #[cfg(feature = "tls")]

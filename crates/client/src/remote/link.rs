@@ -292,7 +292,7 @@ impl Link {
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't help either, all are told.
     fn refused(&self, why: &Error) {
-        let is_final = matches!(why.code(), 1041 | 2100 | 2104 | 2107);
+        let is_final = matches!(why.code(), 2100 | 2104 | 2107);
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.failure = Some(why.clone());

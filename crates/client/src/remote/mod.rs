@@ -9,6 +9,8 @@
 //!                        by thread        slot = id: who waits, and the frame to send again
 //! ```
 //!
+//! Names of hosts are looked up each time that a connection is made, so that a server may move.
+//!
 //! A connection that is lost is made again, with pauses that grow. Until then requests wait, as FoundationDB's do: it is
 //! the transaction's timeout that ends them. Reads and watches are sent again; a commit that may have reached the server
 //! fails with `commit_unknown_result`, which says just that.

@@ -25,6 +25,10 @@ impl RealSockets {
         Err(without_net())
     }
 
+    pub(crate) async fn resolve(_: &str, _: u16) -> Result<Vec<SocketAddr>> {
+        Err(without_net())
+    }
+
     pub(crate) async fn listen(_: SocketAddr) -> Result<RealListener> {
         Err(without_net())
     }

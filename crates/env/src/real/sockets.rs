@@ -5,7 +5,7 @@
 //! ordinary task, with a thread of its own, is watched by a reactor for it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Once;
 use std::task::{Context, Poll};
@@ -34,6 +34,26 @@ impl RealSockets {
             connecting.as_mut().poll(context)
         });
         RealStream::new(connected.await.map_err(failed)?).map_err(failed)
+    }
+
+    /// The system's call blocks, and can't be ended; so it has a thread that nobody waits for but the one who asked.
+    pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+        let host = host.to_owned();
+        let failed = |why: String| Error::lookup_failed().with_detail(why);
+        let (promise, reply) = crate::reply::promise();
+        let look = move || {
+            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            promise.send(match found {
+                Ok(found) if !found.is_empty() => Ok(found),
+                Ok(_) => Err(failed(format!("{host} has no address"))),
+                Err(error) => Err(failed(format!("{host}: {error}"))),
+            });
+        };
+        std::thread::Builder::new()
+            .name("plinth-names".to_owned())
+            .spawn(look)
+            .map_err(|error| failed(format!("no thread could be started: {error}")))?;
+        reply.await
     }
 
     pub(crate) async fn listen(address: SocketAddr) -> Result<RealListener> {
