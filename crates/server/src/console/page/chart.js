@@ -1,1 +1,244 @@
+// A small line chart in SVG: a few series over the last minutes, axes with units, and a read-out.
+//
+// All charts of a page share one cursor: pointing at a moment in one shows that moment in all. What was not measured is
+// a gap, never a zero. A chart keeps no data: it draws what the history holds when it is told to.
 
+import { clock, clockSeconds, element } from "./format.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHT = 128;
+const MARGIN = { left: 52, right: 10, top: 10, bottom: 22 };
+// Samples further apart than this, in seconds, have a gap between them.
+const GAP = 3.5;
+
+function shape(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+// The moment that charts point at: unix seconds, or null.
+export class Cursor {
+  #listeners = [];
+  time = null;
+
+  listen(listener) {
+    this.#listeners.push(listener);
+  }
+
+  point(time) {
+    if (time === this.time) return;
+    this.time = time;
+    this.#listeners.forEach((listener) => listener());
+  }
+}
+
+// Round steps from zero to at least `top`: three of them or a few more.
+function linearTicks(top) {
+  const rough = top / 3;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const ticks = [];
+  for (let at = 0; at < top + step * 0.999; at += step) ticks.push(at);
+  return ticks;
+}
+
+// Powers of ten around all values, at least two decades.
+function logTicks(low, high) {
+  let from = Math.floor(Math.log10(low) + 1e-9);
+  let to = Math.ceil(Math.log10(high) - 1e-9);
+  if (to - from < 2) to = from + 2;
+  const ticks = [];
+  for (let power = from; power <= to; power += 1) ticks.push(10 ** power);
+  return ticks;
+}
+
+export class Chart {
+  // `series`: { name, tone, column | of(sample) }; `format` writes a value; `scale` is "linear" or "log".
+  constructor(host, { title, note, series, format, scale = "linear", least = 1 }, history, cursor) {
+    Object.assign(this, { title, series, format, scale, least, history, cursor });
+    this.span = 300;
+    this.readouts = series.map((one) => {
+      const value = element("span", "value", "");
+      const label = series.length > 1 || one.always ? element("span", "name", one.name) : "";
+      const key = element("span", `key tone-${one.tone}`);
+      return { node: element("span", "readout", series.length > 1 ? key : "", label, value), value };
+    });
+    this.when = element("span", "when", note ?? "");
+    this.note = note ?? "";
+    const head = element("figcaption", "", element("span", "title", title), this.when);
+    const line = element("div", "readouts", ...this.readouts.map((readout) => readout.node));
+    this.svg = shape("svg", { height: HEIGHT, tabindex: "0", role: "img", "aria-label": title });
+    this.figure = element("figure", "chart", head, line, this.svg);
+    host.append(this.figure);
+    this.svg.addEventListener("pointermove", (event) => this.#pointAt(event));
+    this.svg.addEventListener("pointerdown", (event) => this.#pointAt(event));
+    this.svg.addEventListener("pointerleave", () => cursor.point(null));
+    this.svg.addEventListener("blur", () => cursor.point(null));
+    this.svg.addEventListener("keydown", (event) => this.#step(event));
+    cursor.listen(() => this.#drawCursor());
+    new ResizeObserver(() => this.draw()).observe(this.figure);
+  }
+
+  #value(sample, series) {
+    const value = series.of ? series.of(sample) : sample[series.column];
+    return Number.isFinite(value) ? value : null;
+  }
+
+  #pointAt(event) {
+    if (!this.right) return;
+    const x = event.clientX - this.svg.getBoundingClientRect().left;
+    const time = this.right - ((this.width - MARGIN.right - x) / this.plotWidth) * this.span;
+    this.cursor.point(this.history.nearest(time)?.time ?? null);
+  }
+
+  #step(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -30, PageDown: 30 }[event.key];
+    if (event.key === "Escape") this.cursor.point(null);
+    if (!step || !this.right) return;
+    event.preventDefault();
+    const from = this.cursor.time ?? this.right;
+    const time = Math.min(Math.max(from + step, this.right - this.span), this.right);
+    this.cursor.point(this.history.nearest(time)?.time ?? null);
+  }
+
+  draw() {
+    this.width = this.svg.clientWidth || this.figure.clientWidth;
+    if (!this.width) return;
+    this.plotWidth = this.width - MARGIN.left - MARGIN.right;
+    const samples = this.history.last(this.span);
+    this.right = samples.at(-1)?.time ?? null;
+    this.svg.replaceChildren();
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
+    const values = samples.flatMap((sample) => this.series.map((one) => this.#value(sample, one)));
+    const found = values.filter((value) => value !== null && (this.scale === "linear" || value > 0));
+    if (!this.#axes(found)) {
+      this.#words(samples.length === 0 ? "no samples yet" : "nothing measured yet");
+    } else {
+      this.#limited(samples);
+      this.#times();
+      this.series.forEach((one, at) => this.#line(samples, one, at === 0));
+    }
+    this.mark = shape("g", {});
+    this.svg.append(this.mark);
+    this.#drawCursor();
+    this.#describe(samples);
+  }
+
+  x(time) {
+    return MARGIN.left + this.plotWidth * (1 - (this.right - time) / this.span);
+  }
+
+  y(value) {
+    const inner = HEIGHT - MARGIN.top - MARGIN.bottom;
+    const [low, high] = this.range;
+    const share = this.scale === "log" ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : value / high;
+    return MARGIN.top + inner * (1 - share);
+  }
+
+  // Lines and labels of the values; false if there is nothing to show.
+  #axes(found) {
+    if (!found.length || this.right === null) return false;
+    const high = found.reduce((a, b) => Math.max(a, b));
+    const low = found.reduce((a, b) => Math.min(a, b));
+    const ticks = this.scale === "log" ? logTicks(low, high) : linearTicks(Math.max(high, this.least));
+    this.range = [ticks[0], ticks.at(-1)];
+    const every = ticks.length > 5 ? 2 : 1;
+    ticks.forEach((tick, at) => {
+      if (at % every) return;
+      const y = Math.round(this.y(tick)) + 0.5;
+      this.svg.append(shape("line", { class: at === 0 ? "base" : "grid", x1: MARGIN.left, x2: this.width - MARGIN.right, y1: y, y2: y }));
+      const label = shape("text", { class: "tick", x: MARGIN.left - 8, y: y + 3.5, "text-anchor": "end" });
+      label.textContent = this.format(tick);
+      this.svg.append(label);
+    });
+    return true;
+  }
+
+  #times() {
+    const step = [30, 60, 120, 300].find((size) => (this.span / size) * 56 <= this.plotWidth) ?? 300;
+    for (let time = Math.ceil((this.right - this.span) / step) * step; time <= this.right; time += step) {
+      const x = this.x(time);
+      if (x < MARGIN.left + 12 || x > this.width - MARGIN.right - 12) continue;
+      const label = shape("text", { class: "tick", x, y: HEIGHT - 5, "text-anchor": "middle" });
+      label.textContent = step < 60 ? clockSeconds(time) : clock(time);
+      this.svg.append(label);
+    }
+  }
+
+  // A band behind the times at which transactions were held back.
+  #limited(samples) {
+    let from = null;
+    const band = (to) => {
+      const [left, right] = [this.x(from), this.x(to)];
+      this.svg.append(shape("rect", { class: "limited", x: left, width: Math.max(right - left, 1), y: MARGIN.top, height: HEIGHT - MARGIN.top - MARGIN.bottom }));
+      from = null;
+    };
+    samples.forEach((sample) => {
+      if (sample.limited && from === null) from = sample.time;
+      if (!sample.limited && from !== null) band(sample.time);
+    });
+    if (from !== null) band(this.right);
+  }
+
+  #line(samples, series, isFirst) {
+    const runs = [];
+    let before = null;
+    for (const sample of samples) {
+      const value = this.#value(sample, series);
+      if (value === null || (this.scale === "log" && value <= 0)) {
+        before = null;
+        continue;
+      }
+      if (before === null || sample.time - before > GAP) runs.push([]);
+      runs.at(-1).push([this.x(sample.time), this.y(value)]);
+      before = sample.time;
+    }
+    const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+    // A lone point is a dot: a line to itself, with a round end.
+    const path = runs.map((run) => `M${run.map(at).join("L")}${run.length === 1 ? "h.01" : ""}`).join("");
+    if (isFirst && this.scale === "linear") {
+      const floor = HEIGHT - MARGIN.bottom;
+      const area = runs.map((run) => `M${run[0][0].toFixed(1)} ${floor}L${run.map(at).join("L")}L${run.at(-1)[0].toFixed(1)} ${floor}Z`).join("");
+      this.svg.append(shape("path", { class: `area tone-${series.tone}`, d: area }));
+    }
+    this.svg.append(shape("path", { class: `line tone-${series.tone}`, d: path, "data-points": runs.flat().length }));
+  }
+
+  #words(text) {
+    const words = shape("text", { class: "words", x: this.width / 2, y: HEIGHT / 2, "text-anchor": "middle" });
+    words.textContent = text;
+    this.svg.append(words);
+  }
+
+  #drawCursor() {
+    if (!this.mark) return;
+    const time = this.cursor.time;
+    const shown = time === null ? this.history.newest() : this.history.nearest(time);
+    this.series.forEach((one, at) => {
+      const value = shown ? this.#value(shown, one) : null;
+      this.readouts[at].value.textContent = this.format(value);
+    });
+    this.when.textContent = time !== null && shown ? clockSeconds(shown.time) : this.note;
+    this.mark.replaceChildren();
+    if (time === null || !shown || !this.range || shown.time < this.right - this.span) return;
+    const x = this.x(shown.time);
+    this.mark.append(shape("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }));
+    for (const one of this.series) {
+      const value = this.#value(shown, one);
+      if (value === null || (this.scale === "log" && value <= 0)) continue;
+      this.mark.append(shape("circle", { class: `dot tone-${one.tone}`, cx: x, cy: this.y(value), r: 3 }));
+    }
+  }
+
+  // The chart in words, for those who don't see it.
+  #describe(samples) {
+    const said = this.series.map((one) => {
+      const values = samples.map((sample) => this.#value(sample, one)).filter((value) => value !== null);
+      if (!values.length) return `${one.name}: not measured`;
+      const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+      return `${one.name}: now ${this.format(values.at(-1))}, between ${this.format(low)} and ${this.format(high)}`;
+    });
+    this.svg.setAttribute("aria-label", `${this.title}, the last ${Math.round(this.span / 60)} minutes. ${said.join(". ")}`);
+  }
+}
