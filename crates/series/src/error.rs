@@ -23,7 +23,7 @@ pub enum Error {
         /// Why it is none.
         why: String,
     },
-    /// Another process has taken these series over: this one may read and write no more of them. Open them again if they are yours.
+    /// Somebody else has taken these series over: nothing can be written here any more. Open them again if they are yours.
     NotOwner,
     /// More points wait to be saved than may: call `sync`, then append again. Nothing was appended.
     Behind,
@@ -56,7 +56,7 @@ impl fmt::Display for Error {
         match self {
             Self::Damaged { what, why } => write!(f, "{what} is damaged: {why}"),
             Self::Name { name, why } => write!(f, "{name:?} is no name of a series: {why}"),
-            Self::NotOwner => write!(f, "another process has taken these series over"),
+            Self::NotOwner => write!(f, "somebody else has taken these series over"),
             Self::Behind => write!(f, "too many points wait to be saved"),
             Self::Deleted => write!(f, "the series was deleted"),
             Self::TooMany { what } => write!(f, "too many: {what}"),

@@ -36,7 +36,7 @@ use plinth_client::{Database, Transaction};
 use plinth_env::sync::Signal;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How series are kept.
@@ -54,6 +54,9 @@ pub struct Settings {
     pub commit_every: Option<Duration>,
 }
 
+/// Points of one series that may wait to be saved.
+const MAX_UNSAVED: usize = 1 << 16;
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -66,7 +69,7 @@ impl Default for Settings {
     }
 }
 
-/// The series of a database, owned for writing. Clones are the same.
+/// The series of a database, owned for writing. Clones are the same. Dropping it saves nothing: [`SeriesStore::sync`] does.
 ///
 /// ```
 /// # async fn example(db: plinth_client::Database) -> plinth_series::Result<()> {
@@ -108,7 +111,7 @@ struct Shared {
     turn: Signal,
     flusher: Mutex<Flusher>,
     /// Why nothing can be written any more.
-    failure: Mutex<Option<Error>>,
+    failure: OnceLock<Error>,
 }
 
 /// One series.
@@ -208,7 +211,7 @@ impl SeriesStore {
 
 impl Shared {
     fn check(&self) -> Result<()> {
-        lock(&self.failure).clone().map_or(Ok(()), Err)
+        self.failure.get().cloned().map_or(Ok(()), Err)
     }
 
     /// Fails unless the series are ours; puts the owner's key among the transaction's read conflicts.
@@ -217,8 +220,7 @@ impl Shared {
         if owner.as_deref() == Some(&self.owner[..]) {
             return Ok(());
         }
-        *lock(&self.failure) = Some(Error::NotOwner);
-        Err(Error::NotOwner)
+        Err(self.failure.get_or_init(|| Error::NotOwner).clone())
     }
 
     /// Notes that a series has something to be saved.
@@ -273,25 +275,24 @@ impl Series {
     /// and survives a crash after the next [`SeriesStore::sync`], or the next commit that is due by [`Settings::commit_every`].
     ///
     /// # Errors
-    /// [`Error::Behind`], [`Error::Deleted`]: the point was not taken. [`Error::NotOwner`]: it will never be saved.
+    /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`]: the point was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         let shared = &self.shared;
-        let open = shared.open_points.load(Ordering::Relaxed);
-        if open >= shared.settings.open_points.saturating_mul(2) {
-            self.shared.check()?;
-            return Err(Error::Behind);
-        }
+        shared.check()?;
         let mut state = lock(&self.cell.state);
         if state.gone {
             return Err(Error::Deleted);
         }
+        let open = shared.open_points.load(Ordering::Relaxed);
+        if open >= shared.settings.open_points.saturating_mul(2)
+            || state.fresh.len() + state.late.len() >= MAX_UNSAVED
+        {
+            return Err(Error::Behind);
+        }
         if state.take(Point { time, value: value.into() }) {
             shared.open_points.fetch_add(1, Ordering::Relaxed);
         }
-        if !state.dirty {
-            shared.check()?;
-            shared.note(&self.cell, &mut state);
-        }
+        shared.note(&self.cell, &mut state);
         Ok(())
     }
 }

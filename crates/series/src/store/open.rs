@@ -5,16 +5,21 @@
 
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
-use super::nodes::{Reader, rows};
+use super::nodes::Reader;
 use super::{Cell, Settings, Shared, lock, names, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
-use plinth_client::Database;
+use crate::value::Point;
+use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::Signal;
+use plinth_types::{Bytes, key_after, strinc};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Batches of the tail that are read in one transaction.
+const BATCHES_AT_ONCE: i32 = 100;
 
 /// The format of keys and values.
 const FORMAT: &[u8] = &[1];
@@ -34,7 +39,7 @@ pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<
         open_points: AtomicUsize::new(0),
         turn: Signal::new(),
         flusher: Mutex::new(Flusher::default()),
-        failure: Mutex::new(None),
+        failure: OnceLock::new(),
     });
     recover(&shared).await?;
     shared.turn.notify();
@@ -63,36 +68,56 @@ async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
     }
 }
 
-/// Puts the tail's points back into open leaves.
+/// Puts the tail's points back into open leaves, some batches at a time.
 async fn recover(shared: &Arc<Shared>) -> Result<()> {
-    let tails = shared.keys.tails();
-    let batches = shared.database.transact(|tr| async move { rows(&tr, &shared.keys.tails()).await }).await?;
-    debug_assert!(batches.iter().all(|row| row.key.starts_with(&tails)), "only the tail was read");
     let mut cells: BTreeMap<Id, Arc<Cell>> = BTreeMap::new();
-    for row in batches {
-        let number = shared.keys.number_of_tail(&row.key)?;
-        for (id, point) in tail::decode(&row.value)? {
-            let cell = match cells.get(&id) {
-                Some(cell) => cell.clone(),
-                None => {
-                    // A series that was deleted leaves its points in the tail until that moves on.
-                    let Some(cell) = names::load(shared, id).await? else { continue };
-                    cells.entry(id).or_insert(cell).clone()
-                }
-            };
-            let mut state = lock(&cell.state);
-            if state.sealed.is_some_and(|sealed| point.time <= sealed) {
-                continue;
+    let tails = shared.keys.tails();
+    let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
+    let mut begin = Bytes::from(tails);
+    loop {
+        // Nobody else writes any more, so batches may be read at several versions.
+        let range = RangeOptions::from(begin.clone()..end.clone()).limit(BATCHES_AT_ONCE);
+        let range = &range.mode(StreamingMode::WantAll);
+        let rows = |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
+        let rows = shared.database.transact(rows).await?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        begin = key_after(&last.key);
+        for row in rows {
+            let number = shared.keys.number_of_tail(&row.key)?;
+            for (id, point) in tail::decode(&row.value)? {
+                recover_point(shared, &mut cells, number, id, point).await?;
             }
-            if state.insert(point) {
-                shared.open_points.fetch_add(1, Ordering::Relaxed);
-            }
-            if state.since.is_none() {
-                state.since = Some(number);
-                lock(&shared.flusher).age(number, &cell);
-            }
+            lock(&shared.flusher).note_batch(number, row.value.len());
         }
-        lock(&shared.flusher).note_batch(number, row.value.len());
+    }
+}
+
+/// Puts a point of the tail's batch `number` back, unless a leaf has it.
+async fn recover_point(
+    shared: &Arc<Shared>,
+    cells: &mut BTreeMap<Id, Arc<Cell>>,
+    number: u64,
+    id: Id,
+    point: Point,
+) -> Result<()> {
+    let cell = match cells.get(&id) {
+        Some(cell) => cell.clone(),
+        None => {
+            // A series that was deleted leaves its points in the tail until that moves on.
+            let Some(cell) = names::load(shared, id).await? else { return Ok(()) };
+            cells.entry(id).or_insert(cell).clone()
+        }
+    };
+    let mut state = lock(&cell.state);
+    if state.sealed.is_some_and(|sealed| point.time <= sealed) {
+        return Ok(());
+    }
+    if state.insert(point) {
+        shared.open_points.fetch_add(1, Ordering::Relaxed);
+    }
+    if state.since.is_none() {
+        state.since = Some(number);
+        lock(&shared.flusher).age(number, &cell);
     }
     Ok(())
 }
