@@ -57,6 +57,11 @@ impl SyncTimes {
         })
     }
 
+    /// Adds what another measured.
+    pub fn add(&mut self, other: Self) {
+        self.nanos.extend(other.nanos);
+    }
+
     /// The mean; zero before the first measurement.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.nanos.iter().sum::<u64>() / self.nanos.len().max(1) as u64)
@@ -70,6 +75,11 @@ impl SyncTimes {
         Duration::from_nanos(sorted.get(at).copied().unwrap_or_default())
     }
 
+    /// The longest.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.nanos.iter().max().copied().unwrap_or_default())
+    }
+
     /// For the report, in microseconds.
     pub fn to_json(&self) -> Value {
         let micros = |duration: Duration| duration.as_nanos() as f64 / 1e3;
@@ -79,6 +89,7 @@ impl SyncTimes {
             "mean_us": micros(self.mean()),
             "median_us": micros(self.percentile(50)),
             "p99_us": micros(self.percentile(99)),
+            "max_us": micros(self.longest()),
         })
     }
 }

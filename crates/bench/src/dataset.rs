@@ -40,6 +40,11 @@ impl Dataset {
         self.rows
     }
 
+    /// Bytes of all keys and values, about: values are as long as they are on average.
+    pub fn bytes(&self) -> u64 {
+        self.rows * (KEY_LEN + usize::midpoint(VALUE_MIN, VALUE_MAX)) as u64
+    }
+
     /// The key of a random row.
     #[inline]
     pub fn random_key(&self, random: &mut Random) -> [u8; KEY_LEN] {

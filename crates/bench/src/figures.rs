@@ -126,7 +126,7 @@ pub fn restart(engine: &str) -> (Target, Target) {
     if engine == "ssd" { (Target::NONE, seconds) } else { (bytes, Target::NONE) }
 }
 
-/// What checkpoints add to the longest commit, in seconds.
+/// How long a checkpoint may stop commits, in seconds.
 pub const CHECKPOINT_STOP: Target = Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
 
 /// The 12-machine tests' cores: four in each.

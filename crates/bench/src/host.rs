@@ -6,6 +6,7 @@
 use plinth_client::Database;
 use plinth_types::Result;
 use std::path::Path;
+use std::time::Duration;
 
 /// Whoever opened the database that is measured.
 pub trait Host: Send + Sync {
@@ -14,6 +15,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// `unsupported_operation` if its engine has no checkpoints; those of writing files.
     fn checkpoint(&self) -> Result<()>;
+
+    /// What held up the database's commits longest since this was last asked.
+    fn take_longest_waits(&self) -> Waits;
 
     /// In a directory that doesn't exist yet: has another process load `rows` rows, write a checkpoint, and then overwrite
     /// random rows as fast as it can; kills it without warning after `transactions` of its commits were acknowledged.
@@ -34,6 +38,29 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Those of opening a database.
     fn open(&self, directory: &Path) -> Result<Database>;
+}
+
+/// The longest times of their kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Waits {
+    /// A commit waited for the log to be on the disk.
+    pub sync: Duration,
+    /// A commit waited for anything else that the database does.
+    pub work: Duration,
+    /// A checkpoint kept the disk busy in one go, in being written or removed.
+    pub checkpoint_step: Duration,
+}
+
+impl Waits {
+    /// The longer of both, of each kind.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            sync: self.sync.max(other.sync),
+            work: self.work.max(other.work),
+            checkpoint_step: self.checkpoint_step.max(other.checkpoint_step),
+        }
+    }
 }
 
 /// What a killed process left behind.

@@ -2,7 +2,7 @@
 //! runs between releases would rot. What needs more than a client sees gets a host that does it in this process;
 //! none of the figures means anything here, and none is looked at.
 
-use plinth_bench::host::{COMMITS, Crash, Host};
+use plinth_bench::host::{COMMITS, Crash, Host, Waits};
 use plinth_bench::workloads::{self, ALL};
 use plinth_bench::{Bench, Error, Progress, Provenance, Settings, Style};
 use plinth_client::Database;
@@ -17,6 +17,11 @@ struct Local(plinth::Database);
 impl Host for Local {
     fn checkpoint(&self) -> plinth::Result<()> {
         self.0.checkpoint().map(drop)
+    }
+
+    fn take_longest_waits(&self) -> Waits {
+        let waits = self.0.take_longest_waits();
+        Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
     fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
@@ -124,6 +129,9 @@ fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
     impl Host for Forgetful {
         fn checkpoint(&self) -> plinth::Result<()> {
             self.0.checkpoint()
+        }
+        fn take_longest_waits(&self) -> Waits {
+            self.0.take_longest_waits()
         }
         fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
             let crash = self.0.crash(directory, rows, transactions)?;

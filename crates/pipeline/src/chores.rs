@@ -14,8 +14,8 @@ use std::time::Duration;
 /// How often the chores are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// How many rows of forgotten versions are given back at a time.
-const FORGET_ROWS: usize = 10_000;
+/// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait for as long.
+const FORGET_ROWS: usize = 4096;
 
 /// Rings for the chores, and keeps the pace, until the node closes.
 pub(crate) async fn ring(shared: Arc<Shared>) {
@@ -37,14 +37,20 @@ pub(crate) async fn ring(shared: Arc<Shared>) {
 
 /// Does the chores. The caller holds the baton and has nothing to commit.
 pub(crate) async fn run(shared: &Shared, front: &mut Front) {
+    let mut began = shared.env.now();
     let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
     shared.waiting.reached(newest);
     front.resolver.forget_before(shared.window_begin(newest));
     // Commits that wait in the queue are more urgent than memory that can be given back a little later.
-    while shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS)
-        && shared.queue.depth().0 == 0
-    {
+    loop {
+        let more = shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS);
+        let now = shared.env.now();
+        shared.counters.metrics.waits.work.note(now.saturating_sub(began));
+        if !more || shared.queue.depth().0 > 0 {
+            break;
+        }
         shared.env.yield_now().await;
+        began = shared.env.now();
     }
     if shared.health.failure().is_none()
         && let Err(error) = tend_log(shared, front).await

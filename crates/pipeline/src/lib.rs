@@ -57,6 +57,7 @@ mod worker;
 pub use check::{CheckReport, SalvageReport, check, salvage};
 pub use endpoint::InProcess;
 pub use identity::{DIRECTORY_FORMAT, EngineKind};
+pub use metrics::LongestWaits;
 pub use node::{Creation, Node, NodeConfig};
 pub use pace::LoadTargets;
 pub use pinned::PinnedSnapshot;

@@ -41,6 +41,8 @@ struct Flight {
     position: Option<Position>,
     lease: Option<Version>,
     decided: Decided,
+    /// How long it took to get so far.
+    formed: Duration,
 }
 
 thread_local! {
@@ -92,7 +94,8 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
         batch.into_iter().for_each(|submitted| submitted.promise.send(Err(error.clone())));
         return None;
     }
-    let assigned = shared.versions.assign(shared.env.now());
+    let began = shared.env.now();
+    let assigned = shared.versions.assign(began);
     let version = assigned.version;
     front.resolver.forget_before(shared.window_begin(version));
     let mut decided =
@@ -128,7 +131,8 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     }
     let ticket = front.next_ticket;
     front.next_ticket += 1;
-    Some(Flight { version, ticket, position, lease: assigned.lease, decided })
+    let formed = shared.env.now().saturating_sub(began);
+    Some(Flight { version, ticket, position, lease: assigned.lease, decided, formed })
 }
 
 fn is_log_sound(shared: &Shared) -> bool {
@@ -174,9 +178,9 @@ async fn finish(shared: &Shared, flight: Flight) {
         shared.turns.wait(flight.ticket).await;
         drop(take_effect(shared, &flight).await);
     }
+    let began = shared.env.now();
     let synced = match (&shared.log, flight.position) {
         (Some(log), Some(position)) => {
-            let began = shared.env.now();
             let synced = log.syncer.sync(position).await;
             shared.counters.metrics.sync.record(shared.env.now().saturating_sub(began), 1);
             synced
@@ -184,6 +188,7 @@ async fn finish(shared: &Shared, flight: Flight) {
         _ => Ok(()),
     };
     shared.turns.wait(flight.ticket).await;
+    let turn = shared.env.now();
     if let Err(error) = synced {
         shared.health.fail(error);
     }
@@ -205,6 +210,9 @@ async fn finish(shared: &Shared, flight: Flight) {
     }
     fired.into_iter().for_each(|promise| promise.send(Ok(version)));
     shared.waiting.reached(version);
+    let waits = &shared.counters.metrics.waits;
+    waits.sync.note(turn.saturating_sub(began));
+    waits.work.note(flight.formed + shared.env.now().saturating_sub(turn));
 }
 
 /// Applies and publishes a durable batch, in its turn. Gives the watches that it fires.

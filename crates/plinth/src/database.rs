@@ -6,7 +6,7 @@
 
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{Creation, EngineKind, Node, NodeConfig, SsdSettings};
+use plinth_pipeline::{Creation, EngineKind, LongestWaits, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
@@ -152,6 +152,11 @@ impl Database {
             Some(node) => block_on(node.checkpoint()),
             None => Err(Error::unsupported_operation().with_detail("the database is in another process")),
         }
+    }
+
+    /// What held up commits longest since this was last asked; nothing where the database is in another process.
+    pub fn take_longest_waits(&self) -> LongestWaits {
+        self.node.as_ref().map(|node| node.take_longest_waits()).unwrap_or_default()
     }
 
     /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where it is in another process.

@@ -3,7 +3,7 @@
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
 use plinth::{Database, Error, Result, block_on};
-use plinth_bench::host::{Crash, Host};
+use plinth_bench::host::{Crash, Host, Waits};
 use plinth_env::Env;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
@@ -20,6 +20,11 @@ pub struct LocalHost {
 impl Host for LocalHost {
     fn checkpoint(&self) -> Result<()> {
         self.database.checkpoint().map(drop)
+    }
+
+    fn take_longest_waits(&self) -> Waits {
+        let waits = self.database.take_longest_waits();
+        Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
     fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> Result<Crash> {

@@ -9,12 +9,15 @@ mod hot;
 mod rates;
 mod striped;
 mod text;
+mod waits;
 
 pub(crate) use histogram::{Histogram, Snapshot};
 pub(crate) use hot::{Heat, Hot, HotRange, SlowTransaction};
 pub(crate) use rates::{Rated, Rates};
 pub(crate) use striped::Striped;
 pub(crate) use text::render;
+pub use waits::LongestWaits;
+pub(crate) use waits::Waits;
 
 use plinth_client::Priority;
 use std::cell::Cell;
@@ -58,6 +61,7 @@ pub(crate) struct Metrics {
     pub read: Histogram,
     pub rates: Rates,
     pub hot: Hot,
+    pub waits: Waits,
     /// Free space of the disk, and 1; 0: not known.
     free: AtomicU64,
 }

@@ -16,6 +16,7 @@ mod salvage;
 mod walk;
 mod write;
 
+pub use crate::removal::Removed;
 pub use format::{FORMAT, Header, Identity, Totals};
 pub(crate) use problem::Flaw;
 pub use problem::Problem;
@@ -91,11 +92,11 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
 }
 
 /// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and unfinished removals left
-/// behind. Gives how many bytes that freed. Takes its time, so that nobody's syncs wait for it.
+/// behind. Takes its time, so that nobody's syncs wait for it.
 ///
 /// # Errors
 /// Those of listing, renaming and removing files.
-pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<u64> {
+pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<Removed> {
     let old: Vec<_> = list(env, dir).await?.into_iter().filter(|(version, _)| *version != keep).collect();
     for (version, path) in &old {
         let name = file_name(*version);
@@ -107,11 +108,11 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<u64> 
     }
     let names = env.files().list(dir).await?;
     let gone = names.iter().filter(|name| name.starts_with(UNFINISHED) || name.starts_with(REMOVED));
-    let mut bytes = 0;
+    let mut removed = Removed::default();
     for name in gone {
-        bytes += remove_large_file(env, &dir.join(name)).await?;
+        removed = removed.and(remove_large_file(env, &dir.join(name)).await?);
     }
-    Ok(bytes)
+    Ok(removed)
 }
 
 fn newer_format(file: &str, format: u32) -> Error {

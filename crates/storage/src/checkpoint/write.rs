@@ -1,8 +1,11 @@
 //! Writing a checkpoint while commits go on.
 //!
 //! The rows come from a snapshot in small helpings, each under its own short pin, so that neither the
-//! writer nor the freeing of memory waits for the disk. What is written is synced every few megabytes: a
-//! disk that has to take gigabytes at once keeps the log's small syncs waiting.
+//! writer nor the freeing of memory waits for the disk.
+//!
+//! A disk takes one request after the other, so a commit's sync waits for whatever is on its way to the disk
+//! at that moment. That is why a checkpoint is written in small steps, each on the disk before the next is
+//! begun, with pauses between them: a sync finds at most one step before it, and most find none.
 
 use super::format::{BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
@@ -13,23 +16,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bytes of rows that are read in one go.
-const HELPING: usize = 256 << 10;
-/// Bytes that are written in one go.
-const PORTION: usize = 1 << 20;
+const HELPING: usize = 128 << 10;
+/// Bytes that are written in one go, and half as many more at times.
+const PORTION: usize = 256 << 10;
 
 /// How fast a checkpoint may be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Bytes a second, on average; `None` for as fast as the disk takes them.
+    /// Bytes a second at most, also after a pause of the disk's own; `None` for as fast as the disk takes them.
     pub bytes_per_second: Option<u64>,
     /// Sync whenever this many bytes have been written.
     pub sync_every: u64,
 }
 
 impl Default for Pace {
-    /// As fast as the disk takes them, synced every 8 MiB.
+    /// As fast as the disk takes them, each quarter of a megabyte synced before the next is written.
     fn default() -> Self {
-        Self { bytes_per_second: None, sync_every: 8 << 20 }
+        Self { bytes_per_second: None, sync_every: PORTION as u64 }
     }
 }
 
@@ -44,6 +47,8 @@ pub struct Written {
     pub totals: Totals,
     /// Bytes of the file.
     pub bytes: u64,
+    /// The longest that the disk was kept busy in one go: nobody's sync waited longer for this checkpoint.
+    pub longest_step: Duration,
 }
 
 /// Writes the rows of `version` to a file in `dir`, which exists. Once this returns, the file is durable
@@ -75,9 +80,12 @@ pub async fn write(
         return Err(error);
     }
     let path = dir.join(name);
+    writing.step_begun = env.now();
     env.files().rename(&unfinished, &path).await?;
     env.files().sync_dir(dir).await?;
-    Ok(Written { path, version, totals: writing.totals, bytes: writing.written })
+    writing.end_step();
+    let Writing { totals, written: bytes, longest_step, .. } = writing;
+    Ok(Written { path, version, totals, bytes, longest_step })
 }
 
 struct Writing {
@@ -85,7 +93,9 @@ struct Writing {
     file: File,
     header: Header,
     pace: Pace,
-    begun: Duration,
+    /// When the step that is under way, or the last one, was begun.
+    step_begun: Duration,
+    longest_step: Duration,
     /// Body of the block that is being filled.
     body: Vec<u8>,
     body_rows: u32,
@@ -106,7 +116,8 @@ impl Writing {
             file,
             header,
             pace,
-            begun: env.now(),
+            step_begun: env.now(),
+            longest_step: Duration::ZERO,
             body: Vec::with_capacity(BLOCK_TARGET + 4096),
             body_rows: 0,
             blocks: 0,
@@ -122,15 +133,18 @@ impl Writing {
         while let Some(begin) = from {
             from = snapshot.visit(&begin, HELPING, |key, value| self.push(key, value))?;
             if self.out.len() >= PORTION {
+                self.keep_pace().await;
                 self.flush().await?;
-                self.keep_pace().await?;
             }
             self.env.yield_now().await;
         }
         self.close_block();
         push_footer(&mut self.out, &self.header, self.blocks, &self.totals);
         self.flush().await?;
-        self.file.sync_all().await
+        self.step_begun = self.env.now();
+        self.file.sync_all().await?;
+        self.end_step();
+        Ok(())
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
@@ -157,6 +171,7 @@ impl Writing {
     }
 
     async fn flush(&mut self) -> Result<()> {
+        self.step_begun = self.env.now();
         self.file.write_all_at(self.written, &self.out).await?;
         self.written += self.out.len() as u64;
         self.out.clear();
@@ -164,17 +179,22 @@ impl Writing {
             self.file.sync_data().await?;
             self.synced = self.written;
         }
+        self.end_step();
         Ok(())
     }
 
-    async fn keep_pace(&self) -> Result<()> {
+    fn end_step(&mut self) {
+        self.longest_step = self.longest_step.max(self.env.now().saturating_sub(self.step_begun));
+    }
+
+    /// Waits until the next step may begin. What a slow step lost is not caught up with: that would be a burst.
+    async fn keep_pace(&self) {
         if let Some(rate) = self.pace.bytes_per_second {
-            let due = self.begun + Duration::from_secs_f64(self.written as f64 / rate.max(1) as f64);
-            let ahead = due.saturating_sub(self.env.now());
+            let apart = Duration::from_secs_f64(self.out.len() as f64 / rate.max(1) as f64);
+            let ahead = (self.step_begun + apart).saturating_sub(self.env.now());
             if !ahead.is_zero() {
                 self.env.sleep(ahead).await;
             }
         }
-        Ok(())
     }
 }

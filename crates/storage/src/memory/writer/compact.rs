@@ -121,3 +121,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -22,7 +22,7 @@ const AHEAD: usize = 8;
 
 /// Of what cleaning up leaves of a budget, compaction gets one part in so many: it can wait, and each row that it moves is
 /// a way down the tree. With all of it, half a million writes a second became 130,000 for as long as a round took.
-const COMPACTION_SHARE: usize = 32;
+pub(super) const COMPACTION_SHARE: usize = 32;
 
 /// Records to clean up behind, and where that stands.
 #[derive(Default)]
