@@ -169,10 +169,11 @@ enum Destination<'a> {
 }
 
 impl Destination<'_> {
-    async fn take(&self, version: Version, mutations: Mutations<'_>) -> Result<()> {
+    async fn take(&self, version: Version, mut mutations: Mutations<'_>) -> Result<()> {
         match self {
             Self::Index(storage) => {
-                crate::worker::replay(*storage, version, mutations);
+                storage.apply(version, &mut mutations, None);
+                storage.publish(version);
                 storage.forget_before(version, usize::MAX);
                 Ok(())
             }

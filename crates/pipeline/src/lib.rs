@@ -25,7 +25,7 @@
 //! ## Not here
 //! Conflict detection (`resolver`), bytes on disk (`log`, `storage`), what a transaction does before its
 //! commit (`client`).
-//! Read next: `worker.rs`, then `batch.rs`, `sequencer.rs`, `node.rs`.
+//! Read next: `worker.rs`, then `batch.rs`, `sequencer.rs`, `node.rs`, `replay/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -44,6 +44,7 @@ mod order;
 mod pace;
 mod pinned;
 mod queue;
+mod replay;
 mod sequencer;
 mod shared;
 mod status;

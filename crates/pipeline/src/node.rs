@@ -4,22 +4,24 @@
 //! behind it, and starts the tasks: commit workers, chores, checkpoints. Recovery is replay; there is
 //! no other way in which data comes back.
 
-use crate::batch::{entry_mutations, internal_request};
+use crate::batch::internal_request;
 use crate::counters::Counters;
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::metadata::Metadata;
 use crate::order::{Baton, Turns, lock};
 use crate::pace::LoadTargets;
+use crate::replay::{Bounds, replay};
 use crate::sequencer::Sequencer;
 use crate::shared::{Bells, Directory, Front, Health, LogHandles, Shared};
-use crate::store::Store;
+use crate::store::{Recovering, Store};
 use crate::versions::Versions;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
 use crate::watches::Watches;
 use crate::{checkpoints, chores, worker};
+use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
-use plinth_log::{Identity, Log, LogConfig};
+use plinth_log::{Identity, Log, LogConfig, Recovery};
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, SsdSettings, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
@@ -28,7 +30,6 @@ use plinth_types::{
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// How a node behaves.
 #[derive(Clone, Debug)]
@@ -110,9 +111,7 @@ impl Node {
         };
         let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
         let config = fitted(config, identity.engine);
-        let (storage, stored) = Store::open(env, &directory, &config).await?;
-        let recovered = recover(env, &directory, &config, &storage, stored).await;
-        let (log, sequencer, is_new) = or_close(&storage, recovered).await?;
+        let (storage, log, sequencer, is_new) = recover(env, &directory, &config).await?;
         let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer).await?;
         if is_new && let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
@@ -143,7 +142,7 @@ impl Node {
         // Whatever was read before this run is older than the window.
         let first = sequencer.newest();
         storage.publish(first);
-        storage.forget_before(first, usize::MAX);
+        storage.forget_before(first, 0);
         let metadata = or_close(&storage, read_metadata(&storage, first).await).await?;
         let workers = config.commit_workers.max(1);
         let handles = log.as_ref().map(|log| LogHandles { syncer: log.syncer(), view: log.view() });
@@ -262,18 +261,26 @@ async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
     Ok(Metadata::load(|_| values.next().flatten()))
 }
 
-/// Brings the storage up to the end of the log; gives the log, where versions go on, and whether the database is new.
+/// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
 async fn recover(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-    storage: &Store,
-    stored: Version,
-) -> Result<(Log, Sequencer, bool)> {
-    let ids = directory.ids;
-    let (log, recovery) = Log::open(env, &directory.log_path(), ids, config.log.clone()).await?;
-    log.register(checkpoints::CONSUMER, stored + 1)?;
-    let last = replay(env, &log, storage, stored).await?;
+) -> Result<(Store, Log, Sequencer, bool)> {
+    let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
+    let replayed = match log.register(checkpoints::CONSUMER, stored + 1) {
+        Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
+        Err(error) => Err(error),
+    };
+    let last = match replayed {
+        Ok(last) => last,
+        Err(error) => {
+            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
+            drop(log.close().await);
+            engine.finish().close().await;
+            return Err(error);
+        }
+    };
     let is_new = last == 0;
     let seen = last.max(recovery.lease).max(recovery.last_version);
     let forgets = planted!("leases are forgotten at a restart");
@@ -284,7 +291,41 @@ async fn recover(
     } else {
         Sequencer::after_restart(seen, env.now())
     };
-    Ok((log, sequencer, is_new))
+    Ok((engine.finish(), log, sequencer, is_new))
+}
+
+/// Opens engine and log, both at once. Nothing in the log is changed before the engine was found sound.
+async fn open_both(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+) -> Result<(Recovering, Version, Log, Recovery)> {
+    let (allow, permission) = promise();
+    let (answer, opened) = promise();
+    let opening = {
+        let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
+        let (env, lock) = (env.clone(), directory.lock.clone());
+        async move {
+            answer.send(Log::open_when(&env, &path, ids, config, permission).await);
+            // Held as long as the log may be written to, even if nobody waits for it any longer.
+            drop(lock);
+        }
+    };
+    let task = env.spawn("open-log", opening);
+    let engine = Recovering::open(env, directory, config).await;
+    allow.send(engine.as_ref().map(drop).map_err(Error::clone));
+    let log = match task.await {
+        Ok(()) => opened.await,
+        Err(failed) => Err(failed.into()),
+    };
+    let (engine, stored) = engine?;
+    match log {
+        Ok((log, recovery)) => Ok((engine, stored, log, recovery)),
+        Err(error) => {
+            engine.finish().close().await;
+            Err(error)
+        }
+    }
 }
 
 /// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
@@ -355,26 +396,4 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     let identity = DirectoryIdentity { ids, engine: config.engine };
     identity::write(env, dir, &identity).await?;
     Ok(identity)
-}
-
-/// Applies what the log has beyond `from`; gives the version reached.
-async fn replay(env: &Env, log: &Log, storage: &Store, from: Version) -> Result<Version> {
-    let mut reader = log.reader(from + 1);
-    let mut reached = from;
-    while let Some(entry) = reader.next().await? {
-        let mutations = entry_mutations(&entry.body).map_err(|error| {
-            Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index))
-        })?;
-        while storage.fullness() >= 1.0 {
-            if let Some(error) = storage.refusal() {
-                return Err(error);
-            }
-            env.sleep(Duration::from_millis(5)).await;
-        }
-        storage.prepare(&mut mutations.clone()).await?;
-        worker::replay(storage, entry.version, mutations);
-        storage.forget_before(entry.version, usize::MAX);
-        reached = entry.version;
-    }
-    Ok(reached)
 }

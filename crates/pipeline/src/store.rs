@@ -9,11 +9,13 @@ use crate::identity::EngineKind;
 use crate::node::NodeConfig;
 use crate::shared::Directory;
 use plinth_env::{Env, Reply};
-use plinth_storage::{Changed, Memory, MemoryStorage, SsdStorage, Storage};
+use plinth_storage::{Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
+    Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
+    Version,
 };
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The directory of the engine `ssd` in a database's.
 const TABLES: &str = "tables";
@@ -23,10 +25,67 @@ pub(crate) fn tables_path(dir: &Path) -> PathBuf {
     dir.join(TABLES)
 }
 
+/// How long replay waits before it looks for room again.
+const PAUSE_WHILE_FULL: Duration = Duration::from_millis(5);
+
 /// An engine with its window.
 pub(crate) enum Store {
     Memory(MemoryStorage),
     Ssd(SsdStorage),
+}
+
+/// An engine at a start, which still lacks what is in the log alone. Nobody reads it yet.
+pub(crate) enum Recovering {
+    Memory(Box<MemoryReplay>),
+    Ssd(SsdStorage),
+}
+
+impl Recovering {
+    /// Opens the engine of a database, and says up to which version it has everything.
+    pub async fn open(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<(Self, Version)> {
+        if config.engine == EngineKind::Memory {
+            let loaded = checkpoints::load_newest(env, directory).await?;
+            let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
+            let replay = MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
+            return Ok((Self::Memory(Box::new(replay)), version));
+        }
+        let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
+        let storage = SsdStorage::open(env, &tables, identity, config.ssd.clone()).await?;
+        // Its tasks write to the directory until they end.
+        storage.keep(directory.lock.clone());
+        let version = storage.durable_version();
+        Ok((Self::Ssd(storage), version))
+    }
+
+    /// Applies a batch of the log, waiting for room if need be. What it replaces is gone at once.
+    pub async fn apply(&mut self, env: &Env, version: Version, mutations: &MutationList) -> Result<()> {
+        let storage = match self {
+            Self::Memory(replay) => {
+                replay.apply(version, &mut mutations.iter());
+                return Ok(());
+            }
+            Self::Ssd(storage) => storage,
+        };
+        while storage.fullness() >= 1.0 {
+            if let Some(error) = storage.trouble() {
+                return Err(error);
+            }
+            env.sleep(PAUSE_WHILE_FULL).await;
+        }
+        storage.prepare(&mut mutations.iter()).await?;
+        storage.apply(version, &mut mutations.iter(), None);
+        storage.publish(version);
+        storage.forget_before(version, usize::MAX);
+        Ok(())
+    }
+
+    /// The engine, ready for readers.
+    pub fn finish(self) -> Store {
+        match self {
+            Self::Memory(replay) => Store::Memory(replay.finish()),
+            Self::Ssd(storage) => Store::Ssd(storage),
+        }
+    }
 }
 
 impl Store {
@@ -44,21 +103,6 @@ impl Store {
                 SsdStorage::create(env, &tables, identity).await
             }
         }
-    }
-
-    /// Opens the engine of a database, and says up to which version it has everything.
-    pub async fn open(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<(Self, Version)> {
-        if config.engine == EngineKind::Memory {
-            let loaded = checkpoints::load_newest(env, directory).await?;
-            let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
-            return Ok((Self::Memory(storage), version));
-        }
-        let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
-        let storage = SsdStorage::open(env, &tables, identity, config.ssd.clone()).await?;
-        // Its tasks write to the directory until they end.
-        storage.keep(directory.lock.clone());
-        let version = storage.durable_version();
-        Ok((Self::Ssd(storage), version))
     }
 
     /// The engine `memory`, if that is it.

@@ -21,7 +21,6 @@ use crate::shared::{Front, Shared};
 use plinth_env::reply::Promise;
 use plinth_log::Position;
 use plinth_storage::{Change, Storage};
-use plinth_types::mutation::Mutations;
 use plinth_types::{CommitReply, Error, MutationList, Result, Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -291,10 +290,4 @@ fn count_refused(shared: &Shared, refused: &[Refused]) {
             Err(_) => counters.refused.add(1),
         }
     }
-}
-
-/// Applies an entry read from the log at a start. It has been prepared.
-pub(crate) fn replay(storage: &dyn Storage, version: Version, mut mutations: Mutations<'_>) {
-    storage.apply(version, &mut mutations, None);
-    storage.publish(version);
 }

@@ -70,6 +70,8 @@ bugs! {
     MarksMerged "merges forget what hides deeper rows"
     /// A flush tells the log that it has more than it has.
     FlushTooNew "flushes let go of newer log"
+    /// A restart applies only the first of a batch's writes of a key.
+    FirstWriteWins "replay lets the first write of a key win"
 }
 
 impl Bug {
