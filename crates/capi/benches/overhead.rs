@@ -1,8 +1,9 @@
 //! What the C API adds to the client: the workloads of `workloads.c`, once by the C program and once by the client itself.
 //!
-//! `cargo bench -p plinth-capi` prints nanoseconds of processor time an operation for both and their ratio, each the median
-//! of rounds in which the two take turns; under `cargo test` each runs once, shortly, to see that it runs. Each has a store of its own in
-//! memory, filled alike. The C program is compiled here; a machine without a C compiler says so.
+//! `cargo bench -p plinth-capi` prints nanoseconds of processor time an operation for both and their ratio: of turns that the
+//! two take, the best of each, for whatever else the machine does can only add to that. Under `cargo test` each runs once,
+//! shortly, to see that it runs. Each has a store of its own in memory, filled alike; what only reads comes first, before there
+//! are older versions to clear away. The C program is compiled here; a machine without a C compiler says so.
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
@@ -15,7 +16,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 const IN_FLIGHT: usize = 64;
 /// Names and how often each runs, relative to the rounds that are asked for: as in `workloads.c`.
 const WORKLOADS: [(&str, usize, Body); 4] =
-    [("get", 20, get), ("set", 1, set), ("mixed", 1, mixed), ("range", 4, range)];
+    [("get", 20, get), ("range", 4, range), ("set", 1, set), ("mixed", 1, mixed)];
 
 type Body = fn(&mut Bench, usize) -> usize;
 
@@ -40,11 +41,15 @@ impl Bench {
         bench
     }
 
-    fn key(&mut self) -> [u8; 16] {
+    fn chance(&mut self) -> u32 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;
-        key((self.chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as u32 % ROWS)
+        (self.chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as u32 % ROWS
+    }
+
+    fn key(&mut self) -> [u8; 16] {
+        key(self.chance())
     }
 
     fn fresh(&self, number: usize) -> &Transaction {
@@ -129,7 +134,7 @@ fn range(bench: &mut Bench, round: usize) -> usize {
     if round.is_multiple_of(20) {
         bench.fresh(0);
     }
-    let begin = bench.key();
+    let begin = key(bench.chance() / 2);
     let mut options = RangeOptions::from(&begin[..]..&b"l"[..]);
     options.limit = 1000;
     options.mode = StreamingMode::Exact;
@@ -194,14 +199,13 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+fn best(figures: impl Iterator<Item = f64>) -> f64 {
+    figures.fold(f64::INFINITY, f64::min)
 }
 
 fn main() {
     let measured = std::env::args().any(|argument| argument == "--bench");
-    let (turns, rounds) = if measured { (5, 300) } else { (1, 1) };
+    let (turns, rounds) = if measured { (9, 150) } else { (1, 1) };
     let env = Env::real();
     let folder = block_on(env.files().temporary_dir("overhead")).expect("a folder");
     let Some(program) = compile(folder.path()) else {
@@ -214,8 +218,8 @@ fn main() {
     }
     println!("{:<8}{:>12}{:>12}{:>8}", "", "client ns", "C ns", "ratio");
     for (at, (name, ..)) in WORKLOADS.iter().enumerate() {
-        let native = median(rust.iter().map(|turn| turn[at]).collect());
-        let by_c = median(c.iter().map(|turn| turn[at]).collect());
+        let native = best(rust.iter().map(|turn| turn[at]));
+        let by_c = best(c.iter().map(|turn| turn[at]));
         println!("{name:<8}{native:>12.1}{by_c:>12.1}{:>8.2}", by_c / native);
     }
 }

@@ -2,9 +2,9 @@
  * processor time an operation.
  *
  *   get      100 point reads in flight in a warm transaction, of 100,000 rows
+ *   range    1,000 rows in one range read, each row looked at
  *   set      20 blind writes and a commit, 64 commits in flight
  *   mixed    9 point reads, a write and a commit, 64 transactions in flight
- *   range    1,000 rows in one range read, each row looked at
  */
 #define FDB_API_VERSION 730
 #include <foundationdb/fdb_c.h>
@@ -185,9 +185,9 @@ int main(int argc, char** argv) {
         CHECK(fdb_database_create_transaction(db, &trs[i]));
     fill(trs[0]);
     measure("get", get, trs, rounds * 20);
+    measure("range", range, trs, rounds * 4);
     measure("set", set, trs, rounds);
     measure("mixed", mixed, trs, rounds);
-    measure("range", range, trs, rounds * 4);
     fprintf(stderr, "seen %u\n", seen);
     for (int i = 0; i < IN_FLIGHT; i++)
         fdb_transaction_destroy(trs[i]);

@@ -1,150 +1,282 @@
 //! Futures: cells that are filled once, and may be asked, waited for, called back from and destroyed on any thread.
 //!
 //! ```text
-//!   unasked ──first use──▶ pending ──answer──▶ done(value) ──release──▶ released
-//!      │                      │                done(error)
-//!      └──────────────────────┴──cancel, destroy──▶ done(1101)
+//!   UNASKED ──first use──▶ ASKING ──▶ PENDING ──answer, cancel──▶ FILLING ──▶ DONE ──release──▶ RELEASED
+//!      │                     │                                       │  └────▶ FAILED
+//!      │ cancel              └─ there at once ──▶ DONE, FAILED       │
+//!      └─────────────────────────────────────────────────────────────┘
 //! ```
 //! A point read of a transaction whose version is known is not asked for until somebody wants it, so that those asked for
 //! one after the other go together: what they find is fixed already.
-//! A pending future holds what it waits for, a Rust future, and is itself that future's waker: whoever brings the answer wakes
-//! it, it takes the answer, wakes the threads that block on it and hands its callbacks to the network thread. No lock is held
-//! while the Rust future is polled or dropped, or while a callback runs, since each of these may come back here.
 //!
-//! A handle that C has is one count of an [`Arc`]; a callback that is due holds another.
+//! One atomic word says who owns the slot with the value: whoever moved it to ASKING or FILLING; in DONE and FAILED nobody,
+//! and everybody may read. So a future whose answer is there at once costs one allocation and no lock. What only waiting
+//! needs (the Rust future that is waited for, callbacks, blocked threads) stands behind a lock that is taken only once
+//! MORE says that there is some: whoever adds something sets MORE under the lock and looks at the phase it replaced; whoever
+//! fills the slot looks at MORE in the word it replaced. One of the two sees the other.
+//!
+//! A pending future is itself the waker of the Rust future that it waits for. No lock is held while that is polled or
+//! dropped, or while a callback runs, since each of these may come back here.
+//!
+//! A handle that C has is one count of a [`Held`]; a callback that is due holds another. It counts as an `Arc` does, but the
+//! last one, which mostly is the only one there ever was, goes without a write.
 
 use crate::network::{Call, Callback, NETWORK, Parameter, is_network_thread};
 use crate::value::Value;
+use held::Held;
 use plinth_client::Get;
 use plinth_types::{Error, Result};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+pub(crate) mod held;
+
+#[cfg(test)]
+mod tests;
 
 type Source = Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
 
 /// `FDBFuture`.
 pub(crate) struct FutureCore {
-    state: Mutex<State>,
+    /// A phase, flags, and two counts.
+    word: AtomicU64,
+    slot: UnsafeCell<Slot>,
+    /// Absent while nothing needs it, which keeps a future that is ready small.
+    waiting: Mutex<Option<Box<Waiting>>>,
     ready: Condvar,
+    /// How many [`Held`]s there are.
+    holders: AtomicU32,
 }
 
-struct State {
-    phase: Phase,
+// SAFETY: the word says who may touch the slot: one thread in ASKING and FILLING, for which `Slot: Send` is enough, and any
+// number of readers of a `Result<Value>` in DONE and FAILED, which is `Sync`: asserted below.
+unsafe impl Send for FutureCore {}
+// SAFETY: as above.
+unsafe impl Sync for FutureCore {}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    const fn is_sync<T: Sync>() {}
+    is_send::<Slot>();
+    is_sync::<Result<Value>>();
+};
+
+/// Nobody has wanted the value yet.
+const UNASKED: u64 = 0;
+/// Somebody sends the read.
+const ASKING: u64 = 1;
+/// The answer is on its way.
+const PENDING: u64 = 2;
+/// Somebody writes the slot.
+const FILLING: u64 = 3;
+/// There is a value.
+const DONE: u64 = 4;
+/// There is an error, which stays.
+const FAILED: u64 = 5;
+/// The value has been released.
+const RELEASED: u64 = 6;
+const PHASE: u64 = 7;
+/// There is something in `waiting`.
+const MORE: u64 = 8;
+/// Cancelled while it was asked for.
+const CANCELLED: u64 = 16;
+/// A getter that looks at the value now.
+const READER: u64 = 1 << 8;
+const READERS: u64 = (GET - 1) & !(READER - 1);
+/// A getter that has succeeded and was not released.
+const GET: u64 = 1 << 32;
+
+const fn phase(word: u64) -> u64 {
+    word & PHASE
+}
+
+const fn is_over(word: u64) -> bool {
+    phase(word) >= DONE
+}
+
+enum Slot {
+    Empty,
+    Unasked(Get),
+    Done(Result<Value>),
+}
+
+/// What a pending future needs.
+#[derive(Default)]
+struct Waiting {
+    /// Absent while it is polled; `woken` says that it must be polled again then.
+    source: Option<Source>,
+    woken: bool,
     callbacks: Vec<(Callback, Parameter)>,
-    /// How many getters have succeeded and not been released.
-    gets: u32,
     /// How many threads wait: waking nobody would cost a system call.
     blocked: u32,
 }
 
-enum Phase {
-    Unasked(Get),
-    /// The source is absent while it is polled; `woken` says that it must be polled again then.
-    Pending {
-        source: Option<Source>,
-        woken: bool,
-    },
-    Done(Result<Value>),
-}
-
 impl FutureCore {
-    fn new(phase: Phase) -> Arc<Self> {
-        let state = State { phase, callbacks: Vec::new(), gets: 0, blocked: 0 };
-        Arc::new(Self { state: Mutex::new(state), ready: Condvar::new() })
+    #[inline]
+    fn begin(word: u64, slot: Slot, waiting: Option<Box<Waiting>>) -> Held {
+        Held::new(Self {
+            word: AtomicU64::new(word),
+            slot: UnsafeCell::new(slot),
+            waiting: Mutex::new(waiting),
+            ready: Condvar::new(),
+            holders: AtomicU32::new(1),
+        })
+    }
+
+    fn born(result: Result<Value>) -> Held {
+        let phase = if result.is_ok() { DONE } else { FAILED };
+        Self::begin(phase, Slot::Done(result), None)
     }
 
     /// A future that is ready.
-    pub(crate) fn done(value: impl Into<Value>) -> Handle {
-        Handle(Self::new(Phase::Done(Ok(value.into()))))
+    pub(crate) fn done(value: impl Into<Value>) -> Held {
+        Self::born(Ok(value.into()))
     }
 
     /// A future that has failed.
-    pub(crate) fn failed(error: Error) -> Handle {
-        Handle(Self::new(Phase::Done(Err(error))))
+    pub(crate) fn failed(error: Error) -> Held {
+        Self::born(Err(error))
     }
 
-    /// The C future of a point read that is sent when somebody wants its value.
-    pub(crate) fn later(get: Get) -> Handle {
-        Handle(Self::new(Phase::Unasked(get)))
+    /// The C future of a point read: if only its transaction's version is known, it is sent when somebody wants its value.
+    pub(crate) fn of_get(get: Get) -> Held {
+        if get.is_settled() {
+            return Self::begin(UNASKED, Slot::Unasked(get), None);
+        }
+        Self::start(get)
     }
 
     /// A future that nothing but cancelling makes ready.
-    pub(crate) fn never() -> Handle {
-        Handle(Self::new(Phase::Pending { source: None, woken: false }))
+    pub(crate) fn never() -> Held {
+        Self::begin(PENDING, Slot::Empty, None)
     }
 
     /// The C future of a Rust one, which is asked at once: what is there already costs one allocation.
     pub(crate) fn start<T: Into<Value>>(
         mut future: impl Future<Output = Result<T>> + Send + Unpin + 'static,
-    ) -> Handle {
+    ) -> Held {
         let first = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
         if let Poll::Ready(result) = first {
-            return Handle(Self::new(Phase::Done(result.map(Into::into))));
+            return Self::born(result.map(Into::into));
         }
         let source: Source = Box::pin(async move { future.await.map(Into::into) });
-        let core = Self::new(Phase::Pending { source: Some(source), woken: false });
-        core.poll();
-        Handle(core)
+        let waiting = Waiting { source: Some(source), ..Waiting::default() };
+        let future = Self::begin(PENDING | MORE, Slot::Empty, Some(Box::new(waiting)));
+        future.poll();
+        future
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Waiting>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a read that nobody wanted before.
-    fn ask(self: &Arc<Self>) {
-        let mut state = self.lock();
-        if !matches!(state.phase, Phase::Unasked(_)) {
-            return;
+    /// Moves the word from one phase to another, keeping the rest of it; false if it is not in the first one.
+    fn advance(&self, from: u64, to: u64) -> bool {
+        let step = |word| (phase(word) == from).then_some(word & !PHASE | to);
+        self.word.fetch_update(AcqRel, Acquire, step).is_ok()
+    }
+
+    /// Drops the value once each successful getter has its release.
+    pub(crate) fn release(&self) {
+        let step = |word: u64| {
+            let left = word.checked_sub(GET).filter(|_| phase(word) == DONE)?;
+            Some(if left < GET { left & !PHASE | RELEASED } else { left })
+        };
+        if let Ok(word) = self.word.fetch_update(AcqRel, Acquire, step)
+            && word < 2 * GET
+            && word & READERS == 0
+        {
+            self.drop_value();
         }
-        // Whoever comes meanwhile finds it pending without a source, as while it is polled.
-        let pending = Phase::Pending { source: None, woken: false };
-        let Phase::Unasked(mut get) = std::mem::replace(&mut state.phase, pending) else { return };
-        drop(state);
-        let first = Pin::new(&mut get).poll(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(result) = first {
-            return self.complete(result.map(Into::into), false);
+    }
+
+    /// Drops a released value, by whoever saw the last of its readers go.
+    fn drop_value(&self) {
+        // SAFETY: the word is in RELEASED, which nobody reads from, and no reader that came before is left.
+        drop(unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Empty) });
+    }
+
+    /// The error that getters give in a phase without a value.
+    #[cold]
+    fn missing(&self, word: u64) -> Error {
+        match phase(word) {
+            // SAFETY: in FAILED the slot is only read.
+            FAILED => match unsafe { &*self.slot.get() } {
+                Slot::Done(Err(error)) => error.clone(),
+                _ => Error::internal_error(),
+            },
+            RELEASED => Error::future_released(),
+            _ => Error::future_not_set(),
         }
-        let asked: Source = Box::pin(async move { get.await.map(Into::into) });
-        let mut state = self.lock();
-        match &mut state.phase {
-            Phase::Pending { source, .. } => *source = Some(asked),
-            // Cancelled meanwhile: dropping the source, without the lock, takes back what was asked for.
-            _ => {
-                drop(state);
-                return drop(asked);
-            }
+    }
+}
+
+impl Held {
+    /// Sends a read that nobody wanted before. Gives the word as it is then.
+    #[inline]
+    fn ask(&self) -> u64 {
+        let word = self.word.load(Acquire);
+        if phase(word) == UNASKED { self.ask_now() } else { word }
+    }
+
+    fn ask_now(&self) -> u64 {
+        if !self.advance(UNASKED, ASKING) {
+            return self.word.load(Acquire);
         }
-        drop(state);
+        // SAFETY: this thread moved the word to ASKING, so the slot is its own.
+        let slot = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Empty) };
+        let Slot::Unasked(mut get) = slot else { return self.word.load(Acquire) };
+        // Without a waker: one that is pending is polled below.
+        if let Some(result) = get.try_take() {
+            self.fill(result.map(Into::into), false);
+            return self.word.load(Acquire);
+        }
+        let source: Source = Box::pin(async move { get.await.map(Into::into) });
+        let mut waiting = self.lock();
+        waiting.get_or_insert_default().source = Some(source);
+        let before = self.word.fetch_update(AcqRel, Acquire, |word| Some(word & !PHASE | PENDING | MORE));
+        drop(waiting);
+        if before.is_ok_and(|word| word & CANCELLED != 0) {
+            self.complete(Err(Error::operation_cancelled()), true);
+        }
         self.poll();
+        self.word.load(Acquire)
     }
 
     /// Asks the source for the answer.
-    fn poll(self: &Arc<Self>) {
-        let waker = Waker::from(self.clone());
+    fn poll(&self) {
+        let waker = self.clone().into_waker();
         loop {
-            let mut source = match &mut self.lock().phase {
-                Phase::Done(_) | Phase::Unasked(_) => return,
-                Phase::Pending { source, woken } => match source.take() {
-                    Some(source) => source,
-                    None => {
-                        *woken = true;
-                        return;
-                    }
-                },
+            let mut waiting = self.lock();
+            if phase(self.word.load(Acquire)) != PENDING {
+                return;
+            }
+            let waiting_for = waiting.get_or_insert_default();
+            let Some(mut source) = waiting_for.source.take() else {
+                waiting_for.woken = true;
+                return;
             };
+            drop(waiting);
             match source.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(result) => return self.complete(result, false),
+                Poll::Ready(result) => {
+                    self.complete(result, false);
+                    return;
+                }
                 Poll::Pending => {
-                    let mut state = self.lock();
-                    let Phase::Pending { source: place, woken } = &mut state.phase else {
+                    let mut waiting = self.lock();
+                    if is_over(self.word.load(Acquire)) {
                         // Cancelled meanwhile: dropping the source, without the lock, takes back what was asked for.
-                        drop(state);
+                        drop(waiting);
                         return drop(source);
-                    };
-                    *place = Some(source);
-                    if !std::mem::take(woken) {
+                    }
+                    let waiting = waiting.get_or_insert_default();
+                    waiting.source = Some(source);
+                    if !std::mem::take(&mut waiting.woken) {
                         return;
                     }
                 }
@@ -152,137 +284,148 @@ impl FutureCore {
         }
     }
 
-    fn complete(self: &Arc<Self>, result: Result<Value>, by_program: bool) {
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Done(_)) {
-            return;
+    /// Gives a pending future its result, unless it has one.
+    fn complete(&self, result: Result<Value>, by_program: bool) {
+        if self.advance(PENDING, FILLING) {
+            self.fill(result, by_program);
         }
-        let before = std::mem::replace(&mut state.phase, Phase::Done(result));
-        let callbacks = std::mem::take(&mut state.callbacks);
-        let blocked = state.blocked > 0;
-        drop(state);
+    }
+
+    /// Writes the result, by the thread that the slot belongs to, and tells whoever waits for it.
+    fn fill(&self, result: Result<Value>, by_program: bool) {
+        let phase = if result.is_ok() { DONE } else { FAILED };
+        // SAFETY: the caller moved the word to ASKING or FILLING, so the slot is this thread's own.
+        let before = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Done(result)) };
+        let word = self.word.swap(phase, AcqRel);
+        // A read that was never sent: only now, for dropping it may call out.
+        drop(before);
+        if word & MORE != 0 {
+            self.tell(by_program);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, by_program: bool) {
+        let mut waiting = self.lock();
+        let Some(waiting_for) = waiting.as_mut() else { return };
+        let source = waiting_for.source.take();
+        let callbacks = std::mem::take(&mut waiting_for.callbacks);
+        let blocked = waiting_for.blocked > 0;
+        drop(waiting);
         if blocked {
             self.ready.notify_all();
         }
-        drop(before);
+        drop(source);
+        // A callback may destroy the handle whose count the caller goes by.
+        let future = self.clone();
         for (callback, parameter) in callbacks {
-            NETWORK.deliver(Call { future: self.clone(), callback, parameter }, by_program);
+            NETWORK.deliver(Call { future: future.clone(), callback, parameter }, by_program);
         }
     }
 
     /// A pending future fails with `operation_cancelled`.
-    pub(crate) fn cancel(self: &Arc<Self>) {
-        self.complete(Err(Error::operation_cancelled()), true);
+    pub(crate) fn cancel(&self) {
+        loop {
+            let word = self.word.load(Acquire);
+            match phase(word) {
+                UNASKED | PENDING => {
+                    if self.advance(phase(word), FILLING) {
+                        return self.fill(Err(Error::operation_cancelled()), true);
+                    }
+                }
+                // Whoever asks sees it when it has asked.
+                ASKING => {
+                    let cancelled = word | CANCELLED;
+                    if self.word.compare_exchange(word, cancelled, AcqRel, Relaxed).is_ok() {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
     }
 
-    pub(crate) fn is_ready(self: &Arc<Self>) -> bool {
-        self.ask();
-        matches!(self.lock().phase, Phase::Done(_))
+    pub(crate) fn is_ready(&self) -> bool {
+        is_over(self.ask())
     }
 
     /// Waits for the future on this thread.
     ///
     /// # Errors
     /// `blocked_from_network_thread` where the wait could be for this very thread.
-    pub(crate) fn block(self: &Arc<Self>) -> Result<()> {
-        self.ask();
-        let mut state = self.lock();
-        while matches!(state.phase, Phase::Pending { .. }) {
+    pub(crate) fn block(&self) -> Result<()> {
+        if is_over(self.ask()) {
+            return Ok(());
+        }
+        // Through the wait, whatever becomes of the handle.
+        let future = self.clone();
+        let mut waiting = future.lock();
+        while !is_over(future.word.fetch_or(MORE, AcqRel)) {
             if is_network_thread() {
                 return Err(Error::blocked_from_network_thread());
             }
             if crate::fork::is_child() {
                 return Err(Error::broken_promise().with_detail("the process was forked"));
             }
-            state.blocked += 1;
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.blocked -= 1;
+            waiting.get_or_insert_default().blocked += 1;
+            waiting = future.ready.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting.get_or_insert_default().blocked -= 1;
         }
         Ok(())
     }
 
     /// Has a function called once the future is ready: here and now if it is.
-    pub(crate) fn call_back(self: &Arc<Self>, callback: Callback, parameter: Parameter) {
-        self.ask();
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Pending { .. }) {
-            return state.callbacks.push((callback, parameter));
+    pub(crate) fn call_back(&self, callback: Callback, parameter: Parameter) {
+        if !is_over(self.ask()) {
+            let mut waiting = self.lock();
+            if !is_over(self.word.fetch_or(MORE, AcqRel)) {
+                return waiting.get_or_insert_default().callbacks.push((callback, parameter));
+            }
         }
-        drop(state);
         Call { future: self.clone(), callback, parameter }.run();
     }
 
-    /// Drops the value once each successful getter has its release.
-    pub(crate) fn release(&self) {
-        let mut state = self.lock();
-        if state.gets == 0 {
-            return;
-        }
-        state.gets -= 1;
-        if state.gets == 0 {
-            let value = std::mem::replace(&mut state.phase, Phase::Done(Err(Error::future_released())));
-            drop(state);
-            drop(value);
-        }
-    }
-
     /// The error of the future; `future_not_set` while there is neither value nor error.
-    pub(crate) fn error(self: &Arc<Self>) -> Result<()> {
-        self.ask();
-        match &self.lock().phase {
-            Phase::Pending { .. } | Phase::Unasked(_) => Err(Error::future_not_set()),
-            Phase::Done(Ok(_)) => Ok(()),
-            Phase::Done(Err(error)) => Err(error.clone()),
-        }
+    pub(crate) fn error(&self) -> Result<()> {
+        let word = self.ask();
+        if phase(word) == DONE { Ok(()) } else { Err(self.missing(word)) }
     }
 
     /// Gives the value to `take`, which says `None` where the future is one of another kind.
-    pub(crate) fn get<R>(self: &Arc<Self>, take: impl FnOnce(&Value) -> Option<R>) -> Result<R> {
-        self.ask();
-        let mut state = self.lock();
-        let result = match &state.phase {
-            Phase::Pending { .. } | Phase::Unasked(_) => return Err(Error::future_not_set()),
-            Phase::Done(Err(error)) => return Err(error.clone()),
-            Phase::Done(Ok(value)) => take(value).ok_or_else(|| {
-                Error::client_invalid_operation().with_detail("the future is of another kind")
-            })?,
+    pub(crate) fn get<R>(&self, take: impl FnOnce(&Value) -> Option<R>) -> Result<R> {
+        let mut word = self.ask();
+        loop {
+            if phase(word) != DONE {
+                return Err(self.missing(word));
+            }
+            match self.word.compare_exchange_weak(word, word + GET + READER, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        // SAFETY: the word was in DONE when this thread counted itself among the readers, and the value is dropped by none
+        // but the last of them.
+        let taken = match unsafe { &*self.slot.get() } {
+            Slot::Done(Ok(value)) => take(value),
+            _ => None,
         };
-        state.gets += 1;
-        Ok(result)
+        let over = if taken.is_some() { READER } else { GET + READER };
+        let before = self.word.fetch_sub(over, AcqRel);
+        if phase(before) == RELEASED && before & READERS == READER {
+            self.drop_value();
+        }
+        taken.ok_or_else(|| Error::client_invalid_operation().with_detail("the future is of another kind"))
     }
 }
 
-impl Wake for FutureCore {
-    fn wake(self: Arc<Self>) {
-        self.poll();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.poll();
-    }
-}
-
-/// A future on its way to C.
-pub(crate) struct Handle(Arc<FutureCore>);
-
-impl Handle {
-    /// The handle that C has from now on; `fdb_future_destroy` takes it back.
-    pub(crate) fn into_raw(self) -> *mut FutureCore {
-        Arc::into_raw(self.0).cast_mut()
-    }
-}
-
-/// The future behind a handle, held.
+/// The future behind a handle. The count is C's: whatever outlives the call must take one of its own.
 ///
 /// # Safety
-/// `handle` must be null or a handle that was not destroyed.
-pub(crate) unsafe fn held(handle: *const FutureCore) -> Result<Arc<FutureCore>> {
+/// `handle` must be null or a handle that is not destroyed while the result is used.
+pub(crate) unsafe fn behind(handle: *const FutureCore) -> Result<ManuallyDrop<Held>> {
     if handle.is_null() {
         return Err(Error::client_invalid_operation().with_detail("a null handle"));
     }
-    // SAFETY: the handle came from `Arc::into_raw` and its count is still there, so one may be added to it.
-    unsafe {
-        Arc::increment_strong_count(handle);
-        Ok(Arc::from_raw(handle))
-    }
+    // SAFETY: the handle came from `Held::into_raw`, its count is still there, and here it is not given back.
+    Ok(ManuallyDrop::new(unsafe { Held::from_raw(handle) }))
 }

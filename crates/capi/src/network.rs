@@ -10,11 +10,12 @@
 
 use crate::argument::guard;
 use crate::future::FutureCore;
+use crate::future::held::Held;
 use plinth_types::{Error, Result};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// `FDBCallback`.
 pub(crate) type Callback = unsafe extern "C" fn(*mut FutureCore, *mut c_void);
@@ -30,14 +31,14 @@ unsafe impl Send for Parameter {}
 
 /// A callback that is due.
 pub(crate) struct Call {
-    pub(crate) future: Arc<FutureCore>,
+    pub(crate) future: Held,
     pub(crate) callback: Callback,
     pub(crate) parameter: Parameter,
 }
 
 impl Call {
     pub(crate) fn run(self) {
-        let future = Arc::as_ptr(&self.future).cast_mut();
+        let future = self.future.as_raw();
         // SAFETY: the program gave the function to be called with this future and parameter, and the future lives
         // through the call, for `self` holds it, even if the callback destroys the handle.
         guard((), || unsafe { (self.callback)(future, self.parameter.0) });

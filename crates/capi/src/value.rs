@@ -6,8 +6,8 @@
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, MappedRange, Selector};
 use plinth_client::{Mapped, MappedRangeResult, Tenant};
 use plinth_types::{Bytes, RangeResult, Versionstamp};
-use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
+use std::sync::OnceLock;
 
 /// The value of a future.
 pub(crate) enum Value {
@@ -17,26 +17,33 @@ pub(crate) enum Value {
     Double(f64),
     Bytes(Bytes),
     Optional(Option<Bytes>),
-    Rows {
-        result: RangeResult,
-        array: OnceCell<Array<KeyValue>>,
-    },
-    Mapped {
-        result: MappedRangeResult,
-        array: OnceCell<MappedArray>,
-    },
-    Keys {
-        keys: Vec<Bytes>,
-        array: OnceCell<Array<Key>>,
-    },
-    Texts {
-        texts: Vec<CString>,
-        array: OnceCell<Array<*const c_char>>,
-    },
+    Rows(Box<Listed<RangeResult, Array<KeyValue>>>),
+    Mapped(Box<Listed<MappedRangeResult, MappedArray>>),
+    Keys(Box<Listed<Vec<Bytes>, Array<Key>>>),
+    Texts(Box<Listed<Vec<CString>, Array<*const c_char>>>),
     /// What `fdb_create_cluster` gave before API version 610: the path.
     Cluster(Option<CString>),
     /// What `fdb_cluster_create_database` gave before API version 610.
     Database(plinth_client::Database),
+}
+
+// Every future has room for a value: what is large has a place of its own.
+const _: () = assert!(size_of::<Value>() <= 40);
+
+/// A value, and the array that C sees of it.
+pub(crate) struct Listed<V, A> {
+    value: V,
+    array: OnceLock<A>,
+}
+
+impl<V, A> Listed<V, A> {
+    fn boxed(value: V) -> Box<Self> {
+        Box::new(Self { value, array: OnceLock::new() })
+    }
+
+    fn array(&self, make: impl FnOnce(&V) -> A) -> &A {
+        self.array.get_or_init(|| make(&self.value))
+    }
 }
 
 /// An array for C. It points into the value that it is kept beside.
@@ -44,6 +51,8 @@ pub(crate) struct Array<T>(Box<[T]>);
 
 // SAFETY: the pointers in it lead to memory that is shared immutably and lives as long as the array's owner.
 unsafe impl<T> Send for Array<T> {}
+// SAFETY: as above; the array itself is only read.
+unsafe impl<T> Sync for Array<T> {}
 
 impl<T> Array<T> {
     fn of(elements: impl Iterator<Item = T>) -> Self {
@@ -64,27 +73,26 @@ pub(crate) struct MappedArray {
 impl Value {
     /// The rows and whether there may be more.
     pub(crate) fn rows(&self) -> Option<(&[KeyValue], bool)> {
-        let Self::Rows { result, array } = self else { return None };
-        let array =
-            array.get_or_init(|| Array::of(result.rows.iter().map(|(key, value)| KeyValue::of(key, value))));
-        Some((array.as_slice(), result.more))
+        let Self::Rows(listed) = self else { return None };
+        let pairs =
+            |result: &RangeResult| Array::of(result.rows.iter().map(|(key, value)| KeyValue::of(key, value)));
+        Some((listed.array(pairs).as_slice(), listed.value.more))
     }
 
     pub(crate) fn keys(&self) -> Option<&[Key]> {
-        let Self::Keys { keys, array } = self else { return None };
-        Some(array.get_or_init(|| Array::of(keys.iter().map(|key| Key::of(key)))).as_slice())
+        let Self::Keys(listed) = self else { return None };
+        Some(listed.array(|keys| Array::of(keys.iter().map(|key| Key::of(key)))).as_slice())
     }
 
     pub(crate) fn texts(&self) -> Option<&[*const c_char]> {
-        let Self::Texts { texts, array } = self else { return None };
-        Some(array.get_or_init(|| Array::of(texts.iter().map(|text| text.as_ptr()))).as_slice())
+        let Self::Texts(listed) = self else { return None };
+        Some(listed.array(|texts| Array::of(texts.iter().map(|text| text.as_ptr()))).as_slice())
     }
 
     /// The rows of a mapped range read and whether there may be more.
     pub(crate) fn mapped(&self) -> Option<(&[MappedKeyValue], bool)> {
-        let Self::Mapped { result, array } = self else { return None };
-        let array = array.get_or_init(|| MappedArray::of(result));
-        Some((array.rows.as_slice(), result.more))
+        let Self::Mapped(listed) = self else { return None };
+        Some((listed.array(MappedArray::of).rows.as_slice(), listed.value.more))
     }
 
     /// No lists of ranges exist: what would give one is retired.
@@ -162,26 +170,26 @@ impl From<Versionstamp> for Value {
 
 impl From<RangeResult> for Value {
     fn from(result: RangeResult) -> Self {
-        Self::Rows { result, array: OnceCell::new() }
+        Self::Rows(Listed::boxed(result))
     }
 }
 
 impl From<MappedRangeResult> for Value {
     fn from(result: MappedRangeResult) -> Self {
-        Self::Mapped { result, array: OnceCell::new() }
+        Self::Mapped(Listed::boxed(result))
     }
 }
 
 impl From<Vec<Bytes>> for Value {
     fn from(keys: Vec<Bytes>) -> Self {
-        Self::Keys { keys, array: OnceCell::new() }
+        Self::Keys(Listed::boxed(keys))
     }
 }
 
 impl From<Vec<String>> for Value {
     fn from(texts: Vec<String>) -> Self {
         let texts = texts.into_iter().filter_map(|text| CString::new(text).ok()).collect();
-        Self::Texts { texts, array: OnceCell::new() }
+        Self::Texts(Listed::boxed(texts))
     }
 }
 

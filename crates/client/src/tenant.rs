@@ -1,33 +1,80 @@
 //! Tenants: parts of the key space under a prefix of their own.
+//!
+//! A tenant's transaction may be made before the tenant has been looked up: its operations go by keys relative to the
+//! prefix, and wait for the prefix where they would ask for the read version (see `Inner::read_version`). If there is no
+//! such tenant, each of them says so.
 
 use crate::database::{Database, transact, transact_blocking};
 use crate::options::TransactionOption;
 use crate::special_keys::tenants::{name_key, prefix_of};
-use crate::transaction::Transaction;
+use crate::transaction::{Task, Transaction};
 use bytes::Bytes;
-use plinth_env::reply::{Reply, promise};
+use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Error, Result};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The prefix of all keys of a tenant.
-#[derive(Debug)]
+/// Stands before keys where no tenant is known, and where no key lies: no operation should come so far.
+const NOWHERE: [u8; 8] = [0xff; 8];
+
+/// The prefix of all keys of a tenant, as far as it is known.
+#[derive(Default)]
 pub(crate) struct TenantPrefix {
-    prefix: [u8; 8],
+    found: OnceLock<Result<[u8; 8]>>,
+    /// Who waits until it has been looked up.
+    waiting: Mutex<Vec<Promise<()>>>,
 }
 
 impl TenantPrefix {
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.prefix
+    fn known(prefix: [u8; 8]) -> Arc<Self> {
+        Arc::new(Self { found: OnceLock::from(Ok(prefix)), waiting: Mutex::default() })
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.found.get(), Some(Ok(_)))
+    }
+
+    pub(crate) fn prefix(&self) -> &[u8; 8] {
+        match self.found.get() {
+            Some(Ok(prefix)) => prefix,
+            _ => &NOWHERE,
+        }
+    }
+
+    /// Ready once the prefix is known; fails as looking it up has failed.
+    pub(crate) fn looked_up(&self) -> Reply<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = self.found.get() {
+            return Reply::ready(found.clone().map(drop));
+        }
+        let (promise, reply) = promise();
+        waiting.push(promise);
+        reply
+    }
+
+    fn tell(&self, found: &Result<[u8; 8]>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.found.get_or_init(|| found.clone());
+        let promises = std::mem::take(&mut *waiting);
+        drop(waiting);
+        for promise in promises {
+            promise.send(found.clone().map(drop));
+        }
     }
 }
 
 /// A part of the key space that its transactions see as the whole of it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tenant {
     database: Database,
     name: Bytes,
     prefix: Arc<TenantPrefix>,
+}
+
+impl std::fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.name).field("id", &self.id()).finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -42,21 +89,42 @@ impl Database {
             return Reply::ready(Err(Error::invalid_tenant_name()));
         }
         let (promise, reply) = promise();
-        let tr = self.create_bare_transaction();
-        for option in [TransactionOption::ReadSystemKeys, TransactionOption::ReadLockAware] {
-            if let Err(error) = tr.set_option(option) {
-                return Reply::ready(Err(error));
-            }
-        }
         let database = self.clone();
-        let value = tr.snapshot().get(name_key(&name));
-        value.on_complete(move |stored| {
-            let tenant = stored.and_then(|stored| {
-                let prefix = stored.as_deref().and_then(prefix_of).ok_or_else(Error::tenant_not_found)?;
-                Ok(Tenant { database, name, prefix: Arc::new(TenantPrefix { prefix }) })
-            });
-            promise.send(tenant);
+        self.look_up_tenant(&name).on_complete(move |found| {
+            promise.send(found.map(|prefix| Tenant { database, name, prefix: TenantPrefix::known(prefix) }));
         });
+        reply
+    }
+
+    /// A transaction on the keys of the tenant of this name. The tenant is looked up meanwhile: the transaction's reads and
+    /// its commit wait for it, and fail with `tenant_not_found` if there is none.
+    pub fn create_tenant_transaction(&self, name: impl AsRef<[u8]>) -> Transaction {
+        let prefix = Arc::new(TenantPrefix::default());
+        let found = prefix.clone();
+        self.look_up_tenant(name.as_ref()).on_complete(move |result| found.tell(&result));
+        Transaction::new(self.clone(), Some(prefix))
+    }
+
+    /// The prefix of the tenant of this name.
+    fn look_up_tenant(&self, name: &[u8]) -> Reply<[u8; 8]> {
+        let (tr, key) = (self.create_bare_transaction(), name_key(name));
+        let (promise, reply) = promise();
+        Task::detached(
+            async move {
+                loop {
+                    tr.set_option(TransactionOption::ReadSystemKeys)?;
+                    tr.set_option(TransactionOption::ReadLockAware)?;
+                    let stored = tr.snapshot().get(&key).await;
+                    match stored {
+                        Ok(stored) => {
+                            return stored.as_deref().and_then(prefix_of).ok_or_else(Error::tenant_not_found);
+                        }
+                        Err(error) => tr.on_error(error).await?,
+                    }
+                }
+            },
+            promise,
+        );
         reply
     }
 }
@@ -69,7 +137,7 @@ impl Tenant {
 
     /// The tenant's id.
     pub fn id(&self) -> i64 {
-        i64::from_be_bytes(self.prefix.prefix)
+        i64::from_be_bytes(*self.prefix.prefix())
     }
 
     /// The database that this is a tenant of.

@@ -1,4 +1,7 @@
 //! Tenants see their part of the key space as the whole; mapped range reads follow an index.
+//!
+//! Each test runs on a database that answers at once and on one that answers later, in random order: a tenant may be known
+//! before its transaction's first read, or long after.
 
 mod support;
 
@@ -74,6 +77,45 @@ fn tenants_are_made_used_renamed_and_removed() {
         // A clear of all names is what bindings' tests begin with.
         let all = (tenant_key(""), b"\xff\xff/management/tenant/map0".to_vec());
         assert_eq!(manage(&|tr| tr.clear_range(&all.0, &all.1)).unwrap_err(), Error::tenant_not_empty());
+    }
+}
+
+#[test]
+fn a_tenants_transaction_waits_until_the_tenant_is_looked_up() {
+    for delayed in [false, true] {
+        let (endpoint, db) = StandIn::new(delayed, 9);
+        let absent = db.create_tenant_transaction("late");
+        assert_eq!(absent.get("k").wait().unwrap_err(), Error::tenant_not_found());
+        assert_eq!(absent.range(..).collect_blocking().unwrap_err(), Error::tenant_not_found());
+        assert_eq!(absent.estimated_range_size("a", "b").wait().unwrap_err(), Error::tenant_not_found());
+        let absent = db.create_tenant_transaction("late");
+        absent.commit().wait().unwrap(); // nothing that a tenant would be needed for
+        let absent = db.create_tenant_transaction("late");
+        absent.set("k", "lost");
+        assert_eq!(absent.commit().wait().unwrap_err(), Error::tenant_not_found());
+        assert_eq!(absent.on_error(Error::tenant_not_found()).wait().unwrap_err(), Error::tenant_not_found());
+        let commits = endpoint.lock().commits.len();
+        assert_eq!(commits, 0);
+
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+        tr.set(tenant_key("late"), "");
+        tr.commit().wait().unwrap();
+        let version = db.create_transaction().get_read_version().wait().unwrap();
+        let tr = db.create_tenant_transaction("late");
+        tr.set("k", "v");
+        tr.commit().wait().unwrap();
+        let prefix = db.open_tenant("late").wait().unwrap().id().to_be_bytes();
+        let last = endpoint.lock().commits.last().unwrap().clone();
+        assert!(last.mutations.iter().all(|mutation| mutation.param1.starts_with(&prefix)));
+        // A version that is set doesn't make the reads any earlier.
+        let tr = db.create_tenant_transaction("late");
+        tr.set_read_version(version);
+        assert_eq!(tr.get("k").wait().unwrap(), None);
+        let tr = db.create_tenant_transaction("late");
+        assert_eq!(tr.get("k").wait().unwrap().unwrap(), "v");
+        let stored = db.create_transaction().get([&prefix[..], b"k"].concat()).wait().unwrap();
+        assert_eq!(stored.unwrap(), "v");
     }
 }
 

@@ -6,33 +6,33 @@
 
 use crate::argument::{Code, guard, guard_code, store};
 use crate::fork;
-use crate::future::{FutureCore, held};
+use crate::future::held::Held;
+use crate::future::{FutureCore, behind};
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, length};
 use crate::network::{Callback, Parameter};
 use crate::value::Value;
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Arc;
 
 /// Gives what a getter takes out of a future's value.
 ///
 /// # Safety
-/// As [`held`].
+/// As [`behind`].
 unsafe fn get<R>(future: *const FutureCore, take: impl FnOnce(&Value) -> Option<R>) -> Result<R> {
     // SAFETY: the caller's promise.
-    unsafe { held(future) }?.get(take)
+    unsafe { behind(future) }?.get(take)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_cancel(future: *const FutureCore) {
     // SAFETY: C gives a handle of this library's.
-    guard((), || drop(unsafe { held(future) }.map(|future| future.cancel())));
+    guard((), || drop(unsafe { behind(future) }.map(|future| future.cancel())));
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_release_memory(future: *const FutureCore) {
     // SAFETY: C gives a handle of this library's.
-    guard((), || drop(unsafe { held(future) }.map(|future| future.release())));
+    guard((), || drop(unsafe { behind(future) }.map(|future| future.release())));
 }
 
 #[unsafe(no_mangle)]
@@ -40,7 +40,7 @@ unsafe extern "C" fn fdb_future_destroy(future: *const FutureCore) {
     guard((), || {
         if !future.is_null() && !fork::is_child() {
             // SAFETY: the handle's own count, which C gives back here and only here.
-            unsafe { Arc::from_raw(future) }.cancel();
+            unsafe { Held::from_raw(future) }.cancel();
         }
     });
 }
@@ -48,13 +48,13 @@ unsafe extern "C" fn fdb_future_destroy(future: *const FutureCore) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_block_until_ready(future: *const FutureCore) -> Code {
     // SAFETY: C gives a handle of this library's.
-    guard_code(|| unsafe { held(future) }?.block())
+    guard_code(|| unsafe { behind(future) }?.block())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_is_ready(future: *const FutureCore) -> c_int {
     // SAFETY: C gives a handle of this library's.
-    guard(0, || unsafe { held(future) }.map_or(0, |future| c_int::from(future.is_ready())))
+    guard(0, || unsafe { behind(future) }.map_or(0, |future| c_int::from(future.is_ready())))
 }
 
 #[unsafe(no_mangle)]
@@ -65,7 +65,7 @@ unsafe extern "C" fn fdb_future_set_callback(
 ) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's.
-        let future = unsafe { held(future) }?;
+        let future = unsafe { behind(future) }?;
         let callback = callback.ok_or_else(Error::client_invalid_operation)?;
         future.call_back(callback, Parameter(parameter));
         Ok(())
@@ -75,7 +75,7 @@ unsafe extern "C" fn fdb_future_set_callback(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_error(future: *const FutureCore) -> Code {
     // SAFETY: C gives a handle of this library's.
-    guard_code(|| unsafe { held(future) }?.error())
+    guard_code(|| unsafe { behind(future) }?.error())
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! What programs compiled for API versions below 620 call: cluster objects, and a getter's old name.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store, text};
-use crate::future::{FutureCore, held};
+use crate::future::{FutureCore, behind};
 use crate::value::Value;
 use plinth_client::Database;
 use plinth_types::Error;
@@ -15,7 +15,7 @@ unsafe extern "C" fn fdb_future_get_version(future: *const FutureCore, out: *mut
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
-            let version = held(future)?.get(|value| match value {
+            let version = behind(future)?.get(|value| match value {
                 Value::Int(version) => Some(*version),
                 _ => None,
             })?;
@@ -29,7 +29,8 @@ unsafe extern "C" fn fdb_future_get_version(future: *const FutureCore, out: *mut
 unsafe extern "C" fn fdb_future_is_error(future: *const FutureCore) -> c_int {
     guard(0, || {
         // SAFETY: C gives a handle of this library's.
-        unsafe { held(future) }.map_or(0, |future| c_int::from(future.is_ready() && future.error().is_err()))
+        unsafe { behind(future) }
+            .map_or(0, |future| c_int::from(future.is_ready() && future.error().is_err()))
     })
 }
 
@@ -47,7 +48,7 @@ unsafe extern "C" fn fdb_future_get_cluster(future: *const FutureCore, out: *mut
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
-            let path = held(future)?.get(|value| match value {
+            let path = behind(future)?.get(|value| match value {
                 Value::Cluster(path) => Some(path.clone()),
                 _ => None,
             })?;
@@ -91,7 +92,7 @@ unsafe extern "C" fn fdb_future_get_database(future: *const FutureCore, out: *mu
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
-            let database = held(future)?.get(|value| match value {
+            let database = behind(future)?.get(|value| match value {
                 Value::Database(database) => Some(database.clone()),
                 _ => None,
             })?;

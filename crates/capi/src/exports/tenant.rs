@@ -1,31 +1,16 @@
-//! Functions on tenants. A tenant's handle is a name; the tenant is looked up when it is used.
+//! Functions on tenants. A tenant's handle is a name; each transaction looks its tenant up, and its operations wait for that.
 
-use crate::absent::Absent;
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
+use crate::fork;
 use crate::future::FutureCore;
-use crate::{fork, target};
-use plinth_client::{Database, Description, Transaction};
-use plinth_types::{Bytes, Error, Result};
+use plinth_client::{Database, Transaction};
+use plinth_types::{Bytes, Error};
 use std::ffi::c_int;
-use std::sync::Arc;
 
 /// `FDBTenant`.
 pub(super) struct TenantHandle {
     database: Database,
     name: Bytes,
-}
-
-impl TenantHandle {
-    /// A transaction of the tenant; if there is no such tenant, one whose every operation says so.
-    fn create_transaction(&self) -> Result<Transaction> {
-        match self.database.open_tenant(&self.name).wait() {
-            Ok(tenant) => Ok(tenant.create_transaction()),
-            Err(error) => {
-                let nowhere = Absent::new(target::env().clone(), Description::default(), error);
-                Ok(super::database::database(Arc::new(nowhere))?.create_transaction())
-            }
-        }
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -66,7 +51,11 @@ unsafe extern "C" fn fdb_tenant_create_transaction(
 ) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
-        unsafe { store(out, Box::into_raw(Box::new(handle(tenant)?.create_transaction()?))) };
+        unsafe {
+            let tenant = handle(tenant)?;
+            let transaction = tenant.database.create_tenant_transaction(&tenant.name);
+            store(out, Box::into_raw(Box::new(transaction)));
+        }
         Ok(())
     })
 }

@@ -107,9 +107,8 @@ unsafe extern "C" fn fdb_transaction_get(
         // SAFETY: C gives a handle of this library's, and readable bytes.
         let (tr, key) = unsafe { (handle(tr)?, bytes(key, key_length)?) };
         let get = if snapshot != 0 { tr.snapshot().get(key) } else { tr.get(key) };
-        // Reads that are asked for one after the other go together; but the first of a transaction fixes its version now.
-        let future = if tr.has_read_version() { FutureCore::later(get) } else { FutureCore::start(get) };
-        Ok(future.into_raw())
+        // The first read of a transaction fixes its version now; later ones wait to go together.
+        Ok(FutureCore::of_get(get).into_raw())
     })
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Batches {
 /// Several point reads.
 #[derive(Default)]
 struct Batch {
+    /// Relative to the tenant.
     keys: KeyList,
     /// For each key, whether the read adds a conflict range; futures dropped early take theirs back.
     conflicts: Vec<bool>,
@@ -57,14 +58,13 @@ enum Phase {
 impl Batches {
     /// Notes a key; gives batch and position.
     #[inline]
-    fn push(&mut self, key: &[u8], prefix: &[u8], conflict: bool, system: bool) -> (u32, u32) {
+    fn push(&mut self, key: &[u8], conflict: bool, system: bool) -> (u32, u32) {
         let slot = match self.open {
             Some(slot) if self.slots[slot as usize].space_system == system => slot,
             _ => self.open_batch(system),
         };
         let batch = &mut self.slots[slot as usize];
-        let position =
-            if prefix.is_empty() { batch.keys.push(key) } else { batch.keys.push(&[prefix, key].concat()) };
+        let position = batch.keys.push(key);
         batch.conflicts.push(conflict);
         batch.owners += 1;
         (slot, position as u32)
@@ -137,11 +137,20 @@ impl Batch {
 impl State {
     /// Notes a point read of the database.
     #[inline]
-    pub(crate) fn push_get(&mut self, key: &[u8], prefix: &[u8], conflict: bool) -> (u32, u32) {
+    pub(crate) fn push_get(&mut self, key: &[u8], conflict: bool) -> (u32, u32) {
         self.reads.any = true;
         self.reads.pending += 1;
-        self.batches.push(key, prefix, conflict, self.options.may_read_system_keys())
+        self.batches.push(key, conflict, self.options.may_read_system_keys())
     }
+}
+
+/// The keys as the endpoint has them.
+fn with_prefix(prefix: &[u8], keys: &KeyList) -> KeyList {
+    let mut stored = KeyList::new();
+    for key in keys.iter() {
+        stored.push(&[prefix, key].concat());
+    }
+    stored
 }
 
 impl Inner {
@@ -155,7 +164,7 @@ impl Inner {
 
     fn send_batch(self: &Arc<Self>, slot: u32) {
         let mut state = self.lock();
-        let version = state.version.known();
+        let version = state.version.known().filter(|_| self.tenant_known().is_none());
         let epoch = state.life.epoch;
         let batch = &mut state.batches.slots[slot as usize];
         if !matches!(batch.phase, Phase::Open) {
@@ -184,7 +193,11 @@ impl Inner {
     }
 
     fn ask(self: &Arc<Self>, epoch: u64, slot: u32, version: Version, space: KeySpace, keys: KeyList) {
-        let mut reply = self.endpoint().get_many(version, space, &keys);
+        let mut reply = if self.has_tenant() {
+            self.endpoint().get_many(version, space, &with_prefix(self.prefix(), &keys))
+        } else {
+            self.endpoint().get_many(version, space, &keys)
+        };
         if let Some(result) = reply.try_take() {
             return self.answer(epoch, slot, keys, result);
         }
@@ -201,12 +214,10 @@ impl Inner {
         }
         let batch = &mut state.batches.slots[slot as usize];
         let count = batch.conflicts.len();
-        let prefix = self.prefix().len();
         let error = match result {
             Ok(values) if values.len() == count => {
                 for (key, conflict) in keys.iter().zip(&batch.conflicts) {
                     if *conflict {
-                        let key = &key[prefix..];
                         state.reads.conflicts.push_single(key);
                         state.writes.size += 2 * key.len() as i64 + 1 + super::writes::RANGE_OVERHEAD;
                     }
@@ -246,7 +257,14 @@ pub struct Get {
 
 enum GetState {
     Ready(Result<Option<Bytes>>),
-    Batched { inner: Arc<Inner>, slot: u32, position: u32, operations: Option<Box<Operations>> },
+    Batched {
+        inner: Arc<Inner>,
+        slot: u32,
+        position: u32,
+        /// Whether the read version was known when the read was noted.
+        settled: bool,
+        operations: Option<Box<Operations>>,
+    },
     Reply(plinth_env::reply::Reply<Option<Bytes>>),
     Taken,
 }
@@ -264,9 +282,16 @@ impl Get {
     pub(crate) fn batched(
         inner: Arc<Inner>,
         (slot, position): (u32, u32),
+        settled: bool,
         operations: Option<Box<Operations>>,
     ) -> Self {
-        Self { state: GetState::Batched { inner, slot, position, operations } }
+        Self { state: GetState::Batched { inner, slot, position, settled, operations } }
+    }
+
+    /// Whether the read finds the same whenever it is sent, and has not been sent on its own: its transaction's version was
+    /// known when it was asked for. Such reads may wait for others, to go together.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state, GetState::Batched { settled: true, .. })
     }
 
     /// Whether the value is there. Sends the read if it has not been sent.
@@ -307,7 +332,7 @@ impl Get {
         }
         match std::mem::replace(&mut self.state, GetState::Taken) {
             GetState::Reply(reply) => reply.on_complete(f),
-            GetState::Batched { inner, slot, position, operations } => {
+            GetState::Batched { inner, slot, position, operations, .. } => {
                 let mut state = inner.lock();
                 let batch = &mut state.batches.slots[slot as usize];
                 let callback = move |value: Result<Option<Bytes>>| f(overlay(value, operations));

@@ -133,13 +133,13 @@ impl Inner {
     fn commit_now(self: &Arc<Self>, epoch: u64, attempt: Result<Option<Attempt>>) -> Reply<()> {
         let attempt = match attempt {
             Ok(Some(attempt)) => attempt,
-            Ok(None) => return Reply::ready(self.conclude(epoch, Ok(Done::nothing()))),
-            Err(error) => return Reply::ready(self.conclude(epoch, Err(Failure::tried(error)))),
+            Ok(None) => return self.conclude_now(epoch, Ok(Done::nothing())),
+            Err(error) => return self.conclude_now(epoch, Err(Failure::tried(error))),
         };
         let mut version = self.read_version(epoch, true);
         let version = match version.try_take() {
             Some(Ok(version)) => version,
-            Some(Err(error)) => return Reply::ready(self.conclude(epoch, Err(Failure::tried(error)))),
+            Some(Err(error)) => return self.conclude_now(epoch, Err(Failure::tried(error))),
             None => {
                 let inner = self.clone();
                 return self.launch(epoch, false, async move {
@@ -157,7 +157,7 @@ impl Inner {
         let (sent, mut reply) = self.send(attempt, version);
         let reply = match reply.try_take() {
             Some(result) if !is_unknown(&result) => {
-                return Reply::ready(self.conclude(epoch, self.judge(epoch, &sent, result)));
+                return self.conclude_now(epoch, self.judge(epoch, &sent, result));
             }
             Some(result) => Reply::ready(result),
             None => reply,
@@ -197,6 +197,9 @@ impl Inner {
 
     fn send(&self, attempt: Attempt, version: Version) -> (Sent, Reply<CommitReply>) {
         let Attempt { mut request, self_conflict, reads } = attempt;
+        if self.has_tenant() {
+            self.add_prefix(&mut request);
+        }
         request.conflicts.read_version = version;
         let sent = Sent { self_conflict, id: request.idempotency_id.clone(), reads, version };
         (sent, self.endpoint().commit(request))
@@ -221,6 +224,15 @@ impl Inner {
             }
             Err(error) => Err(Failure::tried(error)),
         }
+    }
+
+    /// Notes what became of a commit that is over without having waited.
+    fn conclude_now(&self, epoch: u64, result: Result<Done, Failure>) -> Reply<()> {
+        let result = self.conclude(epoch, result);
+        if !self.api(410) {
+            self.with(|state, after| self.renew_if_due(state, after));
+        }
+        Reply::ready(result)
     }
 
     /// Notes what became of the commit.
@@ -259,7 +271,7 @@ impl Inner {
             state.version.metadata = None;
         }
         if !self.api(410) {
-            self.reset_after_commit(state, after);
+            state.life.renewal_due = true;
         }
     }
 
@@ -272,7 +284,7 @@ impl Inner {
             state.watches.fail_all(&failure.error, after);
         }
         if !self.api(410) && state.life.dead.is_none() {
-            self.reset_after_commit(state, after);
+            state.life.renewal_due = true;
         }
     }
 
@@ -358,9 +370,6 @@ impl Inner {
         let is_fresh = matches!(state.version.state, ReadVersionState::Unset);
         let self_conflict = self.guard(&mut request, risky, is_fresh);
         let reads = report.then(|| request.conflicts.reads.clone());
-        if self.tenant.is_some() {
-            self.add_prefix(&mut request);
-        }
         Ok(Some(Attempt { request, self_conflict, reads }))
     }
 

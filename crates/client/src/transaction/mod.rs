@@ -38,7 +38,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use tasks::Task;
+pub(crate) use tasks::Task;
 
 /// A transaction: reads at one version, writes that take effect together, or not at all.
 ///
@@ -76,6 +76,7 @@ impl Transaction {
             deferred: None,
             dead: None,
             committing: false,
+            renewal_due: false,
             epoch: 0,
             created: database.endpoint().env().now(),
             timer: None,
@@ -138,9 +139,11 @@ impl Transaction {
         Reply::ready(state.check_deferred().map(|()| state.reads.cost + state.writes.cost))
     }
 
-    /// How many seconds the transaction was held back because of its tags.
+    /// How many seconds this try of the transaction was held back because of its tags: how long it has waited for its read
+    /// version, if it has tags, and at least five milliseconds.
     pub fn tag_throttled_duration(&self) -> Reply<f64> {
-        Reply::ready(self.inner.lock().check_deferred().map(|()| 0.0))
+        let state = self.inner.lock();
+        Reply::ready(state.check_deferred().map(|()| state.version.held_back.as_secs_f64()))
     }
 }
 
@@ -210,16 +213,43 @@ impl Inner {
         self.endpoint().env()
     }
 
-    /// The prefix of all keys of the tenant; empty without one.
+    /// The prefix of all keys of the tenant; empty without one. Only behind a read version, or `tenant_known`: before it
+    /// may not be known.
     #[inline]
     pub(crate) fn prefix(&self) -> &[u8] {
         self.tenant.as_deref().map_or(&[], |tenant| tenant.prefix())
+    }
+
+    #[inline]
+    pub(crate) fn has_tenant(&self) -> bool {
+        self.tenant.is_some()
+    }
+
+    /// Ready once the tenant is known, or fails because there is none; `None` if nothing needs to be waited for.
+    #[inline]
+    pub(crate) fn tenant_known(&self) -> Option<Reply<()>> {
+        let tenant = self.tenant.as_deref().filter(|tenant| !tenant.is_known())?;
+        Some(tenant.looked_up())
     }
 
     /// Whether the transaction has the behaviour of this API version or a later one.
     #[inline]
     pub(crate) fn api(&self, version: i32) -> bool {
         self.database.api_version() >= version
+    }
+
+    /// Notes what an operation leaves that was over at once.
+    fn over_at_once(&self, epoch: u64, read: bool, error: Option<&plinth_types::Error>) {
+        if !read && !self.api(410) {
+            self.with(|state, after| self.renew_if_due(state, after));
+        }
+        if read && let Some(error) = error {
+            self.with(|state, _| {
+                if state.life.epoch == epoch {
+                    state.reads.failed.get_or_insert_with(|| error.clone());
+                }
+            });
+        }
     }
 
     /// Starts an operation: over at once if all its answers are there, else driven by them (see `tasks`).
@@ -233,13 +263,7 @@ impl Inner {
     ) -> Reply<T> {
         let mut operation: tasks::Operation<T> = Box::pin(operation);
         if let Poll::Ready(result) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            if read && let Err(error) = &result {
-                self.with(|state, _| {
-                    if state.life.epoch == epoch {
-                        state.reads.failed.get_or_insert_with(|| error.clone());
-                    }
-                });
-            }
+            self.over_at_once(epoch, read, result.as_ref().err());
             return Reply::ready(result);
         }
         let (mut promise, reply) = plinth_env::reply::promise();
@@ -272,6 +296,7 @@ impl Inner {
                 {
                     state.read_finished(1, result.as_ref().err(), after);
                 }
+                inner.renew_if_due(state, after);
             });
         });
         let outdated = self.with(|state, _| {

@@ -152,7 +152,7 @@ impl View {
     /// The key space, if the endpoint alone can answer: no own writes, and no tenant, beyond whose end a selector
     /// could lead.
     pub(super) fn plain(&self) -> Option<KeySpace> {
-        (self.map.is_none() && self.inner.prefix().is_empty()).then_some(self.space)
+        (self.map.is_none() && !self.inner.has_tenant()).then_some(self.space)
     }
 
     /// Whether a range between keys (not between selectors that lead elsewhere) has no own writes in it.

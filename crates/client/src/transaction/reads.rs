@@ -15,7 +15,7 @@ use crate::write_map::{Kind, Operations, WriteMap};
 use bytes::Bytes;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Error, KeyList, KeySelector, KeySpace, MutationType, RangeResult, Result, planted, system,
+    Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeResult, Result, planted, system,
 };
 use std::sync::Arc;
 
@@ -52,11 +52,11 @@ impl Transaction {
     /// The addresses, `ip:port` each, of the servers that store `key`. (Before API version 630 an option is needed to get
     /// the ports.)
     pub fn addresses_for_key(&self, key: impl AsRef<[u8]>) -> Reply<Vec<String>> {
-        let key = [self.inner.prefix(), key.as_ref()].concat();
+        let key = key.as_ref().to_vec();
         let with_port = self.inner.api(630) || self.inner.lock().options.include_port;
         self.inner.estimate(
             move |inner| {
-                let addresses = inner.endpoint().addresses_for_key(&key);
+                let addresses = inner.endpoint().addresses_for_key(&[inner.prefix(), &key].concat());
                 if with_port {
                     addresses
                 } else {
@@ -69,9 +69,11 @@ impl Transaction {
 
     /// About how many bytes the keys from `begin` up to `end` and their values have.
     pub fn estimated_range_size(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Reply<i64> {
-        match self.inner.stored_range(begin.as_ref(), end.as_ref()) {
+        match range_of(begin.as_ref(), end.as_ref()) {
             Err(error) => Reply::ready(Err(error)),
-            Ok(range) => self.inner.estimate(move |inner| inner.endpoint().range_size(range), |_| Ok(())),
+            Ok(range) => self
+                .inner
+                .estimate(move |inner| inner.endpoint().range_size(inner.prefixed(&range)), |_| Ok(())),
         }
     }
 
@@ -84,7 +86,7 @@ impl Transaction {
         chunk: i64,
     ) -> Reply<Vec<Bytes>> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
-        let range = match self.inner.stored_range(begin, end) {
+        let range = match range_of(begin, end) {
             Err(error) => return Reply::ready(Err(error)),
             Ok(range) => range,
         };
@@ -92,11 +94,11 @@ impl Transaction {
             let key = Bytes::copy_from_slice(begin);
             return self.inner.estimate(move |_| Reply::ready(Ok(vec![key])), |_| Ok(()));
         }
-        let prefix = self.inner.prefix().len();
-        let (low, high) = (Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));
+        let bounds = range.clone();
         self.inner.estimate(
             move |inner| {
-                let points = inner.endpoint().split_points(range, chunk);
+                let prefix = inner.prefix().len();
+                let points = inner.endpoint().split_points(inner.prefixed(&range), chunk);
                 if prefix == 0 {
                     return points;
                 }
@@ -107,13 +109,21 @@ impl Transaction {
             },
             move |state| {
                 let max = state.options.max_read_key();
-                if low[..] > *max || high[..] > *max {
+                if bounds.begin[..] > *max || bounds.end[..] > *max {
                     return Err(Error::key_outside_legal_range());
                 }
                 Ok(())
             },
         )
     }
+}
+
+/// The range, unless it is inverted.
+fn range_of(begin: &[u8], end: &[u8]) -> Result<KeyRange> {
+    if begin > end {
+        return Err(Error::inverted_range());
+    }
+    Ok(KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end)))
 }
 
 /// The reply with its value changed.
@@ -264,8 +274,8 @@ impl Inner {
                 return Get::ready(Err(error));
             }
         };
-        let at = state.push_get(key, self.prefix(), !snapshot);
-        Get::batched(self.clone(), at, operations)
+        let at = state.push_get(key, !snapshot);
+        Get::batched(self.clone(), at, state.version.known().is_some(), operations)
     }
 
     #[cold]
@@ -353,7 +363,7 @@ impl Inner {
     /// A call to the endpoint that reads no version of the database.
     fn estimate<T: Send + 'static>(
         self: &Arc<Self>,
-        ask: impl FnOnce(&Inner) -> Reply<T>,
+        ask: impl FnOnce(&Inner) -> Reply<T> + Send + 'static,
         check: impl FnOnce(&State) -> Result<()>,
     ) -> Reply<T> {
         let mut after = After::default();
@@ -365,17 +375,21 @@ impl Inner {
         if let Err(error) = checked {
             return Reply::ready(Err(error));
         }
+        if let Some(known) = self.tenant_known() {
+            let inner = self.clone();
+            return self.launch(epoch, false, async move {
+                known.await?;
+                ask(&inner).await
+            });
+        }
         let reply = ask(self);
         if reply.is_ready() { reply } else { self.launch(epoch, false, reply) }
     }
 
     /// The range as the endpoint has it.
-    fn stored_range(&self, begin: &[u8], end: &[u8]) -> Result<plinth_types::KeyRange> {
-        if begin > end {
-            return Err(Error::inverted_range());
-        }
+    fn prefixed(&self, range: &KeyRange) -> KeyRange {
         let prefix = self.prefix();
-        Ok(plinth_types::KeyRange::new([prefix, begin].concat(), [prefix, end].concat()))
+        KeyRange::new([prefix, &range.begin].concat(), [prefix, &range.end].concat())
     }
 }
 

@@ -139,6 +139,7 @@ impl Inner {
         state.life.deferred = None;
         state.life.dead = None;
         state.life.committing = false;
+        state.life.renewal_due = false;
         if let Some(timer) = state.life.timer.take() {
             after.drop_later(timer);
         }
@@ -151,8 +152,12 @@ impl Inner {
         self.apply_persistent(state, after);
     }
 
-    /// What commit did to a transaction before API version 410.
-    pub(super) fn reset_after_commit(&self, state: &mut State, after: &mut After) {
+    /// What commit did to a transaction before API version 410: it began anew. Once the commit itself is over, which would
+    /// otherwise be among what that ends.
+    pub(super) fn renew_if_due(&self, state: &mut State, after: &mut After) {
+        if !std::mem::take(&mut state.life.renewal_due) {
+            return;
+        }
         state.retry.retries = 0;
         state.retry.backoff = FIRST_BACKOFF;
         state.retry.persistent = self.database().defaults();

@@ -45,6 +45,8 @@ pub(crate) struct Life {
     pub(crate) dead: Option<Error>,
     /// Whether commit was called.
     pub(crate) committing: bool,
+    /// Whether the transaction begins anew once the commit under way is over: before API version 410.
+    pub(crate) renewal_due: bool,
     /// Counts resets and retries.
     pub(crate) epoch: u64,
     /// When the timeout began to run.
@@ -63,6 +65,8 @@ pub(crate) struct ReadVersion {
     pub(crate) metadata: Option<Option<Bytes>>,
     /// Whether commit fetched it, so that it is as young as can be.
     pub(crate) by_commit: bool,
+    /// How long it was held back, if the transaction has tags.
+    pub(crate) held_back: Duration,
 }
 
 #[derive(Default)]

@@ -6,6 +6,10 @@ use crate::endpoint::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result, Version};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests are held back for at least this long, or not at all.
+const HELD_BACK: Duration = Duration::from_millis(5);
 
 impl ReadVersion {
     /// Whether no version was asked for or set.
@@ -31,12 +35,7 @@ impl Transaction {
             }
             state.life.epoch
         };
-        self.inner.read_version(epoch, false)
-    }
-
-    /// Whether the version is here, so that reads give the same whenever they are sent.
-    pub fn has_read_version(&self) -> bool {
-        matches!(self.inner.lock().version.state, ReadVersionState::Known(_))
+        self.inner.version(epoch, false)
     }
 
     /// Has the transaction read at `version`. Only before its first read, and once: afterwards that is an error,
@@ -60,8 +59,20 @@ impl Transaction {
 }
 
 impl Inner {
-    /// The read version, fetched if it has not been.
+    /// The read version for an operation on keys: a tenant's keys are known only once the tenant is.
     pub(crate) fn read_version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
+        let Some(known) = self.tenant_known() else { return self.version(epoch, by_commit) };
+        let (promise, reply) = promise();
+        let inner = self.clone();
+        known.on_complete(move |known| match known {
+            Ok(()) => inner.version(epoch, by_commit).on_complete(move |version| promise.send(version)),
+            Err(error) => promise.send(Err(error)),
+        });
+        reply
+    }
+
+    /// The read version, fetched if it has not been.
+    fn version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
         let request = {
             let mut state = self.lock();
             if state.life.epoch != epoch {
@@ -87,6 +98,7 @@ impl Inner {
                 tags: options.version.tags.clone(),
             }
         };
+        let tagged_since = (!request.tags.is_empty()).then(|| self.env().now());
         let mut answer = self.endpoint().read_version(request);
         if let Some(result) = answer.try_take() {
             return Reply::ready(self.note_version(epoch, result));
@@ -94,8 +106,22 @@ impl Inner {
         let (promise, reply) = promise();
         self.lock().version.waiting.push(promise);
         let inner = self.clone();
-        answer.on_complete(move |result| drop(inner.note_version(epoch, result)));
+        answer.on_complete(move |result| {
+            if let Some(since) = tagged_since {
+                inner.note_held_back(epoch, since);
+            }
+            drop(inner.note_version(epoch, result));
+        });
         reply
+    }
+
+    /// Notes how long a transaction with tags waited for its read version, if that is more than a way there and back.
+    fn note_held_back(&self, epoch: u64, since: Duration) {
+        let waited = self.env().now().saturating_sub(since);
+        let mut state = self.lock();
+        if state.life.epoch == epoch && waited >= HELD_BACK {
+            state.version.held_back = waited;
+        }
     }
 
     fn note_version(&self, epoch: u64, result: Result<ReadVersionReply>) -> Result<Version> {
