@@ -4,7 +4,8 @@
 //! checks), because simulation and model tests spend their time computing. Then come the binding suites: each folder of
 //! `tests/bindings/` with an executable `run`, which installs what it needs, prints what cargo's tests print
 //! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that says why when it
-//! can't run on this machine. Those that any database will do for run a second time, against a server.
+//! can't run on this machine. Those that any database will do for run a second time, against a server. Last comes the
+//! console's suite, in a browser, by the same rules.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as one failed test, so that
 //! the sum never looks better than the run was.
@@ -110,6 +111,7 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
                 run_suite(&mut tally, &name, &skips, true)?;
             }
         }
+        run_program(&mut tally, "console", "console", Command::new("tests/console/run"), &skips)?;
     }
     tally.print();
     Ok(tally.sum().failed == 0)
@@ -154,21 +156,32 @@ fn suites() -> Result<Vec<String>> {
 }
 
 fn run_suite(tally: &mut Tally, name: &str, skips: &[(&str, &str)], on_a_server: bool) -> Result<()> {
-    let skipped = Counts { skipped: 1, ..Counts::default() };
     let label = format!("bindings/{name}{}", if on_a_server { ", on a server" } else { "" });
-    if let Some((_, reason)) = skips.iter().find(|(skip, _)| *skip == name) {
-        tally.suites.push((format!("{label}, left out: {reason}"), skipped));
-        return Ok(());
-    }
     let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
     if on_a_server {
         command.env("PLINTH_TARGET", "server");
     }
+    run_program(tally, name, &label, command, skips)
+}
+
+/// Runs a suite, unless its name is among the skips, and counts it under `label`.
+fn run_program(
+    tally: &mut Tally,
+    name: &str,
+    label: &str,
+    command: Command,
+    skips: &[(&str, &str)],
+) -> Result<()> {
+    let skipped = Counts { skipped: 1, ..Counts::default() };
+    if let Some((_, reason)) = skips.iter().find(|(skip, _)| *skip == name) {
+        tally.suites.push((format!("{label}, left out: {reason}"), skipped));
+        return Ok(());
+    }
     // A suite may count several times, once for each version of a package: all of them have its name.
     let before = tally.suites.len();
-    let (status, last) = watch(tally, &label, command)?;
+    let (status, last) = watch(tally, label, command)?;
     for (suite, _) in &mut tally.suites[before..] {
-        suite.clone_from(&label);
+        label.clone_into(suite);
     }
     if status == Some(SKIPPED_STATUS) {
         tally.suites.push((format!("{label}, left out: {last}"), skipped));

@@ -1,0 +1,334 @@
+"""The console, clicked through in a real browser: what a person would look at, with figures that move.
+
+    suite.py PROGRAM BROWSER [NAME...]
+
+Each test has a server of its own kind and one page. Whatever the page complains of in the browser's own log (an
+exception, something that its policy has blocked) fails the test as well.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import urllib.request
+
+from browser import Browser, Failed
+
+PROGRAM, BROWSER = sys.argv[1:3]
+SHOTS = os.environ.get("PLINTH_SHOTS")
+
+
+class Server:
+    """A server of a new database, with the console."""
+
+    def __init__(self, *options):
+        self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-data-")
+        data = os.path.join(self._directory.name, "data")
+        self.token_file = os.path.join(self._directory.name, "token")
+        options = [option.replace("TOKEN", self.token_file) for option in options]
+        self._process = subprocess.Popen(
+            [PROGRAM, "server", "--dir", data, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *options],
+            stdout=subprocess.PIPE, text=True,
+        )
+        ready = self._process.stdout.readline().split()
+        if ready[:1] != ["ready"]:
+            raise Failed(f"the server said {ready}")
+        self.address = ready[-1]
+
+    def post(self, path, body):
+        headers = {"Content-Type": "application/json", "X-Plinth-Console": "1"}
+        request = urllib.request.Request(self.address + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def set(self, key, value):
+        self.post("/api/set", {"key": key, "value": value})
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self._process.stdout.close()
+        self._directory.cleanup()
+
+
+class Load:
+    """Commits, one after another, until it ends."""
+
+    def __init__(self, server):
+        self._end = threading.Event()
+
+        def run():
+            number = 0
+            while not self._end.is_set():
+                server.set(f"load/{number % 50:02}", str(number))
+                number += 1
+
+        self._thread = threading.Thread(target=run)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+
+def equal(found, wanted):
+    if found != wanted:
+        raise Failed(f"found {found!r}, not {wanted!r}")
+
+
+def serving(browser):
+    browser.wait("document.getElementById('health').dataset.state === 'serving'", "health is shown")
+
+
+# A figure of the headline as a number; the text has thin spaces and units.
+FIGURE = "[...document.querySelectorAll('#figures div')].find((one) => one.firstChild.textContent === {name!r}).querySelector('dd span').textContent"
+POINTS = "Number(document.querySelectorAll('.chart')[{chart}].querySelector('.line')?.dataset.points ?? 0)"
+
+
+def live_figures_move_and_charts_have_points(browser):
+    with Server("--console-write") as server:
+        browser.open(server.address)
+        serving(browser)
+        with Load(server):
+            committed = FIGURE.format(name="Commits")
+            browser.wait(f"parseFloat({committed}) > 0", "commits are counted")
+            first = browser.run(committed)
+            browser.wait(f"{committed} !== {first!r}", "the figure moves")
+            for chart in [0, 2, 8, 9]:
+                points = browser.wait(POINTS.format(chart=chart) + " >= 3", f"chart {chart} has points")
+            browser.wait(POINTS.format(chart=5) + " >= 2", "syncs of the log have percentiles")
+            browser.point(".chart svg", 0.97)
+            browser.wait("document.querySelectorAll('.chart .cursor').length >= 6", "all charts show the moment")
+            browser.run("document.querySelector('.chart svg').focus()")
+            browser.press("ArrowLeft", 37)
+            browser.wait("document.querySelectorAll('.chart .cursor').length >= 6")
+            label = browser.run("document.querySelector('.chart svg').getAttribute('aria-label')")
+            if "now" not in label:
+                raise Failed(f"a chart is not told in words: {label}")
+            picture(browser, "light")
+            # The history is the server's: a page just opened has it.
+            browser.open(server.address)
+            browser.wait(POINTS.format(chart=0) + " >= 3", "a page just opened shows the last minutes")
+            browser.click("#span label:nth-of-type(3) span")
+            equal(browser.run("document.querySelector('#span input:checked').value"), "600")
+
+
+def keys_are_browsed_and_decoded(browser):
+    with Server("--console-write") as server:
+        for number in range(1, 61):
+            server.set(f"\\x02users\\x00\\x15\\x{number:02x}\\x05\\x02name\\x00\\x00\\xff\\x00", f"user {number}")
+        server.set("\\x01raw\\x00\\xff\\xfe\\x00", "\\x07\\x00\\x00\\x00")
+        server.set("plain/<b>key</b>", "<img src=x onerror=alert(1)>")
+        browser.open(server.address + "/#keys")
+        rows = "[...document.querySelectorAll('#rows tr')].map((row) => row.cells[0].textContent)"
+        browser.wait(f"{rows}.length === 50", "a page of keys")
+        equal(browser.run(rows)[:3], ['(b"raw\\x00\\xfe")', '("users", 1, ("name", null))', '("users", 2, ("name", null))'])
+        picture(browser, "keys")
+        browser.click("#next")
+        browser.wait(f"{rows}.length === 12", "the next page")
+        equal(browser.run(rows)[-1], "plain/<b>key</b>")
+        browser.click("#previous")
+        browser.wait(f"{rows}.length === 50", "and back")
+        browser.type("#range [name=prefix]", '("users", 7)')
+        browser.click("#range .primary")
+        browser.wait(f"{rows}.length === 1", "a tuple as the prefix")
+        equal(browser.run(rows), ['("users", 7, ("name", null))'])
+        browser.click("#rows button")
+        browser.wait("document.querySelector('#entry[open] dl')?.textContent.includes('user 7')", "the whole value")
+        browser.press("Escape", 27)
+        browser.type("#range [name=prefix]", "")
+        browser.click("#range [name=reverse]")
+        browser.wait(f"{rows}[0] === 'plain/<b>key</b>'", "the last key first")
+        browser.type("#range [name=prefix]", "broken\\x0")
+        browser.press("Enter", 13)
+        browser.wait("!document.getElementById('keys-error').hidden", "a broken escape is told")
+        browser.complaints = [said for said in browser.complaints if "400" not in said]
+        browser.type("#range [name=prefix]", "nowhere")
+        browser.press("Enter", 13)
+        browser.wait("document.getElementById('no-rows').textContent === 'No keys in this range.'")
+
+
+def keys_are_changed_only_after_a_second_click(browser):
+    with Server("--console-write") as server:
+        server.set("k", "old")
+        browser.open(server.address + "/#keys")
+        browser.wait("document.querySelectorAll('#rows tr').length === 1")
+        browser.wait("!document.getElementById('new-key').hidden")
+        browser.click("#rows button")
+        browser.wait("document.querySelector('#entry textarea') !== null")
+        browser.type("#entry textarea", "new")
+        browser.click("#entry .primary")
+        equal(browser.run("document.querySelector('#entry .primary').textContent"), "Really save it")
+        browser.click("#entry .primary")
+        browser.wait("document.querySelector('#rows tr')?.cells[1].textContent === 'new'", "the new value")
+        browser.click("#rows button")
+        browser.wait("document.querySelector('#entry .danger') !== null")
+        browser.click("#entry .danger")
+        browser.click("#entry .danger")
+        browser.wait("document.querySelectorAll('#rows tr').length === 0", "the key is gone")
+        browser.open("about:blank")
+    with Server() as server:
+        browser.open(server.address + "/#keys")
+        serving(browser)
+        equal(browser.run("document.getElementById('new-key').hidden"), True)
+
+
+def colours_follow_the_system_and_the_choice(browser):
+    with Server() as server:
+        browser.colours("light")
+        browser.open(server.address)
+        serving(browser)
+        paper = "getComputedStyle(document.body).backgroundColor"
+        light = browser.run(paper)
+        browser.colours("dark")
+        dark = browser.wait(f"{paper} !== {light!r} && {paper}", "the system's choice")
+        picture(browser, "dark")
+        browser.click("#theme")
+        browser.wait(f"{paper} === {light!r}", "the person's own choice")
+        browser.open(server.address)
+        serving(browser)
+        equal(browser.run(paper), light)
+        browser.click("#theme")
+        browser.wait(f"{paper} === {dark!r}")
+        browser.run("localStorage.clear()")
+        browser.colours("light")
+
+
+# The contrast of each piece of text with what is behind it, the least ones first.
+CONTRAST = """(() => {
+  const part = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c[3] !== 0 && !(c[3] < 1)) return c; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll('main *, header *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.checkVisibility() || e.disabled || e.closest('svg')) continue;
+    const [a, b] = [light(numbers(getComputedStyle(e).color)), light(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(`${e.className || e.tagName}: ${ratio.toFixed(2)}`);
+  }
+  return bad;
+})()"""
+
+
+def everything_has_a_name_and_can_be_read(browser):
+    with Server("--console-write") as server:
+        server.set("\\x02k\\x00\\x15\\x01", "v")
+        for scheme in ["light", "dark"]:
+            browser.colours(scheme)
+            for view in ["overview", "keys"]:
+                browser.open("about:blank")
+                browser.open(f"{server.address}/#{view}")
+                serving(browser)
+                equal(browser.run(CONTRAST), [])
+                tree = browser.page("Accessibility.getFullAXTree")["nodes"]
+                roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "img", "dialog"}
+                nameless = [node["role"]["value"] for node in tree
+                            if not node.get("ignored") and node.get("role", {}).get("value") in roles and not node.get("name", {}).get("value")]
+                equal(nameless, [])
+        browser.colours("light")
+
+
+def a_phone_scrolls_in_one_direction(browser):
+    with Server("--console-write") as server:
+        server.set("k" * 200, "v" * 3000)
+        browser.size(390, 844, is_phone=True)
+        try:
+            for view in ["overview", "keys"]:
+                browser.open("about:blank")
+                browser.open(f"{server.address}/#{view}")
+                serving(browser)
+                browser.wait("!document.getElementById('overview').hidden || document.querySelectorAll('#rows tr').length > 0")
+                equal(browser.run("document.documentElement.scrollWidth"), 390)
+                picture(browser, f"phone-{view}")
+        finally:
+            browser.size(1280, 900)
+
+
+def a_wrong_token_is_refused_and_the_right_one_opens(browser):
+    with Server("--http-token", "TOKEN") as server:
+        browser.open(server.address)
+        browser.wait("document.getElementById('login').open", "the token is asked for")
+        equal(browser.run("document.getElementById('overview').innerText.includes('127.0.0.1')"), False)
+        browser.type("#token", "not the token at all")
+        browser.click("#login .primary")
+        browser.wait("document.getElementById('login-error').textContent === 'the token is wrong'", "it is refused")
+        picture(browser, "login")
+        with open(server.token_file) as file:
+            browser.type("#token", file.read().strip())
+        browser.click("#login .primary")
+        serving(browser)
+        equal(browser.run("document.cookie"), "")
+        browser.open("about:blank")
+        browser.open(server.address)
+        serving(browser)
+        browser.wait("!document.getElementById('logout').hidden")
+        browser.click("#logout")
+        browser.wait("document.getElementById('login')?.open", "logged out")
+        browser.complaints = [said for said in browser.complaints if "401" not in said]
+
+
+def a_server_that_is_gone_is_said_to_be(browser):
+    with Server() as server:
+        browser.open(server.address)
+        serving(browser)
+        server.stop()
+        browser.wait("/does not answer; last seen .* ago/.test(document.getElementById('health').textContent)", "it is told")
+        picture(browser, "away")
+        browser.complaints = [said for said in browser.complaints if "ERR_" not in said]
+
+
+def picture(browser, name):
+    if SHOTS:
+        browser.picture(os.path.join(SHOTS, f"{name}.png"))
+
+
+TESTS = [
+    live_figures_move_and_charts_have_points,
+    keys_are_browsed_and_decoded,
+    keys_are_changed_only_after_a_second_click,
+    colours_follow_the_system_and_the_choice,
+    everything_has_a_name_and_can_be_read,
+    a_phone_scrolls_in_one_direction,
+    a_wrong_token_is_refused_and_the_right_one_opens,
+    a_server_that_is_gone_is_said_to_be,
+]
+
+
+def main():
+    wanted = sys.argv[3:]
+    chosen = [test for test in TESTS if not wanted or any(part in test.__name__ for part in wanted)]
+    failed = 0
+    for test in chosen:
+        browser = Browser(BROWSER)
+        try:
+            browser.size(1280, 900)
+            test(browser)
+            if browser.complaints:
+                raise Failed(f"the page complains: {browser.complaints}")
+            print(f"test {test.__name__} ... ok", flush=True)
+        except Exception:
+            failed += 1
+            traceback.print_exc(file=sys.stdout)
+            print(f"test {test.__name__} ... FAILED", flush=True)
+        finally:
+            browser.close()
+    passed = len(chosen) - failed
+    print(f"test result: {'FAILED' if failed else 'ok'}. {passed} passed; {failed} failed; 0 ignored")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
