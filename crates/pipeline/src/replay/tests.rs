@@ -1,4 +1,7 @@
 //! Replay in batches against replay mutation by mutation, on random logs of all kinds of mutations.
+//!
+//! A model takes the mutations one by one. The lists in key order must leave the same in the model, and in both engines;
+//! a mistake that is planted must show.
 
 use super::Bounds;
 use super::batch::Batch;
