@@ -60,7 +60,7 @@ const LAYERS: &[Layer] = &[
         tests_use: &["plinth"],
     },
     Layer {
-        level: 3,
+        level: 4,
         name: "plinth-series",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         tests_use: &["plinth"],

@@ -56,7 +56,7 @@ fn a_checkpoint_is_on_the_disk_step_by_step() {
     let env = sim.process("node");
     let written = write(&sim, &env, 10, Pace::default());
     let (writes, syncs) = (sim.call_count(&env, CallKind::Write), sim.call_count(&env, CallKind::Sync));
-    assert!(writes as u64 >= written.bytes / (MIB / 2), "{writes} writes of {} bytes", written.bytes);
+    assert!(writes >= written.bytes / (MIB / 2), "{writes} writes of {} bytes", written.bytes);
     assert!(syncs > writes, "{syncs} syncs for {writes} writes");
     assert!(written.longest_step > Duration::ZERO);
 }

@@ -68,14 +68,15 @@ final class Data {
         for (StreamingMode mode : StreamingMode.values()) {
             int limit = mode == StreamingMode.EXACT ? 10_000 : 0;
             for (boolean reverse : new boolean[] {false, true}) {
-                try (Transaction tr = db.createTransaction()) {
+                db.read(tr -> {
                     List<String> found = rows(tr.getRange(bytes("k"), bytes("l"), limit, reverse, mode).asList().join());
                     check(found.equals(reverse ? backwards : want), mode + ", " + found.size());
                     List<String> one = new ArrayList<>();
                     tr.getRange(bytes("k"), bytes("l"), limit, reverse, mode)
                         .forEach(row -> one.add(text(row.getKey()) + "=" + text(row.getValue())));
                     check(one.equals(reverse ? backwards : want), mode + " by an iterator");
-                }
+                    return null;
+                });
             }
         }
     }
