@@ -41,12 +41,14 @@ pub(crate) async fn run(shared: &Shared, front: &mut Front) {
     let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
     shared.waiting.reached(newest);
     front.resolver.forget_before(shared.window_begin(newest));
-    // Commits that wait in the queue are more urgent than memory that can be given back a little later.
+    // Commits are more urgent than memory that can be given back a little later: those that wait in the queue, and those
+    // under way, which need the storage's writer for themselves and would not get hold of it between two steps.
     loop {
         let more = shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS);
         let now = shared.env.now();
         shared.counters.metrics.waits.work.note(now.saturating_sub(began));
-        if !more || shared.queue.depth().0 > 0 {
+        let is_idle = shared.queue.depth().0 == 0 && shared.turns.have_passed(front.next_ticket);
+        if !more || !is_idle {
             break;
         }
         shared.env.yield_now().await;

@@ -104,6 +104,11 @@ impl Turns {
         .await;
     }
 
+    /// Whether every ticket below `ticket` has passed.
+    pub fn have_passed(&self, ticket: u64) -> bool {
+        lock(&self.state).next >= ticket
+    }
+
     /// `ticket`, whose turn it was, has passed.
     pub fn pass(&self, ticket: u64) {
         let next = {
