@@ -167,7 +167,12 @@ fn a_client_with_another_databases_cluster_file_is_told() {
 #[test]
 fn a_server_that_comes_back_finds_its_clients_waiting() {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    let server = serve_endpoint(Arc::new(node.endpoint()), Limits::default());
+    // An address of its own: on the usual one the port may be somebody else's by the time the server is back.
+    let start = |address| {
+        let config = plinth_server::ServerConfig { listen: vec![address], ..Default::default() };
+        block_on(plinth_server::Server::start(Arc::new(node.endpoint()), config)).unwrap()
+    };
+    let server = start("127.77.4.1:0".parse().unwrap());
     let address = server.addresses()[0];
     let db = database(&server);
     db.transact_blocking(|tr| {
@@ -180,8 +185,7 @@ fn a_server_that_comes_back_finds_its_clients_waiting() {
     let tr = db.create_transaction();
     let read = tr.get("k");
     assert!(!read.is_ready());
-    let config = plinth_server::ServerConfig { listen: vec![address], ..Default::default() };
-    let server = block_on(plinth_server::Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let server = start(address);
     assert_eq!(read.wait().unwrap().as_deref(), Some(&b"v"[..]));
     assert!(!watch.is_ready());
     db.transact_blocking(|tr| {
