@@ -25,7 +25,7 @@
 //! 4. What `sync` covered is there after a crash, once. Only the owner's commits succeed; there is one owner of a prefix.
 //!
 //! ## Not here
-//! Listeners, protocols and a query language; several owners of one prefix; events with text. A series may be written by several threads, which take
+//! Listeners, protocols and a query language; several owners of one prefix. A series may be written by several threads, which take
 //! its lock in turn.
 //! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs` and `store/flush.rs`.
 //! `docs/format/series.md` draws the bytes.
@@ -33,8 +33,10 @@
 
 pub mod codec;
 mod error;
+pub mod event;
 mod name;
 mod store;
+pub mod time;
 pub mod tree;
 mod value;
 pub mod workload;

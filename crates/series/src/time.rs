@@ -1,0 +1,158 @@
+//! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the nanosecond.
+//!
+//! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and the last in 2262. What is no date, such as the
+//! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
+
+const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 86_400;
+
+/// The nanoseconds since 1970 of `YYYYMMDDTHHMMSS`, with up to nine digits behind a point or a comma; `None` if it is no such text, no such
+/// time, or before 1677 or after 2262.
+pub fn parse_iso(text: &[u8]) -> Option<i64> {
+    let (whole, rest) = text.split_at_checked(15)?;
+    if whole[8] != b'T' {
+        return None;
+    }
+    let field = |from: usize, to: usize| digits(&whole[from..to]);
+    let (year, month, day) = (field(0, 4)?, field(4, 6)?, field(6, 8)?);
+    let (hour, minute, second) = (field(9, 11)?, field(11, 13)?, field(13, 15)?);
+    if !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let fraction = match rest {
+        [] => 0,
+        [b'.' | b',', part @ ..] if (1..=9).contains(&part.len()) => {
+            digits(part)? * 10_i64.pow(9 - part.len() as u32)
+        }
+        _ => return None,
+    };
+    let seconds = days_since_1970(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
+    i64::try_from(i128::from(seconds) * i128::from(SECOND) + i128::from(fraction)).ok()
+}
+
+/// Appends a time as `YYYYMMDDTHHMMSS.nnnnnnnnn`.
+pub fn write_iso(time: i64, out: &mut Vec<u8>) {
+    let (seconds, fraction) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
+    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    let (year, month, day) = date_of(days);
+    let mut text = *b"00000000T000000.000000000";
+    put(&mut text[0..4], year);
+    put(&mut text[4..6], month);
+    put(&mut text[6..8], day);
+    put(&mut text[9..11], second / 3600);
+    put(&mut text[11..13], second / 60 % 60);
+    put(&mut text[13..15], second % 60);
+    put(&mut text[16..25], fraction);
+    out.extend_from_slice(&text);
+}
+
+/// A number of decimal digits alone, at most 18 of them.
+fn digits(text: &[u8]) -> Option<i64> {
+    text.iter().try_fold(0, |number: i64, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
+    })
+}
+
+/// Writes the last digits of a number.
+fn put(text: &mut [u8], mut number: i64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Days of the years that end in February, counted from March of the year 0: a leap day is then the last of its year.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month > 2 { year } else { year - 1 };
+    let month = (month + 9) % 12;
+    let before = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    before + (month * 153 + 2) / 5 + day - 1 - DAYS_TO_1970
+}
+
+/// From March of the year 0 to January of 1970.
+const DAYS_TO_1970: i64 = 719_468;
+/// In 400 years.
+const DAYS_OF_ERA: i64 = 146_097;
+
+/// Year, month and day of a day counted from 1970.
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let days = days + DAYS_TO_1970;
+    let era = days.div_euclid(DAYS_OF_ERA);
+    let day = days.rem_euclid(DAYS_OF_ERA);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (year * 365 + year / 4 - year / 100);
+    let month = (day * 5 + 2) / 153;
+    let day = day - (month * 153 + 2) / 5 + 1;
+    let month = (month + 2) % 12 + 1;
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iso(time: i64) -> String {
+        let mut out = Vec::new();
+        write_iso(time, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_come_back() {
+        for (text, time) in [
+            ("19700101T000000.000000000", 0),
+            ("19691231T235959.999999999", -1),
+            ("20200102T030405.678900001", 1_577_934_245_678_900_001),
+            ("20000229T235959.000000000", 951_868_799 * SECOND),
+            ("16770921T001243.145224192", i64::MIN),
+            ("22620411T234716.854775807", i64::MAX),
+        ] {
+            assert_eq!(parse_iso(text.as_bytes()), Some(time), "{text}");
+            assert_eq!(iso(time), text);
+        }
+        assert_eq!(parse_iso(b"20170101T000000"), parse_iso(b"20170101T000000,0"));
+        for day in (-106_000..106_000).step_by(13) {
+            let time = day * DAY * SECOND;
+            assert_eq!(parse_iso(iso(time).as_bytes()), Some(time), "{day}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "T",
+            "20170101",
+            "20170101T0000",
+            "20170101 000000",
+            "2017-01-01T00:00:00",
+            "20172107T120300",
+            "20170230T120300",
+            "21000229T000000",
+            "20170101T240000",
+            "20170101T006000",
+            "20170101T000060",
+            "20170101T000000.",
+            "20170101T000000.1234567890",
+            "20170101T000000Z",
+            "20170101T00000x",
+            "16770921T001243.145224191",
+            "22620411T234716.854775808",
+            "00000101T000000",
+        ] {
+            assert_eq!(parse_iso(text.as_bytes()), None, "{text}");
+        }
+    }
+}
