@@ -159,6 +159,20 @@ def keys_are_browsed_and_decoded(browser):
         browser.wait("document.getElementById('no-rows').textContent === 'No keys in this range.'")
 
 
+def long_keys_take_three_lines_and_are_whole_in_their_own_view(browser):
+    with Server("--console-write") as server:
+        server.set("long/" + "k" * 9000, "v" * 9000)
+        server.set("short", "v")
+        browser.open(server.address + "/#keys")
+        browser.wait("document.querySelectorAll('#rows tr').length === 2", "both keys")
+        heights = browser.run("[...document.querySelectorAll('#rows tr')].map((row) => row.getBoundingClientRect().height)")
+        if not heights[1] < heights[0] < 5 * heights[1]:
+            raise Failed(f"the rows of a long and a short key are {heights} pixels high")
+        browser.click("#rows button")
+        browser.wait(f"document.querySelector('#entry[open] dl')?.textContent.includes('{'k' * 9000}')", "the whole key")
+        browser.press("Escape", 27)
+
+
 def keys_are_changed_only_after_a_second_click(browser):
     with Server("--console-write") as server:
         server.set("k", "old")
@@ -298,6 +312,7 @@ def picture(browser, name):
 TESTS = [
     live_figures_move_and_charts_have_points,
     keys_are_browsed_and_decoded,
+    long_keys_take_three_lines_and_are_whole_in_their_own_view,
     keys_are_changed_only_after_a_second_click,
     colours_follow_the_system_and_the_choice,
     everything_has_a_name_and_can_be_read,

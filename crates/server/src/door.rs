@@ -37,6 +37,14 @@ impl Door {
         Ok(stream)
     }
 
+    /// Whether what goes through it is encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        return false;
+    }
+
     /// Where it listens.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.listener.local_address()

@@ -83,6 +83,7 @@ pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     http: Option<SocketAddr>,
+    http_secure: bool,
 }
 
 impl Server {
@@ -109,7 +110,8 @@ impl Server {
             None => None,
         };
         let http_address = http.as_ref().map(Door::local_address);
-        let console = Console::open(&env, &config.console, http_address).await?;
+        let secure = http.as_ref().is_some_and(Door::is_secure);
+        let console = Console::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
@@ -137,7 +139,7 @@ impl Server {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
-        Ok(Self { shared, addresses, http: http_address })
+        Ok(Self { shared, addresses, http: http_address, http_secure: secure })
     }
 
     /// Where it listens.
@@ -157,7 +159,7 @@ impl Server {
 
     /// Whether HTTP is HTTPS there.
     pub fn is_http_secure(&self) -> bool {
-        self.http.is_some_and(|address| !address.ip().is_loopback()) && self.shared.doors.has_tls()
+        self.http_secure
     }
 
     /// Reads the files of the certificates again; says whether they have changed. The server does so by itself every minute.

@@ -253,6 +253,14 @@ fn other_machines_are_let_in_if_they_must_show_certificates_or_in_so_many_words(
     assert!(start(both).unwrap_err().detail().unwrap().contains("--without-tls"));
 }
 
+/// The cookie that the answer to a request sets.
+fn cookie(mut raw: Raw, request: &str) -> String {
+    raw.send(request.as_bytes()).unwrap();
+    let answer = String::from_utf8(raw.all()).unwrap();
+    let line = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    line.unwrap_or_else(|| panic!("no cookie in {answer}")).to_owned()
+}
+
 #[test]
 fn http_is_https_where_other_machines_can_reach_it_and_asks_for_no_certificate() {
     let everywhere = Some("0.0.0.0:0".parse().unwrap());
@@ -276,12 +284,30 @@ fn http_is_https_where_other_machines_can_reach_it_and_asks_for_no_certificate()
     let answer = String::from_utf8(secure.all()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 401"), "{answer}");
 
-    let near = ServerConfig { http: Some(loopback()), ..self::config(server_options()) };
+    let token = block_on(env.files().read(dir.path().join("token"))).unwrap();
+    let token = String::from_utf8(token).unwrap();
+    let login = |name: &str| {
+        let body = format!("{{\"token\": \"{}\"}}", token.trim());
+        let head = "Connection: close\r\nX-Plinth-Console: 1";
+        let length = body.len();
+        format!("POST /api/{name} HTTP/1.1\r\nHost: a\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    for name in ["login", "logout"] {
+        let below = block_on(env.sockets().connect(address)).unwrap();
+        let stream = block_on(plinth_tls::connect(&env, &options("", "", "ca.crt"), below)).unwrap();
+        let cookie = cookie(Raw::over(stream), &login(name));
+        assert!(cookie.ends_with("; Secure"), "a browser would send it in the clear: {cookie}");
+    }
+
+    let mut near = ServerConfig { http: Some(loopback()), ..self::config(server_options()) };
+    near.console.token_file = Some(dir.path().join("token"));
     let near = start(near).unwrap();
     assert!(!near.is_http_secure());
     let mut plain = Raw::to(near.http_address().unwrap());
     plain.send(request).unwrap();
     assert!(plain.all().starts_with(b"HTTP/1.1 200"));
+    let cookie = cookie(Raw::to(near.http_address().unwrap()), &login("login"));
+    assert!(!cookie.contains("Secure"), "a browser would not send it at all: {cookie}");
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(super) struct Access {
     sessions: Mutex<VecDeque<Session>>,
     /// A cookie belongs to a host, whatever its port: each server's has a name of its own.
     cookie: String,
+    /// Whether HTTP is HTTPS here: then a browser must not send the session over anything else.
+    secure: bool,
 }
 
 struct Session {
@@ -53,7 +55,12 @@ struct Session {
 }
 
 impl Access {
-    pub(super) async fn open(env: &Env, config: &ConsoleConfig, address: Option<SocketAddr>) -> Result<Self> {
+    pub(super) async fn open(
+        env: &Env,
+        config: &ConsoleConfig,
+        address: Option<SocketAddr>,
+        secure: bool,
+    ) -> Result<Self> {
         let is_open = address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
         let token = match &config.token_file {
             Some(file) if address.is_some() => Some((file.clone(), token(env, file).await?)),
@@ -64,7 +71,7 @@ impl Access {
             _ => None,
         };
         let cookie = format!("plinth-{}", address.map_or(0, |address| address.port()));
-        Ok(Self { token, sessions: Mutex::default(), cookie })
+        Ok(Self { token, sessions: Mutex::default(), cookie, secure })
     }
 
     pub(super) fn token_file(&self) -> Option<&Path> {
@@ -118,8 +125,7 @@ impl Access {
             return Err(Answer::token_needed("the token is wrong"));
         }
         let id = random(env);
-        let cookie =
-            format!("{}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}", self.cookie, SESSION.as_secs());
+        let cookie = self.set_cookie(&id, SESSION);
         let mut sessions = self.sessions();
         if sessions.len() >= SESSIONS {
             sessions.pop_front();
@@ -132,8 +138,15 @@ impl Access {
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Answer {
         let mut sessions = self.sessions();
         sessions.retain(|session| !cookies(headers, &self.cookie).any(|given| is_same(given, &session.id)));
-        let cookie = format!("{}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0", self.cookie);
+        let cookie = self.set_cookie("", Duration::ZERO);
         Answer::value(&json!({ "token": self.token.is_some() })).with_cookie(cookie)
+    }
+
+    /// What gives a browser its session, or with nothing and no time takes it away.
+    fn set_cookie(&self, id: &str, lasts: Duration) -> String {
+        let secure = if self.secure { "; Secure" } else { "" };
+        let (name, seconds) = (&self.cookie, lasts.as_secs());
+        format!("{name}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}")
     }
 }
 

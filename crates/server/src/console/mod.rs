@@ -63,12 +63,17 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// For HTTP at `address`; without one it only exists.
+    /// For HTTP at `address`, which is HTTPS if it is `secure`; without an address it only exists.
     ///
     /// # Errors
     /// `invalid_local_address` if others can reach it and there is to be no token; those of reading or writing the token.
-    pub(crate) async fn open(env: &Env, config: &ConsoleConfig, address: Option<SocketAddr>) -> Result<Self> {
-        let access = Access::open(env, config, address).await?;
+    pub(crate) async fn open(
+        env: &Env,
+        config: &ConsoleConfig,
+        address: Option<SocketAddr>,
+        secure: bool,
+    ) -> Result<Self> {
+        let access = Access::open(env, config, address, secure).await?;
         let boot = format!("{:016x}", env.random_u64());
         Ok(Self { access, history: History::default(), boot, write: config.write })
     }

@@ -118,7 +118,7 @@ export class Keys {
     const [keysAs, valuesAs] = [by("keys-as").value, by("values-as").value];
     const rows = this.#answer.rows.map((row) => {
       const [key, value] = [unescape(row.key), unescape(row.value)];
-      const open = element("button", "clip", ...keyNodes(key, keysAs));
+      const open = element("button", "", element("span", "clip", ...keyNodes(key, keysAs)));
       open.type = "button";
       open.addEventListener("click", () => this.#show(row.key));
       const shown = element("span", "clip", ...valueNodes(value, valuesAs, value.length === row.bytes));
