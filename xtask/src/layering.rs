@@ -74,7 +74,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 5,
         name: "plinth-server",
-        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-client"],
+        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-client", "plinth-series"],
         tests_use: &["plinth-pipeline"],
     },
     Layer {

@@ -11,7 +11,7 @@ use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
 use plinth::{Database, block_on};
 use plinth_env::Env;
-use plinth_server::{ConsoleConfig, Limits, Page, Server, ServerConfig, Source, TlsOptions};
+use plinth_server::{ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,10 @@ use std::time::Duration;
 const CLUSTER_FILE: &str = "fdb.cluster";
 /// The name of the file that has HTTP's token, in the same place.
 const TOKEN_FILE: &str = "http-token";
-/// Where `plinth dev` has its console, if the port is free.
+/// Where `plinth dev` has its console, and takes in series, if the ports are free.
 const CONSOLE_PORT: u16 = 8080;
+const RESP_PORT: u16 = 8282;
+const OPENTSDB_PORT: u16 = 4242;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -59,7 +61,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     };
     serve(&env, &settings, &dir, None, |server, file| {
         let ready = format!("ready {} {}{}\n", addresses(server), file.display(), http(server));
-        terminal::print(&format!("{ready}{}", token(server)))
+        terminal::print(&format!("{ready}{}{}", token(server), series(server)))
     })
 }
 
@@ -71,27 +73,59 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
     let dir = given.as_deref().unwrap_or(temporary);
-    let console = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port(&env)));
-    serve(&env, &settings, dir, Some(console), |server, file| {
+    let dev = Dev {
+        console: free_port(&env, CONSOLE_PORT),
+        series: SeriesConfig {
+            resp: Some(free_port(&env, RESP_PORT)),
+            opentsdb: Some(free_port(&env, OPENTSDB_PORT)),
+        },
+    };
+    serve(&env, &settings, dir, Some(dev), |server, file| {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
         let bench = terminal.code(&format!("plinth bench --cluster-file {}", file.display()));
         let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
         let console = terminal.code(http(server).trim_start());
+        let points = terminal.code(&points(server));
         terminal::print(&format!(
-            "ready {} {}{}\n{}\n\
+            "ready {} {}{}\n{}{}\n\
              To see inside, open the console in a browser:\n  {console}\n\
              Clients find it by its cluster file. In another terminal:\n  {export}\n\
              From Rust (crate plinth):\n  {connect}\n\
+             To send a point of a time series, and hear that it is durable:\n  {points}\n\
              To see what it can do:\n  {bench}\n\
              Ctrl-C ends it.\n",
             addresses(server),
             file.display(),
             http(server),
             token(server),
+            series(server),
         ))
     })
+}
+
+/// What `plinth dev` does where nothing else is asked for.
+struct Dev {
+    console: SocketAddr,
+    series: SeriesConfig,
+}
+
+/// A line that says where points of time series are taken in, if they are.
+fn series(server: &Server) -> String {
+    let SeriesConfig { resp, opentsdb } = server.series_addresses();
+    let all = [("resp", resp), ("opentsdb", opentsdb)];
+    let all: String =
+        all.iter().filter_map(|(name, address)| address.map(|at| format!(" {name} {at}"))).collect();
+    if all.is_empty() { all } else { format!("series{all}\n") }
+}
+
+/// A command that sends a point.
+fn points(server: &Server) -> String {
+    let address =
+        server.series_addresses().resp.map(|address| format!("{} {}", address.ip(), address.port()));
+    let message = r"+cpu.load host=a\n+20260101T000000\n+0.5\n+SYNC\n";
+    format!("printf '{message}' | nc -N {}", address.unwrap_or_default())
 }
 
 fn addresses(server: &Server) -> String {
@@ -110,10 +144,11 @@ fn token(server: &Server) -> String {
     server.http_token_file().map(|file| format!("token {}\n", file.display())).unwrap_or_default()
 }
 
-/// The console's usual port, or any if that is taken.
-fn free_port(env: &Env) -> u16 {
-    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, CONSOLE_PORT));
-    if block_on(env.sockets().listen(usual)).is_ok() { CONSOLE_PORT } else { 0 }
+/// The usual port on loopback, or any if that is taken.
+fn free_port(env: &Env, usual: u16) -> SocketAddr {
+    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
+    let is_free = block_on(env.sockets().listen(usual)).is_ok();
+    if is_free { usual } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
 }
 
 /// Opens the database, serves it, says so, and goes on until somebody asks for the end.
@@ -121,7 +156,7 @@ fn serve(
     env: &Env,
     settings: &Settings,
     dir: &Path,
-    console: Option<SocketAddr>,
+    dev: Option<Dev>,
     announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let stop = interrupt::flag();
@@ -133,7 +168,11 @@ fn serve(
     let measured = database.clone();
     let metrics = Some(Page::new(move || measured.metrics_text()));
     let mut config = ServerConfig { metrics, ..config(env, settings, &file)? };
-    config.http = config.http.or(console);
+    if let Some(dev) = dev {
+        config.http = config.http.or(Some(dev.console));
+        config.series.resp = config.series.resp.or(dev.series.resp);
+        config.series.opentsdb = config.series.opentsdb.or(dev.series.opentsdb);
+    }
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
@@ -173,6 +212,10 @@ fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, F
         console: ConsoleConfig {
             token_file: settings.path("http-token"),
             write: settings.flag("console-write"),
+        },
+        series: SeriesConfig {
+            resp: settings.address("series-resp"),
+            opentsdb: settings.address("series-opentsdb"),
         },
         metrics: None,
         limits: Limits { connections, ..defaults.limits },

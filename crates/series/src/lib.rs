@@ -34,6 +34,7 @@
 pub mod codec;
 mod error;
 pub mod event;
+pub mod ingest;
 mod name;
 mod store;
 pub mod time;

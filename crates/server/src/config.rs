@@ -2,6 +2,7 @@
 
 use crate::console::ConsoleConfig;
 use crate::http::Page;
+use crate::series::SeriesConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct ServerConfig {
     pub http: Option<SocketAddr>,
     /// How the console is to be run.
     pub console: ConsoleConfig,
+    /// Where to take in time series. The rule about other machines is that of `listen`.
+    pub series: SeriesConfig,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
     /// How much at most.
@@ -49,6 +52,7 @@ impl Default for ServerConfig {
             without_client_certificates: false,
             http: None,
             console: ConsoleConfig::default(),
+            series: SeriesConfig::default(),
             metrics: None,
             limits: Limits::default(),
         }

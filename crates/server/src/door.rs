@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) enum Purpose {
     Clients,
     Http,
+    Series,
 }
 
 /// A listener, and what is laid over the connections that it accepts.
@@ -60,9 +61,9 @@ pub(crate) struct Doors {
 
 #[cfg(feature = "tls")]
 impl Doors {
-    /// The door of a listener. HTTP on loopback has no TLS: nobody else can hear it, and a certificate isn't made for it.
+    /// The door of a listener. HTTP and series on loopback have no TLS: nobody else can hear it, and a certificate isn't made for it.
     pub(crate) fn door(&self, listener: Listener, purpose: Purpose) -> Door {
-        let is_open = purpose == Purpose::Http && listener.local_address().ip().is_loopback();
+        let is_open = purpose != Purpose::Clients && listener.local_address().ip().is_loopback();
         let acceptor = self.acceptor.clone().filter(|_| !is_open);
         let tls = acceptor.map(|acceptor| (acceptor, self.terms(purpose)));
         Door { listener, tls }
@@ -77,6 +78,7 @@ impl Doors {
                     .encode(&mut answer);
                 answer
             }
+            Purpose::Series => b"-ERR this port speaks TLS\r\n".to_vec(),
             Purpose::Http => {
                 let text = "this is HTTPS: the address begins with https://\n";
                 let len = text.len();
@@ -90,7 +92,7 @@ impl Doors {
             crate::events::tls_failed(error);
         });
         let purpose = match purpose {
-            Purpose::Clients => plinth_tls::Purpose::Clients,
+            Purpose::Clients | Purpose::Series => plinth_tls::Purpose::Clients,
             Purpose::Http => plinth_tls::Purpose::Web,
         };
         plinth_tls::Terms { purpose, plain_answer: plain_answer.into(), on_failure }

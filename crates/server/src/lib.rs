@@ -2,7 +2,7 @@
 //!
 //! ## Role
 //! Takes an `Endpoint` (the same that a client in the process would use) and serves it on listeners: frames in, calls
-//! of the endpoint, frames out. It decides who may connect, how much may be under way, and what a request may say; what
+//! of the endpoint, frames out; and, where it is asked to, points of time series in (`series/mod.rs`). It decides who may connect, how much may be under way, and what a request may say; what
 //! the request means is the endpoint's business.
 //!
 //! ## Data structure
@@ -43,6 +43,7 @@ mod http;
 mod metrics;
 mod outbox;
 mod registry;
+mod series;
 mod server;
 mod status;
 
@@ -52,4 +53,5 @@ pub use counters::Figures;
 pub use http::Page;
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
+pub use series::SeriesConfig;
 pub use server::Server;

@@ -11,6 +11,7 @@ use crate::door::{Door, Doors, Purpose};
 use crate::events;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
+use crate::series::{self, SeriesConfig};
 use plinth_client::Endpoint;
 use plinth_client::remote::ClusterFile;
 use plinth_env::sync::{First, race};
@@ -83,6 +84,7 @@ pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     http: Option<SocketAddr>,
+    series: Option<series::Listeners>,
     http_secure: bool,
 }
 
@@ -114,6 +116,8 @@ impl Server {
         let console = Console::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
+        let admit = |address| check_reach(&env, address, &config, &doors, Purpose::Series);
+        let series = series::start(&endpoint, &config.series, &config.limits, &doors, admit).await?;
         let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
         let shared = Arc::new(Shared {
             env: env.clone(),
@@ -139,7 +143,7 @@ impl Server {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
-        Ok(Self { shared, addresses, http: http_address, http_secure: secure })
+        Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
     }
 
     /// Where it listens.
@@ -150,6 +154,11 @@ impl Server {
     /// Where it answers HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// Where it takes in time series.
+    pub fn series_addresses(&self) -> SeriesConfig {
+        self.series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default()
     }
 
     /// Where the token stands that HTTP asks for, if it does.
@@ -188,6 +197,9 @@ impl Server {
     pub async fn stop(self) {
         self.begin_stop();
         self.shared.connections.finish_all();
+        if let Some(series) = &self.series {
+            series.stop(self.shared.config.limits.farewell).await;
+        }
         let emptied = self.shared.connections.emptied();
         let patience = self.shared.env.sleep(self.shared.config.limits.farewell);
         if let First::Right(()) = race(emptied, patience).await {
@@ -200,6 +212,9 @@ impl Server {
         self.shared.stops.iter().for_each(Signal::notify);
         self.shared.http_stop.notify();
         self.shared.history_stop.notify();
+        if let Some(series) = &self.series {
+            series.begin_stop();
+        }
     }
 }
 
@@ -260,7 +275,7 @@ fn check_reach(
              many words (--without-tls)",
         );
     }
-    if purpose == Purpose::Clients && !doors.asks_clients() && !config.without_client_certificates {
+    if purpose != Purpose::Http && !doors.asks_clients() && !config.without_client_certificates {
         return refuse(
             "anybody may connect; name the authorities that clients' certificates must be signed by (--tls-ca), or \
              allow it in so many words (--without-client-certificates)",

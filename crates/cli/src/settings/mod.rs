@@ -95,6 +95,18 @@ const ALL: &[Setting] = &[
         Otherwise("http-token in the database's directory where other machines can reach HTTP, else none"),
         "The file with the token that HTTP asks for; written if there is none",
     ),
+    Setting::new(
+        "series-resp",
+        Kind::Address,
+        Otherwise("nowhere; `dev`: 127.0.0.1:8282, or another port"),
+        "Where to take in points of time series in Akumuli's protocol",
+    ),
+    Setting::new(
+        "series-opentsdb",
+        Kind::Address,
+        Otherwise("nowhere; `dev`: 127.0.0.1:4242, or another port"),
+        "Where to take in points of time series in OpenTSDB's protocol",
+    ),
     Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
     Setting::new(
         "tls-cert",

@@ -1,0 +1,100 @@
+//! Lines of a stream that arrives in pieces: whole ones only, counted, and none longer than a limit.
+
+use memchr::memchr;
+
+/// Longest line, in bytes, its end not counted: a row of many metrics with long tags fits.
+pub const MAX_LINE_BYTES: usize = 16 << 10;
+
+/// What stands next in a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Line<'a> {
+    /// A line without its end.
+    Whole(&'a [u8]),
+    /// A line beyond [`MAX_LINE_BYTES`]; it is said once, and the rest of it is skipped.
+    TooLong,
+}
+
+/// Where in the stream of lines the reading is.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Lines {
+    /// The number of the line given last, from 1 on.
+    pub(super) number: u64,
+    /// In the middle of a line that is too long.
+    skipping: bool,
+}
+
+impl Lines {
+    /// The next line of `bytes` from `at` on, which moves behind it; `None` if its end has not arrived.
+    #[inline]
+    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Option<Line<'a>> {
+        loop {
+            let rest = &bytes[*at..];
+            let Some(end) = memchr(b'\n', rest) else { return self.unfinished(rest, at) };
+            *at += end + 1;
+            if self.skipping {
+                self.skipping = false;
+                continue;
+            }
+            self.number += 1;
+            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            return Some(if line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Whole(line) });
+        }
+    }
+
+    #[cold]
+    fn unfinished<'a>(&mut self, rest: &'a [u8], at: &mut usize) -> Option<Line<'a>> {
+        if self.skipping {
+            *at += rest.len();
+            return None;
+        }
+        // One more byte may be the first of the line's end.
+        if rest.len() <= MAX_LINE_BYTES + 1 {
+            return None;
+        }
+        *at += rest.len();
+        self.skipping = true;
+        self.number += 1;
+        Some(Line::TooLong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Vec<(u64, Option<usize>)> {
+        let (mut lines, mut at, mut found) = (Lines::default(), 0, Vec::new());
+        while let Some(line) = lines.next(bytes, &mut at) {
+            let len = match line {
+                Line::Whole(line) => Some(line.len()),
+                Line::TooLong => None,
+            };
+            found.push((lines.number, len));
+        }
+        found
+    }
+
+    #[test]
+    fn ends_of_both_kinds_and_lines_at_the_limit() {
+        assert_eq!(all(b"a\r\n\nbc\nrest"), [(1, Some(1)), (2, Some(0)), (3, Some(2))]);
+        let limit = "x".repeat(MAX_LINE_BYTES);
+        assert_eq!(all(format!("{limit}\r\na\n").as_bytes()), [(1, Some(MAX_LINE_BYTES)), (2, Some(1))]);
+        assert_eq!(all(format!("{limit}x\r\na\n").as_bytes()), [(1, None), (2, Some(1))]);
+        assert_eq!(all(format!("{limit}\r").as_bytes()), []);
+        assert_eq!(all(format!("{limit}xx").as_bytes()), [(1, None)]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_told_once_and_held_nowhere() {
+        let (mut lines, piece) = (Lines::default(), vec![b'x'; MAX_LINE_BYTES * 2]);
+        let mut at = 0;
+        assert_eq!(lines.next(&piece, &mut at), Some(Line::TooLong));
+        for _ in 0..10 {
+            assert_eq!(at, piece.len());
+            at = 0;
+            assert_eq!(lines.next(&piece, &mut at), None);
+        }
+        let mut at = 0;
+        assert_eq!(lines.next(b"xxx\nb\n", &mut at), Some(Line::Whole(b"b")));
+    }
+}

@@ -1,0 +1,39 @@
+//! Points from the network: what a session's bytes mean, whatever protocol they are in, and how they get into a store.
+//!
+//! ```text
+//!   bytes --feed--> parser: lines -> messages          replies (bytes): what was refused and why, what is durable
+//!                     |      names, as they are written -> targets, looked up once a session
+//!                     v
+//!                   samples: (target, time, value), of whole messages only
+//!                     |
+//!                   save: new names in one transaction, then append; a store that is behind is waited for
+//! ```
+//!
+//! Feeding does no I/O and depends on nothing but the bytes, so the pieces in which they arrive make no difference, and it can be fuzzed and
+//! simulated. What was refused leaves the session usable: it goes on with the next message.
+//!
+//! Bounds: a line has at most [`MAX_LINE_BYTES`], a row [`MAX_METRICS`](names::MAX_METRICS) metrics, a feed ends when some thousand samples wait to be saved,
+//! replies to what was wrong are counted instead of kept when they are not taken, and what is remembered of names is given back when all
+//! sessions together have too much.
+
+mod lines;
+mod names;
+mod number;
+mod opentsdb;
+mod resp;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use lines::MAX_LINE_BYTES;
+pub use session::{Memory, Protocol, Session};
+
+use crate::value::Value;
+
+/// A point on its way to a series: the place of the series among the session's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Sample {
+    target: u32,
+    time: i64,
+    value: Value,
+}

@@ -1,0 +1,138 @@
+//! Numbers and times as lines of text have them.
+
+use crate::time;
+use crate::value::Value;
+
+/// Beyond it a float doesn't tell neighbouring integers apart.
+const EXACT: u64 = 1 << 53;
+/// Digits of the smallest integer beyond [`EXACT`].
+const EXACT_DIGITS: usize = 16;
+
+/// What is wrong with a number or a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wrong {
+    Digit,
+    Overflow,
+    Double,
+    Time,
+}
+
+impl Wrong {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Digit => "can't parse integer (character value out of range)",
+            Self::Overflow => "integer overflow",
+            Self::Double => "can't parse double value",
+            Self::Time => {
+                "unexpected parameter timestamp format: YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds are expected, from \
+                 1677-09-21 to 2262-04-11"
+            }
+        }
+    }
+}
+
+/// An integer of 64 bits in decimal digits, perhaps with a minus sign.
+#[inline]
+pub(super) fn integer(text: &[u8]) -> Result<i64, Wrong> {
+    let (digits, is_negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
+    };
+    if digits.is_empty() {
+        return Err(Wrong::Digit);
+    }
+    let mut value: u64 = 0;
+    let mut overflow = false;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(Wrong::Digit);
+        }
+        let (tens, over) = value.overflowing_mul(10);
+        let (sum, more) = tens.overflowing_add(u64::from(digit));
+        overflow |= over | more;
+        value = sum;
+    }
+    match (overflow, is_negative) {
+        (true, _) => Err(Wrong::Overflow),
+        (false, false) => i64::try_from(value).map_err(|_| Wrong::Overflow),
+        (false, true) => 0_i64.checked_sub_unsigned(value).ok_or(Wrong::Overflow),
+    }
+}
+
+/// A float; digits alone that a float would round stay an integer.
+#[inline]
+pub(super) fn value(text: &[u8]) -> Result<Value, Wrong> {
+    if text.len() >= EXACT_DIGITS && text[text[0].eq(&b'-').into()..].iter().all(u8::is_ascii_digit) {
+        if let Some(integer) = integer(text).ok().filter(|integer| integer.unsigned_abs() > EXACT) {
+            return Ok(Value::Integer(integer));
+        }
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Wrong::Double)?;
+    text.parse().map(Value::Float).map_err(|_| Wrong::Double)
+}
+
+/// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits.
+pub(super) fn time(text: &[u8]) -> Result<i64, Wrong> {
+    if text.get(8) == Some(&b'T') && text.len() >= 15 {
+        return time::parse_iso(text).ok_or(Wrong::Time);
+    }
+    integer(text).map_err(|_| Wrong::Time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_to_both_ends_and_not_beyond() {
+        for (text, expected) in [
+            ("0", Ok(0)),
+            ("007", Ok(7)),
+            ("9223372036854775807", Ok(i64::MAX)),
+            ("-9223372036854775808", Ok(i64::MIN)),
+            ("9223372036854775808", Err(Wrong::Overflow)),
+            ("-9223372036854775809", Err(Wrong::Overflow)),
+            ("99999999999999999999999999", Err(Wrong::Overflow)),
+            ("", Err(Wrong::Digit)),
+            ("-", Err(Wrong::Digit)),
+            ("+1", Err(Wrong::Digit)),
+            ("1 ", Err(Wrong::Digit)),
+            ("1.0", Err(Wrong::Digit)),
+        ] {
+            assert_eq!(integer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_keep_what_they_say() {
+        for (text, expected) in [
+            ("63.329999999999998", Value::Float(63.33)),
+            ("-0", Value::Float(-0.0)),
+            ("1e5", Value::Float(1e5)),
+            ("inf", Value::Float(f64::INFINITY)),
+            ("9007199254740993", Value::Integer(9_007_199_254_740_993)),
+            ("-9007199254740993", Value::Integer(-9_007_199_254_740_993)),
+            ("9007199254740992", Value::Float(9_007_199_254_740_992.0)),
+            ("9223372036854775808", Value::Float(9.223_372_036_854_775_808e18)),
+        ] {
+            assert_eq!(value(text.as_bytes()), Ok(expected), "{text}");
+        }
+        assert!(value(b"nan").is_ok_and(Value::is_nan));
+        for text in ["", "1.5x", "0x10", "x", "--1", "1,5", "\u{fc}"] {
+            assert_eq!(value(text.as_bytes()), Err(Wrong::Double), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_in_both_forms() {
+        assert_eq!(time(b"20200102T030405.000000006"), Ok(1_577_934_245_000_000_006));
+        assert_eq!(time(b"1577934245000000006"), Ok(1_577_934_245_000_000_006));
+        assert_eq!(time(b"-5"), Ok(-5));
+        for text in
+            ["", "bad", "20201302T030405", "16000101T000000", "23000101T000000", "99999999999999999999"]
+        {
+            assert_eq!(time(text.as_bytes()), Err(Wrong::Time), "{text}");
+        }
+    }
+}

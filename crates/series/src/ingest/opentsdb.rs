@@ -1,0 +1,143 @@
+//! OpenTSDB's lines: `put metric time value tag=x ...`, and beside it `sync`, `version`, `stats`, `help`.
+//!
+//! A time below 2^32 is in seconds, one of 13 digits in milliseconds, as OpenTSDB has it; what is larger is in nanoseconds, as Akumuli has it; ISO
+//! 8601 in its basic form is taken too. The name of a series is looked up as metric and tags, which don't stand together.
+
+use super::Sample;
+use super::lines::{Line, Lines};
+use super::number;
+use super::session::{Intake, SAMPLES, Shown};
+use memchr::memchr;
+
+/// What is said of lines that are too long.
+const TOO_LONG: &str = "the line is longer than 16384 bytes";
+
+#[derive(Default, Debug)]
+pub(super) struct Parser {
+    lines: Lines,
+}
+
+impl Parser {
+    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while intake.samples.len() < SAMPLES && !intake.wants_sync {
+            match self.lines.next(bytes, &mut at) {
+                Some(Line::Whole(line)) => self.line(intake, line),
+                Some(Line::TooLong) => self.refuse(intake, "put: illegal argument", TOO_LONG, b""),
+                None => break,
+            }
+        }
+        at
+    }
+
+    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.lines.number += 1;
+            self.refuse(intake, "put: illegal argument", "the stream ends in the middle of a line", rest);
+        }
+    }
+
+    #[inline]
+    fn line(&mut self, intake: &mut Intake, line: &[u8]) {
+        match line.strip_prefix(b"put ") {
+            Some(arguments) => {
+                if let Err((what, why)) = put(intake, arguments) {
+                    self.refuse(intake, what, why, line);
+                }
+            }
+            None => self.other(intake, line),
+        }
+    }
+
+    #[cold]
+    fn other(&mut self, intake: &mut Intake, line: &[u8]) {
+        let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let word = words.next().unwrap_or_default();
+        match word {
+            b"sync" => intake.wants_sync = true,
+            b"version" => intake.say(format_args!("Plinth {}\n", env!("CARGO_PKG_VERSION"))),
+            b"help" => intake.say(format_args!("available commands: put sync version help\n")),
+            b"put" => {
+                // Without an argument, or with blanks before it.
+                if let Err((what, why)) =
+                    put(intake, line.trim_ascii_start().strip_prefix(b"put").unwrap_or_default())
+                {
+                    self.refuse(intake, what, why, line);
+                }
+            }
+            // Known to OpenTSDB, and of no use here.
+            b"rollup" | b"histogram" | b"hist" | b"dropcaches" | b"stats" | b"" => {}
+            word => {
+                let what = format!("unknown command: {}.  Try `help'.", Shown(word));
+                self.refuse(intake, &what, "", line);
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, intake: &mut Intake, what: &str, why: &str, line: &[u8]) {
+        let divider = if why.is_empty() { "" } else { ": " };
+        let number = self.lines.number;
+        intake.reply(format_args!("{what}{divider}{why} (line {number}) - {}\n", Shown(line)));
+    }
+}
+
+type Refused = (&'static str, &'static str);
+
+/// The next word, and what is behind it.
+#[inline]
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let begin = text.iter().position(|byte| *byte != b' ').unwrap_or(text.len());
+    let text = &text[begin..];
+    let end = memchr(b' ', text).unwrap_or(text.len());
+    (&text[..end], &text[end..])
+}
+
+#[inline]
+fn put(intake: &mut Intake, arguments: &[u8]) -> Result<(), Refused> {
+    const FEW: Refused =
+        ("put: illegal argument", "not enough arguments: metric, time, value and a tag are expected");
+    let (metric, rest) = word(arguments);
+    let (when, rest) = word(rest);
+    let (value, tags) = word(rest);
+    if value.is_empty() {
+        return Err(FEW);
+    }
+    let time = time(when).map_err(|_| ("put: invalid timestamp format", number::Wrong::Time.text()))?;
+    let value = number::value(value).map_err(|_| ("put: bad floating point value", ""))?;
+    let row = match intake.names.find(metric, tags) {
+        Some(row) => row,
+        None if tags.trim_ascii().is_empty() => return Err(FEW),
+        None => new_name(intake, metric, tags)?,
+    };
+    intake.samples.push(Sample { target: row.first, time, value });
+    Ok(())
+}
+
+#[cold]
+fn new_name(intake: &mut Intake, metric: &[u8], tags: &[u8]) -> Result<super::names::Row, Refused> {
+    const WRONG: Refused = (
+        "put: invalid series name format",
+        "a metric and tags key=value are expected, each key once, 4096 bytes and 128 tags at most",
+    );
+    if metric.contains(&b'|') || metric.starts_with(b"!") {
+        return Err(("put: invalid series name format", "rows and events are no part of this protocol"));
+    }
+    intake.names.insert(metric, tags, metric, tags).map_err(|_| WRONG)
+}
+
+#[inline]
+fn time(text: &[u8]) -> Result<i64, number::Wrong> {
+    const SECONDS: std::ops::Range<i64> = 0..1 << 32;
+    const MILLISECONDS: std::ops::RangeInclusive<i64> = 1_000_000_000_000..=9_999_999_999_999;
+    let time = number::time(text)?;
+    if text.contains(&b'T') {
+        return Ok(time);
+    }
+    let scale = match time {
+        time if SECONDS.contains(&time) => 1_000_000_000,
+        time if MILLISECONDS.contains(&time) => 1_000_000,
+        _ => 1,
+    };
+    Ok(time * scale)
+}

@@ -1,0 +1,298 @@
+//! A session: a stream of bytes in one of the protocols on lines, from whoever sends points.
+//!
+//! Feed it, save what it took, send its replies, and feed it the rest. Samples wait between a feed and the save behind it, never longer, so what
+//! was acknowledged by a sync is what the store has committed.
+
+use super::names::Names;
+use super::opentsdb;
+use super::resp;
+use super::{MAX_LINE_BYTES, Sample};
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::store::SeriesStore;
+use crate::value::Point;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Samples that a feed gathers before it asks for them to be saved.
+pub(super) const SAMPLES: usize = 8192;
+/// Bytes of replies that wait to be taken; what is wrong beyond is counted.
+const REPLIES: usize = 64 << 10;
+/// What all sessions together may remember of names, and what each may in any case.
+const NAMES: usize = 512 << 20;
+const NAMES_OF_ONE: usize = 1 << 20;
+
+/// What a session speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// Akumuli's, on lines that are marked as in RESP.
+    Resp,
+    /// OpenTSDB's `put`.
+    OpenTsdb,
+}
+
+/// What all sessions of a process remember of names, together.
+#[derive(Clone, Default, Debug)]
+pub struct Memory(Arc<AtomicUsize>);
+
+/// What parsers leave behind.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) names: Names,
+    pub(super) samples: Vec<Sample>,
+    replies: Vec<u8>,
+    /// Refusals that were not said for want of room, and all of them.
+    unsaid: u64,
+    refused: u64,
+    /// Whether everything before is to be committed, and that to be said, before the session goes on.
+    pub(super) wants_sync: bool,
+}
+
+#[derive(Debug)]
+enum Parser {
+    Resp(resp::Parser),
+    OpenTsdb(opentsdb::Parser),
+}
+
+/// A stream of points from one sender.
+///
+/// ```
+/// use plinth_series::ingest::{Memory, Protocol, Session};
+/// let mut session = Session::new(Protocol::Resp, 1, &Memory::default());
+/// let bytes = b"+cpu.user|cpu.sys host=a\r\n+20200101T000000\r\n*2\r\n+0.5\r\n:7\r\n:oops\r\n";
+/// assert_eq!(session.feed(bytes), bytes.len());
+/// let points: Vec<_> = session.points().map(|(name, point)| format!("{name} {:?}", point.value)).collect();
+/// assert_eq!(points, ["cpu.user host=a Float(0.5)", "cpu.sys host=a Integer(7)"]);
+/// assert!(session.replies().starts_with(b"-PARSER ") && session.replies().ends_with(b"(line 6) - :oops\r\n"));
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    parser: Parser,
+    intake: Intake,
+    saved: u64,
+    memory: Memory,
+    /// What of the memory is this session's.
+    accounted: usize,
+}
+
+impl Session {
+    /// A session that has sent nothing. The seed is for its table of names, best a random number.
+    pub fn new(protocol: Protocol, seed: u64, memory: &Memory) -> Self {
+        let parser = match protocol {
+            Protocol::Resp => Parser::Resp(resp::Parser::default()),
+            Protocol::OpenTsdb => Parser::OpenTsdb(opentsdb::Parser::default()),
+        };
+        let intake = Intake {
+            names: Names::new(seed),
+            samples: Vec::new(),
+            replies: Vec::new(),
+            unsaid: 0,
+            refused: 0,
+            wants_sync: false,
+        };
+        Self { parser, intake, saved: 0, memory: memory.clone(), accounted: 0 }
+    }
+
+    /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind it. All that is whole is taken, unless
+    /// [`Session::wants_save`] then. The rest is never longer than [`MAX_LINE_BYTES`] + 1 otherwise.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        if self.wants_save() {
+            return 0;
+        }
+        match &mut self.parser {
+            Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
+            Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
+        }
+    }
+
+    /// Whether nothing more is taken before [`Session::save`].
+    pub fn wants_save(&self) -> bool {
+        self.intake.wants_sync || self.intake.samples.len() >= SAMPLES
+    }
+
+    /// Whether there is anything to save.
+    pub fn has_points(&self) -> bool {
+        !self.intake.samples.is_empty() || self.intake.wants_sync
+    }
+
+    /// Says that `rest` is followed by nothing. An unfinished message is refused.
+    pub fn finish(&mut self, rest: &[u8]) {
+        let rest = &rest[..rest.len().min(MAX_LINE_BYTES)];
+        match &mut self.parser {
+            Parser::Resp(parser) => parser.finish(&mut self.intake, rest),
+            Parser::OpenTsdb(parser) => parser.finish(&mut self.intake, rest),
+        }
+    }
+
+    /// Appends what was taken to the store's series, and commits it if the session asked for that. A store that is behind is waited for.
+    ///
+    /// # Errors
+    /// Those of the store; the sender is told among the replies, and the session should end. What is not in the store by then is lost to it.
+    pub async fn save(&mut self, store: &SeriesStore) -> Result<()> {
+        let result = self.try_save(store).await;
+        self.intake.samples.clear();
+        self.bound_names();
+        self.tell(&result);
+        result
+    }
+
+    /// Ends the session: `rest` is followed by nothing, and all that it saved is committed.
+    ///
+    /// # Errors
+    /// As [`Session::save`].
+    pub async fn end(&mut self, rest: &[u8], store: &SeriesStore) -> Result<()> {
+        self.finish(rest);
+        let result = store.sync().await;
+        self.tell(&result);
+        result
+    }
+
+    /// Tells the sender of an error of the store.
+    fn tell(&mut self, result: &Result<()>) {
+        if let Err(error) = result {
+            self.intake.wants_sync = false;
+            match self.parser {
+                Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
+                Parser::OpenTsdb(_) => self.intake.reply(format_args!("database: {error}\n")),
+            }
+        }
+    }
+
+    async fn try_save(&mut self, store: &SeriesStore) -> Result<()> {
+        let (first, names) = self.intake.names.unopened();
+        if !names.is_empty() {
+            let series = store.all_series(&names).await?;
+            self.intake.names.open(first, series);
+        }
+        let mut at = 0;
+        while let Some(sample) = self.intake.samples.get(at) {
+            let appended = match self.intake.names.series(sample) {
+                Some(series) => series.append(sample.time, sample.value),
+                None => Err(Error::damaged("a session", "a sample belongs to no series")),
+            };
+            match appended {
+                Ok(()) => at += 1,
+                Err(Error::Behind) => store.sync().await?,
+                Err(Error::Deleted) => {
+                    let target = sample.target as usize;
+                    let name = self.intake.names.targets[target].name().as_str().to_string();
+                    let series = store.all_series(&[&name]).await?;
+                    self.intake.names.reopen(target, series);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.saved += at as u64;
+        if self.intake.wants_sync {
+            store.sync().await?;
+            self.intake.wants_sync = false;
+            let saved = self.saved;
+            match self.parser {
+                Parser::Resp(_) => self.intake.say(format_args!("+OK {saved}\r\n")),
+                Parser::OpenTsdb(_) => self.intake.say(format_args!("ok {saved}\n")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what is remembered of names when all sessions have too much.
+    fn bound_names(&mut self) {
+        if self.intake.names.bytes() != self.accounted {
+            self.account();
+            if self.accounted > NAMES_OF_ONE && self.memory.0.load(Ordering::Relaxed) > NAMES {
+                self.intake.names.forget();
+                self.account();
+            }
+        }
+    }
+
+    fn account(&mut self) {
+        let bytes = self.intake.names.bytes();
+        self.memory.0.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.0.fetch_sub(std::mem::replace(&mut self.accounted, bytes), Ordering::Relaxed);
+    }
+
+    /// What was taken and not saved.
+    pub fn points(&self) -> impl Iterator<Item = (&Name, Point)> {
+        let intake = &self.intake;
+        intake.samples.iter().map(|sample| {
+            let name = intake.names.targets[sample.target as usize].name();
+            (name, Point { time: sample.time, value: sample.value })
+        })
+    }
+
+    /// Forgets what was taken and not saved, as a save would that succeeded.
+    pub fn discard(&mut self) {
+        self.intake.samples.clear();
+        self.intake.wants_sync = false;
+    }
+
+    /// Whether the sender waits for an acknowledgement, which the next save gives.
+    pub fn wants_sync(&self) -> bool {
+        self.intake.wants_sync
+    }
+
+    /// Points that were saved so far.
+    pub fn saved(&self) -> u64 {
+        self.saved
+    }
+
+    /// Messages that were refused so far.
+    pub fn refused(&self) -> u64 {
+        self.intake.refused
+    }
+
+    /// What is to be sent back.
+    pub fn replies(&self) -> &[u8] {
+        &self.intake.replies
+    }
+
+    /// Notes that the first `count` bytes of the replies were sent.
+    pub fn sent(&mut self, count: usize) {
+        self.intake.replies.drain(..count);
+        if self.intake.replies.is_empty() && self.intake.unsaid > 0 {
+            let unsaid = std::mem::take(&mut self.intake.unsaid);
+            match self.parser {
+                Parser::Resp(_) => {
+                    self.intake.say(format_args!("-ERR {unsaid} more errors were not sent\r\n"))
+                }
+                Parser::OpenTsdb(_) => self.intake.say(format_args!("{unsaid} more errors were not sent\n")),
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.memory.0.fetch_sub(self.accounted, Ordering::Relaxed);
+    }
+}
+
+impl Intake {
+    /// Says that something was refused; counts it if there is much that is not taken.
+    #[cold]
+    pub(super) fn reply(&mut self, text: fmt::Arguments<'_>) {
+        self.refused += 1;
+        if self.replies.len() >= REPLIES {
+            self.unsaid += 1;
+        } else {
+            self.say(text);
+        }
+    }
+
+    pub(super) fn say(&mut self, text: fmt::Arguments<'_>) {
+        self.replies.extend_from_slice(text.to_string().as_bytes());
+    }
+}
+
+/// The beginning of a line that was refused, as it can be shown.
+pub(super) struct Shown<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 120;
+        write!(f, "{}", self.0[..self.0.len().min(SHOWN)].escape_ascii())?;
+        if self.0.len() > SHOWN { f.write_str("...") } else { Ok(()) }
+    }
+}

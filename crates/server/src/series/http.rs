@@ -1,0 +1,256 @@
+//! Queries of time series over HTTP, as Akumuli answers them: `/api/query` and what is around it.
+//!
+//! An answer is sent while it is made: hyper asks for the next piece when the last one has gone out, so a reader that is slow slows its query down and
+//! nothing piles up. A reader that goes away takes the connection with it, the connection its answer, and the answer its work. A query that is
+//! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line.
+
+use super::Hub;
+use crate::door::Door;
+use crate::http::Io;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use plinth_env::Signal;
+use plinth_env::sync::{First, race};
+use plinth_series::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult};
+use plinth_types::Bytes;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a connection keeps of a request's head and of an answer that is being sent.
+const BUFFER: usize = 128 << 10;
+/// How long a connection may be without a whole request.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a reader may leave a piece of its answer untouched.
+const STALLED: Duration = Duration::from_secs(300);
+/// How often deadlines are looked at, and whether the server is stopping.
+const TICK: Duration = Duration::from_millis(250);
+/// Connections at a time.
+const CONNECTIONS: usize = 256;
+
+/// Answers until told to stop.
+pub(super) async fn serve(hub: Arc<Hub>, door: Door, stop: &Signal) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        match race(stop.wait(), door.accept()).await {
+            First::Left(()) => return,
+            First::Right(Err(_)) => hub.env.sleep(super::BREATH).await,
+            First::Right(Ok(stream)) => {
+                if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let (theirs, open) = (hub.clone(), open.clone());
+                drop(hub.env.spawn_network("series http", async move {
+                    converse(theirs, stream).await;
+                    open.fetch_sub(1, Ordering::Relaxed);
+                }));
+            }
+        }
+    }
+}
+
+/// Requests and their answers, until the other side has no more of them.
+async fn converse(hub: Arc<Hub>, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let deadline = Arc::new(Deadline { hub: hub.clone(), at: AtomicU64::new(0) });
+    deadline.set(IDLE);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (hub, deadline) = (hub.clone(), deadline.clone());
+        async move {
+            let reply = answer(&hub, request).await;
+            Ok::<_, Infallible>(reply.map(|state| Reply { state, deadline }))
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(BUFFER)
+        .auto_date_header(false)
+        .serve_connection(Io(stream), service);
+    let overdue = async {
+        while !hub.is_stopping() && !deadline.has_passed() {
+            hub.env.sleep(TICK).await;
+        }
+    };
+    race(connection, overdue).await;
+}
+
+/// When a connection's patience ends, in milliseconds of the environment's clock.
+struct Deadline {
+    hub: Arc<Hub>,
+    at: AtomicU64,
+}
+
+impl Deadline {
+    fn set(&self, within: Duration) {
+        let at = (self.hub.env.now() + within).as_millis();
+        self.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// While a query is at work it is not the reader who has to hurry.
+    fn stop(&self) {
+        self.at.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    fn has_passed(&self) -> bool {
+        self.hub.env.now().as_millis() > u128::from(self.at.load(Ordering::Relaxed))
+    }
+}
+
+/// An answer's piece being made: what comes of it, and the answer itself.
+type Piece = Pin<Box<dyn Future<Output = (Answer, QueryResult<Option<Vec<u8>>>)> + Send>>;
+
+/// A reply on its way.
+struct Reply {
+    state: State,
+    deadline: Arc<Deadline>,
+}
+
+/// How far it is.
+enum State {
+    /// Text that is there, and the answer that comes behind it.
+    Text(Bytes, Option<Answer>),
+    Making(Piece),
+    End,
+}
+
+impl State {
+    fn text(text: impl Into<Bytes>) -> Self {
+        Self::Text(text.into(), None)
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        loop {
+            match &mut self.state {
+                State::Text(text, rest) => {
+                    let (text, rest) = (std::mem::take(text), rest.take());
+                    self.state = rest.map_or(State::End, |answer| State::Making(Box::pin(piece(answer))));
+                    if !text.is_empty() {
+                        self.deadline.set(STALLED);
+                        return Poll::Ready(Some(Ok(Frame::data(text))));
+                    }
+                }
+                State::Making(piece) => {
+                    let made = piece.as_mut().poll(context);
+                    if made.is_pending() {
+                        self.deadline.stop();
+                    }
+                    self.state = match ready!(made) {
+                        (answer, Ok(Some(text))) => State::Text(text.into(), Some(answer)),
+                        (_, Ok(None)) => State::End,
+                        (_, Err(error)) => State::text(refusal(&error)),
+                    };
+                }
+                State::End => {
+                    self.deadline.set(IDLE);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::End)
+    }
+}
+
+async fn piece(mut answer: Answer) -> (Answer, QueryResult<Option<Vec<u8>>>) {
+    let made = answer.next().await;
+    (answer, made)
+}
+
+/// An error as one line.
+fn refusal(error: &QueryError) -> Vec<u8> {
+    let line = error.to_string().replace(['\r', '\n'], " ");
+    format!("-{line}\r\n").into_bytes()
+}
+
+/// What a request is answered.
+async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
+    let path = request.uri().path().to_string();
+    let (status, kind, state) = match (path.as_str(), request.method()) {
+        ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
+            match body(request.into_body(), MAX_QUERY_BYTES).await {
+                Ok(text) => (StatusCode::OK, TEXT, asked(hub, &path, &text).await),
+                Err(status) => (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n")),
+            }
+        }
+        ("/api/query" | "/api/search" | "/api/suggest", _) => {
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("-POST expected, with JSON as the body\r\n"))
+        }
+        ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
+        ("/api/function-names", &Method::GET | &Method::HEAD) => {
+            (StatusCode::OK, TEXT, State::text(FUNCTION_NAMES.join("\n") + "\n"))
+        }
+        ("/api/version", &Method::GET | &Method::HEAD) => {
+            (StatusCode::OK, TEXT, State::text(format!("Plinth {}\n", env!("CARGO_PKG_VERSION"))))
+        }
+        _ => (StatusCode::NOT_FOUND, TEXT, State::text(format!("-Invalid url {path}\r\n"))),
+    };
+    let mut response = Response::new(state);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// The beginning of an answer: its first piece, so that what is wrong is all there is.
+async fn asked(hub: &Hub, path: &str, text: &[u8]) -> State {
+    let begun = async {
+        let mut answer = match path {
+            "/api/suggest" => hub.store.suggest(text)?,
+            "/api/search" => hub.store.query(&Query::parse_search(text)?).await?,
+            _ => hub.store.query(&Query::parse(text)?).await?,
+        };
+        let first = answer.next().await?;
+        Ok(first.map(|first| (first, answer)))
+    };
+    match begun.await {
+        Ok(Some((first, answer))) => State::Text(first.into(), Some(answer)),
+        Ok(None) => State::End,
+        Err(error) => State::text(refusal(&error)),
+    }
+}
+
+/// What the store has in memory.
+fn stats(hub: &Hub) -> String {
+    let stats = hub.store.stats();
+    let numbers = serde_json::json!({
+        "memory": {
+            "series": stats.series.to_string(),
+            "open_points": stats.open_points.to_string(),
+            "unsaved_series": stats.unsaved_series.to_string(),
+        }
+    });
+    numbers.to_string() + "\n"
+}
+
+/// A request's body, if it has at most so many bytes.
+async fn body(body: Incoming, most: usize) -> Result<Vec<u8>, StatusCode> {
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let Ok(data) = frame.map_err(|_| StatusCode::BAD_REQUEST)?.into_data() else { continue };
+        if bytes.len() + data.len() > most {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}

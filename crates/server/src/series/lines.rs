@@ -1,0 +1,157 @@
+//! A connection that sends points on lines: received, taken in, saved, answered, in turns.
+//!
+//! Half a line is all that a connection at rest holds besides its session; what it receives into belongs to the thread. When the sender has said all
+//! (it closes its direction) everything is committed before the connection is closed, so whoever reads to the end knows that it is durable.
+
+use super::Hub;
+use plinth_env::sync::{First, race};
+use plinth_env::{Signal, Stream};
+use plinth_series::ingest::{MAX_LINE_BYTES, Protocol, Session};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Bytes received at a time.
+const RECEIVE: usize = 64 << 10;
+/// Replies that wait for the sender to take them; beyond, it is not read.
+const REPLIES: usize = 128 << 10;
+/// How long a sender has to take the last replies and to close; and when it is the server that ends.
+const FAREWELL: Duration = Duration::from_secs(10);
+const HASTE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Serves a connection until its sender has said all, the store fails, or the server stops.
+pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop: &Signal) {
+    let session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
+    let mut connection = Connection { stream, session, held: Vec::new() };
+    let received_all = loop {
+        // The signal is looked at here too: what is always ready would never wait for it.
+        if hub.is_stopping() {
+            break false;
+        }
+        match race(stop.wait(), poll_fn(|context| connection.poll_receive(context))).await {
+            First::Left(()) => break false,
+            First::Right(Received::Gone) => return,
+            First::Right(Received::End) => break true,
+            First::Right(Received::Bytes(buffer, len)) => {
+                if connection.take(hub, buffer, len).await.is_err() {
+                    break false;
+                }
+            }
+        }
+    };
+    if received_all {
+        let rest = std::mem::take(&mut connection.held);
+        // What went wrong is among the last replies.
+        let _ = connection.session.end(&rest, &hub.store).await;
+    }
+    let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
+    race(connection.say_farewell(), hub.env.sleep(patience)).await;
+}
+
+enum Received {
+    /// What was held, and more behind it: so many bytes of a buffer.
+    Bytes(Vec<u8>, usize),
+    End,
+    Gone,
+}
+
+struct Connection {
+    stream: Stream,
+    session: Session,
+    /// Received and not taken: the beginning of a line.
+    held: Vec<u8>,
+}
+
+impl Connection {
+    /// Sends replies, and receives unless too many of them wait.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Received> {
+        if self.poll_send(context).is_err() {
+            return Poll::Ready(Received::Gone);
+        }
+        if self.session.replies().len() > REPLIES {
+            return Poll::Pending;
+        }
+        let mut buffer = BUFFER.take();
+        let held = self.held.len();
+        if buffer.len() < held + RECEIVE {
+            buffer.resize(held + RECEIVE, 0);
+        }
+        buffer[..held].copy_from_slice(&self.held);
+        let received = self.stream.poll_receive(context, &mut buffer[held..]);
+        match received {
+            Poll::Ready(Ok(len)) if len > 0 => {
+                self.held.clear();
+                return Poll::Ready(Received::Bytes(buffer, held + len));
+            }
+            _ => BUFFER.set(buffer),
+        }
+        match received {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(_)) => Poll::Ready(Received::End),
+            Poll::Ready(Err(_)) => Poll::Ready(Received::Gone),
+        }
+    }
+
+    /// Takes in what was received, and holds what is no whole line.
+    async fn take(&mut self, hub: &Hub, buffer: Vec<u8>, len: usize) -> plinth_series::Result<()> {
+        let mut at = 0;
+        loop {
+            at += self.session.feed(&buffer[at..len]);
+            let goes_on = self.session.wants_save();
+            if self.session.has_points() {
+                self.session.save(&hub.store).await?;
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        debug_assert!(len - at <= MAX_LINE_BYTES + 1, "less than a line is left");
+        self.held.extend_from_slice(&buffer[at..len]);
+        BUFFER.set(buffer);
+        Ok(())
+    }
+
+    /// Sends what can be sent now.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ()> {
+        while !self.session.replies().is_empty() {
+            match self.stream.poll_send(context, self.session.replies()) {
+                Poll::Ready(Ok(count)) if count > 0 => self.session.sent(count),
+                Poll::Ready(_) => return Err(()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        match self.stream.poll_flush(context) {
+            Poll::Ready(Err(_)) => Err(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the last replies, says that there are no more, and waits for the other side to close: what it still sends is thrown away, since the
+    /// system would take the replies back if it were left unread.
+    async fn say_farewell(&mut self) {
+        let mut rest = [0; 4096];
+        poll_fn(|context| {
+            if self.poll_send(context).is_err() {
+                return Poll::Ready(());
+            }
+            if !self.session.replies().is_empty() {
+                return Poll::Pending;
+            }
+            if ready!(self.stream.poll_finish(context)).is_err() {
+                return Poll::Ready(());
+            }
+            loop {
+                match ready!(self.stream.poll_receive(context, &mut rest)) {
+                    Ok(count) if count > 0 => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,200 @@
+//! Time series over the network: listeners that take points in, and what all of them share.
+//!
+//! ```text
+//!   RESP (8282), OpenTSDB (4242)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
+//! ```
+//!
+//! The store is opened when the first listener is asked for, and with it the server owns the database's series: another process that opens them takes
+//! them over. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
+//! up. Stopping reads no more, saves what was read, and commits it.
+
+mod lines;
+
+use crate::config::Limits;
+use crate::door::{Door, Doors, Purpose};
+use plinth_client::{Database, Endpoint};
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal};
+use plinth_series::SeriesStore;
+use plinth_series::ingest::{Memory, Protocol};
+use plinth_types::{Error, Result};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long accepting pauses when the system has no room for another connection.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's series either.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SeriesConfig {
+    /// Akumuli's protocol on lines, whose port is 8282.
+    pub resp: Option<SocketAddr>,
+    /// OpenTSDB's `put`, whose port is 4242.
+    pub opentsdb: Option<SocketAddr>,
+}
+
+impl SeriesConfig {
+    /// Each listener on lines that is asked for.
+    fn lines(&self) -> impl Iterator<Item = (Protocol, SocketAddr)> {
+        let all = [(Protocol::Resp, self.resp), (Protocol::OpenTsdb, self.opentsdb)];
+        all.into_iter().filter_map(|(protocol, address)| Some((protocol, address?)))
+    }
+}
+
+/// What all of them share.
+pub(crate) struct Hub {
+    pub(crate) env: Env,
+    pub(crate) store: SeriesStore,
+    /// What sessions remember of names.
+    pub(crate) memory: Memory,
+    stopping: AtomicBool,
+    stops: Vec<Signal>,
+    connections: Connections,
+}
+
+impl Hub {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// The connections on lines: how each is told to end, and when there is none.
+#[derive(Default)]
+struct Connections {
+    open: Mutex<Open>,
+    emptied: Signal,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    stops: BTreeMap<u64, Arc<Signal>>,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection in, unless there are `most`: its number, and the signal that it shall end.
+    fn enter(&self, most: usize) -> Option<(u64, Arc<Signal>)> {
+        let mut open = self.lock();
+        if open.stops.len() >= most {
+            return None;
+        }
+        open.next += 1;
+        let (number, stop) = (open.next, Arc::new(Signal::new()));
+        open.stops.insert(number, stop.clone());
+        Some((number, stop))
+    }
+
+    fn leave(&self, number: u64) {
+        let mut open = self.lock();
+        open.stops.remove(&number);
+        if open.stops.is_empty() {
+            self.emptied.notify();
+        }
+    }
+
+    fn stop_all(&self) {
+        self.lock().stops.values().for_each(|stop| stop.notify());
+    }
+}
+
+/// The running listeners.
+pub(crate) struct Listeners {
+    hub: Arc<Hub>,
+    pub(crate) addresses: SeriesConfig,
+}
+
+/// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be listened on.
+pub(crate) async fn start(
+    endpoint: &Arc<dyn Endpoint>,
+    config: &SeriesConfig,
+    limits: &Limits,
+    doors: &Doors,
+    admit: impl Fn(SocketAddr) -> Result<()>,
+) -> Result<Option<Listeners>> {
+    if *config == SeriesConfig::default() {
+        return Ok(None);
+    }
+    let env = endpoint.env().clone();
+    let mut bound = Vec::new();
+    for (protocol, address) in config.lines() {
+        admit(address)?;
+        bound.push((protocol, doors.door(env.sockets().listen(address).await?, Purpose::Series)));
+    }
+    let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
+    let hub = Arc::new(Hub {
+        env: env.clone(),
+        store,
+        memory: Memory::default(),
+        stopping: AtomicBool::new(false),
+        stops: bound.iter().map(|_| Signal::new()).collect(),
+        connections: Connections::default(),
+    });
+    let mut addresses = config.clone();
+    for (number, (protocol, door)) in bound.into_iter().enumerate() {
+        match protocol {
+            Protocol::Resp => addresses.resp = Some(door.local_address()),
+            Protocol::OpenTsdb => addresses.opentsdb = Some(door.local_address()),
+        }
+        let accepting = accept(hub.clone(), door, number, protocol, limits.connections);
+        drop(env.spawn_network("accept series", accepting));
+    }
+    Ok(Some(Listeners { hub, addresses }))
+}
+
+fn opening(error: plinth_series::Error) -> Error {
+    match error {
+        plinth_series::Error::Database(error) => error,
+        other => {
+            Error::internal_error().with_detail(format!("the database's series can't be opened: {other}"))
+        }
+    }
+}
+
+impl Listeners {
+    /// Accepts and reads nothing more.
+    pub(crate) fn begin_stop(&self) {
+        self.hub.stopping.store(true, Ordering::Relaxed);
+        self.hub.stops.iter().for_each(Signal::notify);
+        self.hub.connections.stop_all();
+    }
+
+    /// Waits until what was read is in the store and committed, within reason.
+    pub(crate) async fn stop(&self, farewell: Duration) {
+        self.begin_stop();
+        let env = &self.hub.env;
+        let ended = async {
+            while !self.hub.connections.lock().stops.is_empty() {
+                self.hub.connections.emptied.wait().await;
+            }
+            // A database that fails has told those who asked; nobody is left to be told here.
+            let _ = self.hub.store.sync().await;
+        };
+        race(ended, env.sleep(farewell)).await;
+    }
+}
+
+/// Accepts connections until told to stop.
+async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, most: usize) {
+    loop {
+        match race(hub.stops[number].wait(), door.accept()).await {
+            First::Left(()) => return,
+            First::Right(Err(_)) => hub.env.sleep(BREATH).await,
+            First::Right(Ok(stream)) => {
+                // One too many is closed: these protocols have no words for it that a sender would read.
+                let Some((number, stop)) = hub.connections.enter(most) else { continue };
+                let theirs = hub.clone();
+                drop(hub.env.spawn_network("series", async move {
+                    lines::converse(&theirs, stream, protocol, &stop).await;
+                    theirs.connections.leave(number);
+                }));
+            }
+        }
+    }
+}
