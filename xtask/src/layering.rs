@@ -117,7 +117,7 @@ const LAYERS: &[Layer] = &[
             "plinth-migrate",
             "plinth-sim",
         ],
-        tests_use: &["plinth-capi"],
+        tests_use: &["plinth-capi", "plinth-series"],
     },
     Layer { level: LEAF, name: "xtask", uses: &[], tests_use: &[] },
 ];
