@@ -21,10 +21,16 @@ const LEAF: u32 = 9;
 
 const LAYERS: &[Layer] = &[
     Layer { level: 0, name: "plinth-types", uses: &[], tests_use: &[] },
+    Layer { level: 0, name: "plinth-usdt", uses: &[], tests_use: &[] },
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
-    Layer { level: 2, name: "plinth-log", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
+    Layer {
+        level: 2,
+        name: "plinth-log",
+        uses: &["plinth-types", "plinth-usdt", "plinth-env"],
+        tests_use: &[],
+    },
     Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {
@@ -38,6 +44,7 @@ const LAYERS: &[Layer] = &[
         name: "plinth-pipeline",
         uses: &[
             "plinth-types",
+            "plinth-usdt",
             "plinth-env",
             "plinth-resolver",
             "plinth-log",

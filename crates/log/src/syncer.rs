@@ -91,6 +91,7 @@ struct Lane<'a> {
 
 impl Lane<'_> {
     async fn run(mut self, job: &Job) -> Result<()> {
+        let began = self.shared.env.now();
         // Older segments first: nothing may be durable that follows something which is not.
         for segment in &job.segments {
             if self.shared.config.skips_sync() {
@@ -101,6 +102,11 @@ impl Lane<'_> {
                 break;
             }
         }
+        plinth_usdt::fsync(
+            self.shared.env.now().saturating_sub(began),
+            job.reaches.sequence,
+            job.segments.len(),
+        );
         let result = self.shared.change(|inner| {
             inner.syncs.lanes[self.lane] = None;
             self.is_held = false;

@@ -95,7 +95,7 @@ impl Endpoint for InProcess {
             return pace::begin(shared, request);
         }
         shared.counters.metrics.started(request.priority);
-        Reply::ready(pace::answer(shared, request.lock_aware))
+        Reply::ready(pace::answer(shared, request.lock_aware, request.priority))
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
@@ -103,6 +103,7 @@ impl Endpoint for InProcess {
             let keys = keys.clone();
             return self.at(version, move |shared| shared.storage.get_many(version, space, &keys));
         }
+        plinth_usdt::read(version, keys.len());
         let metrics = &self.shared().counters.metrics;
         metrics.add(Count::Requests, 1);
         metrics.add(Count::Keys, keys.len() as u64);
@@ -128,6 +129,7 @@ impl Endpoint for InProcess {
             let read = read.clone();
             return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
         }
+        plinth_usdt::read_range(version, read.limit);
         self.shared().counters.metrics.add(Count::Requests, 1);
         if Metrics::is_sampled_read() {
             self.shared().counters.metrics.hot.note(Heat::Reads, &read.begin.key);

@@ -7,6 +7,7 @@ use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_types::{Error, Version, printable};
 use std::path::Path;
+use tracing::Span;
 
 pub(crate) fn opened(directory: Option<&Path>, version: Version) {
     let directory = directory.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
@@ -33,4 +34,19 @@ pub(crate) fn slow(slow: &SlowTransaction) {
     let (age_ms, first_key) = (slow.age / 1000, printable(&slow.first_key).to_string());
     let SlowTransaction { version, bytes, mutations, .. } = slow;
     tracing::warn!(age_ms, version, bytes, mutations, first_key, "slow transaction");
+}
+
+/// A batch on its way, with what it takes to get there as its parts. Nothing while nobody keeps spans.
+pub(crate) fn batch(version: Version, transactions: usize) -> Span {
+    tracing::info_span!(parent: None, "commit_batch", version, transactions, conflicts = tracing::field::Empty)
+}
+
+/// The sync of a batch's entry in the log.
+pub(crate) fn log_sync(batch: &Span) -> Span {
+    tracing::info_span!(parent: batch, "log_sync")
+}
+
+/// A batch takes effect.
+pub(crate) fn apply(batch: &Span) -> Span {
+    tracing::info_span!(parent: batch, "apply")
 }

@@ -7,7 +7,7 @@ use crate::gate::{Admitted, Controller, Gauges, Rules, THROTTLE_BEGIN, THROTTLE_
 use crate::metrics::{Count, Metrics};
 use crate::shared::Shared;
 use crate::visible::Answer;
-use plinth_client::{ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_storage::Storage;
 use plinth_types::{Error, KeySelector, KeySpace, RangeRead, Result};
@@ -32,7 +32,7 @@ const RULES_MOST: usize = 1000;
 pub struct LoadTargets {
     /// Bytes of transactions that wait to be committed.
     pub queue_bytes: u64,
-    /// Bytes of older versions of rows in memory.
+    /// Bytes of older versions of rows in memory; with the engine `ssd` two fifths of its memory at most.
     pub window_bytes: u64,
 }
 
@@ -43,12 +43,14 @@ impl Default for LoadTargets {
 }
 
 /// The answer to a request for a read version, now.
-pub(crate) fn answer(shared: &Shared, lock_aware: bool) -> Result<ReadVersionReply> {
+#[inline]
+pub(crate) fn answer(shared: &Shared, lock_aware: bool, priority: Priority) -> Result<ReadVersionReply> {
     let Answer { version, locked, metadata_version } =
         shared.visible.answer(|| crate::endpoint::now_committed(shared));
     if locked && !lock_aware {
         return Err(Error::database_locked());
     }
+    plinth_usdt::transaction_start(version, priority as u8);
     Ok(ReadVersionReply { version, metadata_version })
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn begin(shared: &Shared, request: ReadVersionRequest) -> Reply<ReadV
     match shared.health.gate.admit(request, promise, shared.env.now()) {
         Admitted::Now(_) => {
             shared.counters.metrics.started(priority);
-            Reply::ready(answer(shared, lock_aware))
+            Reply::ready(answer(shared, lock_aware, priority))
         }
         Admitted::Later => reply,
         Admitted::Refused(_, error) => Reply::ready(Err(error)),
@@ -107,7 +109,14 @@ impl Pace {
             let started = shared.counters.metrics.started_all();
             let window_bytes = shared.storage.memory().window;
             let waiting = shared.health.gate.held_back() as u64;
-            let gauges = Gauges { queue_bytes: queue_bytes as u64, window_bytes, started, waiting };
+            let gauges = Gauges {
+                queue_bytes: queue_bytes as u64,
+                window_bytes,
+                fullness: shared.storage.fullness().into(),
+                backlog: shared.storage.backlog().into(),
+                started,
+                waiting,
+            };
             let (before, limits) = (shared.health.gate.limits(), self.controller.look(gauges, now));
             if (before.reason, before.batch_reason) != (limits.reason, limits.batch_reason) {
                 crate::events::limited(&limits);
@@ -177,7 +186,7 @@ fn release(shared: &Shared, now: Duration) {
             Some(error) => Err(error),
             None => {
                 metrics.started(waiter.request.priority);
-                answer(shared, waiter.request.lock_aware)
+                answer(shared, waiter.request.lock_aware, waiter.request.priority)
             }
         };
         metrics.start_wait.record(now.saturating_sub(waiter.since), 1);

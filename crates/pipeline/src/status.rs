@@ -231,13 +231,15 @@ fn qos(shared: &Shared) -> Value {
     let window = shared.storage.memory().window;
     let (manual, auto) = shared.health.gate.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
+    let behind = shared.storage.durability_lag();
+    let behind = json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
         "batch_released_transactions_per_second": shared.counters.metrics.rates.hz(Rated::StartedBatch),
         "batch_transactions_per_second_limit": limit(batch),
-        // Storage has what is committed, always, and the log what is acknowledged.
+        // Storage has what is committed, always, and the log what is acknowledged. Tables have it later.
         "limiting_data_lag_storage_server": in_step,
-        "limiting_durability_lag_storage_server": in_step,
+        "limiting_durability_lag_storage_server": behind,
         "limiting_queue_bytes_storage_server": window,
         "performance_limited_by": limited_by(reason),
         "released_transactions_per_second": released,
@@ -247,7 +249,7 @@ fn qos(shared: &Shared) -> Value {
         },
         "transactions_per_second_limit": limit(default),
         "worst_data_lag_storage_server": in_step,
-        "worst_durability_lag_storage_server": in_step,
+        "worst_durability_lag_storage_server": behind,
         "worst_queue_bytes_log_server": queue_bytes,
         "worst_queue_bytes_storage_server": window,
     })

@@ -128,6 +128,17 @@ impl Store {
         }
     }
 
+    /// How much has yet to be merged, as a share of what may wait: at 1 nothing is flushed any more.
+    pub fn backlog(&self) -> f32 {
+        self.ssd_engine().map_or(0.0, SsdStorage::backlog)
+    }
+
+    /// How far what is in tables lies behind what can be read. With `memory` the log alone is the durable place.
+    pub fn durability_lag(&self) -> Version {
+        self.ssd_engine()
+            .map_or(0, |storage| storage.newest().saturating_sub(storage.durable_version()).max(0))
+    }
+
     /// Why nothing more can be taken: there is no room for it, and no hope that there will be.
     pub fn refusal(&self) -> Option<Error> {
         if self.fullness() < 1.0 { None } else { self.ssd_engine()?.trouble() }

@@ -42,6 +42,7 @@ struct Flight {
     decided: Decided,
     /// How long it took to get so far.
     formed: Duration,
+    span: tracing::Span,
 }
 
 thread_local! {
@@ -96,10 +97,12 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let began = shared.env.now();
     let assigned = shared.versions.assign(began);
     let version = assigned.version;
+    let span = events::batch(version, batch.len());
     front.resolver.forget_before(shared.window_begin(version));
     let mut decided =
         decide(batch, version, shared.wall_clock_seconds(), &front.metadata, &mut front.resolver);
     count_refused(shared, &decided.refused);
+    span.record("conflicts", decided.refused.len());
     notice(shared, version, &mut decided);
     for refused in decided.refused.drain(..) {
         refused.promise.send(refused.answer);
@@ -131,7 +134,7 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let ticket = front.next_ticket;
     front.next_ticket += 1;
     let formed = shared.env.now().saturating_sub(began);
-    Some(Flight { version, ticket, position, lease: assigned.lease, decided, formed })
+    Some(Flight { version, ticket, position, lease: assigned.lease, decided, formed, span })
 }
 
 fn is_log_sound(shared: &Shared) -> bool {
@@ -180,7 +183,9 @@ async fn finish(shared: &Shared, flight: Flight) {
     let began = shared.env.now();
     let synced = match (&shared.log, flight.position) {
         (Some(log), Some(position)) => {
+            let span = events::log_sync(&flight.span);
             let synced = log.syncer.sync(position).await;
+            drop(span);
             shared.counters.metrics.sync.record(shared.env.now().saturating_sub(began), 1);
             synced
         }
@@ -196,7 +201,9 @@ async fn finish(shared: &Shared, flight: Flight) {
         return leave_unknown(shared, flight.decided.accepted, cause);
     }
     let is_early = planted!("visible before it is durable");
+    let span = events::apply(&flight.span);
     let effect = if is_early { Ok(Vec::new()) } else { take_effect(shared, &flight).await };
+    drop(span);
     shared.turns.pass(flight.ticket);
     let fired = match effect {
         Ok(fired) => fired,
@@ -204,6 +211,8 @@ async fn finish(shared: &Shared, flight: Flight) {
         Err(cause) => return leave_unknown(shared, flight.decided.accepted, cause),
     };
     let version = flight.version;
+    let took = flight.formed + shared.env.now().saturating_sub(began);
+    plinth_usdt::commit(version, flight.decided.accepted.len(), took);
     for Accepted { batch_index, promise, .. } in flight.decided.accepted {
         promise.send(Ok(CommitReply::Committed { version, batch_index }));
     }

@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use plinth_client::{Endpoint, ReadVersionRequest};
 use plinth_env::simulated::{FaultPlan, Simulation};
-use plinth_pipeline::{InProcess, LoadTargets, Node, NodeConfig};
+use plinth_pipeline::{EngineKind, InProcess, LoadTargets, Node, NodeConfig, SsdSettings};
 use plinth_types::MutationType as M;
 use serde_json::Value;
 use std::path::Path;
@@ -29,15 +29,22 @@ struct Seen {
     mean_queue: u64,
     causes: Vec<String>,
     commits: u64,
+    /// The most that older versions took, in bytes, and how far tables were behind, in seconds.
+    window: u64,
+    behind: f64,
 }
 
 fn run(seed: u64, load: LoadTargets) -> (Seen, Value) {
-    let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
     let config = NodeConfig { load, checkpoint_bytes: u64::MAX, ..NodeConfig::default() };
-    let node = simulation.run_until(Node::open(&machine, Path::new("/db"), config)).unwrap().endpoint();
     let mut plan = FaultPlan::default();
     (plan.sync.latency_min, plan.sync.latency_max) = (Duration::from_millis(20), Duration::from_millis(40));
+    run_on(seed, config, plan)
+}
+
+fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    let node = simulation.run_until(Node::open(&machine, Path::new("/db"), config)).unwrap().endpoint();
     simulation.set_faults(&machine, plan);
     let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     for client in 0..CLIENTS {
@@ -58,6 +65,10 @@ fn run(seed: u64, load: LoadTargets) -> (Seen, Value) {
         simulation.run_for(Duration::from_millis(50));
         let status = status(&node);
         seen.mean_queue += status["cluster"]["qos"]["worst_queue_bytes_log_server"].as_u64().unwrap() / 40;
+        let qos = &status["cluster"]["qos"];
+        seen.window = seen.window.max(qos["worst_queue_bytes_storage_server"].as_u64().unwrap());
+        let behind = &qos["worst_durability_lag_storage_server"]["seconds"];
+        seen.behind = seen.behind.max(behind.as_f64().unwrap());
         let cause = status["cluster"]["qos"]["performance_limited_by"]["name"].as_str().unwrap().to_owned();
         if !seen.causes.contains(&cause) {
             seen.causes.push(cause);
@@ -81,6 +92,33 @@ fn a_slow_disk_holds_transactions_back_and_the_status_says_so() {
         assert!(with.causes.iter().any(|cause| cause == "log_server_write_queue"), "seed {seed}: {with:?}");
         assert!(with.mean_queue < QUEUE && with.mean_queue < without.mean_queue, "seed {seed}");
         assert!(with.commits * 2 > without.commits, "seed {seed}: the disk stays busy");
+        let qos = &after["cluster"]["qos"];
+        assert_eq!(qos["performance_limited_by"]["name"], "workload", "seed {seed}: {qos}");
+        assert_eq!(after["cluster"]["plinth"]["start_queue"]["transactions"], 0, "seed {seed}");
+    }
+}
+
+/// Memory for the window of the engine `ssd`: half of this.
+const MEMORY: u64 = 8 << 20;
+
+#[test]
+fn tables_that_are_written_slowly_hold_transactions_back_before_the_window_is_full() {
+    for seed in 0..3 {
+        let config = NodeConfig {
+            engine: EngineKind::Ssd,
+            ssd: SsdSettings::with_memory(MEMORY),
+            window: 100_000,
+            ..NodeConfig::default()
+        };
+        let mut plan = FaultPlan::default();
+        (plan.write.latency_min, plan.write.latency_max) =
+            (Duration::from_millis(4), Duration::from_millis(8));
+        let (seen, after) = run_on(seed, config, plan);
+        println!("seed {seed}: {seen:?}");
+        let named = ["storage_server_write_queue_size", "storage_server_durability_lag"];
+        assert!(seen.causes.iter().any(|cause| named.contains(&cause.as_str())), "seed {seed}: {seen:?}");
+        assert!(seen.window < MEMORY / 2, "seed {seed}: commits had to wait for room: {seen:?}");
+        assert!(seen.behind > 0.05, "seed {seed}: tables are behind by the window, at least: {seen:?}");
         let qos = &after["cluster"]["qos"];
         assert_eq!(qos["performance_limited_by"]["name"], "workload", "seed {seed}: {qos}");
         assert_eq!(after["cluster"]["plinth"]["start_queue"]["transactions"], 0, "seed {seed}");

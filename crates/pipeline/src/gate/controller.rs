@@ -8,6 +8,10 @@
 //! Below the spring nothing is limited. In it, x grows from 0 to 1 and the rate is what the node has been seen to bear, times
 //! something above 1 at first and below 1 at the end: so a queue settles in the middle of its spring, at full throughput.
 //! Batch transactions have targets of half the size, and so give way first.
+//!
+//! Where there is a bound at which commits have to wait (the memory that an engine has for its window, or the small tables that
+//! may wait to be merged before nothing is flushed any more), the target lies before it. Behind such a bound the log's queue
+//! grows too; the cause that is told is the one that came first.
 
 use std::time::Duration;
 
@@ -18,6 +22,10 @@ pub(crate) struct Gauges {
     pub queue_bytes: u64,
     /// Bytes of older versions in memory.
     pub window_bytes: u64,
+    /// The same as a share of the memory that the engine has for them: from 1 on commits wait for room.
+    pub fullness: f64,
+    /// How much the engine has yet to merge, as a share of what may wait: from 1 on it flushes no more.
+    pub backlog: f64,
     /// Transactions begun so far.
     pub started: u64,
     /// Transactions that are held back, not counting those that wait for a tag.
@@ -41,6 +49,8 @@ pub(crate) enum Reason {
     LogQueue,
     /// Older versions take more memory than they may.
     Window,
+    /// Tables are made faster than they can be merged.
+    Backlog,
 }
 
 impl Reason {
@@ -49,6 +59,7 @@ impl Reason {
             Self::Workload => 0,
             Self::Window => 1,
             Self::LogQueue => 5,
+            Self::Backlog => 10,
         }
     }
 
@@ -57,6 +68,7 @@ impl Reason {
             Self::Workload => "workload",
             Self::Window => "storage_server_write_queue_size",
             Self::LogQueue => "log_server_write_queue",
+            Self::Backlog => "storage_server_durability_lag",
         }
     }
 
@@ -65,6 +77,9 @@ impl Reason {
             Self::Workload => "The database is not being saturated by the workload.",
             Self::Window => "Older versions of rows take as much memory as they may.",
             Self::LogQueue => "Commits wait for the log: the disk is as busy as it can be.",
+            Self::Backlog => {
+                "The storage lags behind: tables are written faster than the disk can merge them."
+            }
         }
     }
 }
@@ -95,6 +110,12 @@ impl Limits {
 
 /// The part of a target in which the rate is being adjusted.
 const SPRING: f64 = 0.5;
+/// How much may have yet to be merged, as a share of the bound. A few tables are always there.
+const BACKLOG: f64 = 0.9;
+/// The part of that target in which the rate is being adjusted.
+const BACKLOG_SPRING: f64 = 0.25;
+/// From here on commits wait for room now and then.
+const FULL: f64 = 0.9;
 /// How much of the rate seen lately a new look at it counts for.
 const SMOOTHING: f64 = 0.3;
 /// How long ago the node began, at the first look.
@@ -159,18 +180,22 @@ impl Controller {
 
     /// The rate for targets of this share.
     fn limit(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
-        let pressures = [
-            (gauges.queue_bytes, self.targets.queue_bytes, Reason::LogQueue),
-            (gauges.window_bytes, self.targets.window_bytes, Reason::Window),
-        ];
-        let pressed = pressures.map(|(bytes, target, reason)| {
-            let target = (target as f64 * share).max(1.0);
-            ((bytes as f64 - target * (1.0 - SPRING)) / (target * SPRING), reason)
-        });
-        let worst = if pressed[0].0 >= pressed[1].0 { pressed[0] } else { pressed[1] };
-        match worst {
-            (pressure, _) if pressure <= 0.0 => (f64::INFINITY, Reason::Workload),
-            (pressure, reason) => ((self.rate / (0.5 + pressure * pressure)).max(LEAST), reason),
-        }
+        let pressure = |amount: f64, target: f64, spring: f64| {
+            let target = target * share;
+            (amount - target * (1.0 - spring)) / (target * spring)
+        };
+        let bytes = |bytes: u64, target: u64| pressure(bytes as f64, (target as f64).max(2.0), SPRING);
+        let log = bytes(gauges.queue_bytes, self.targets.queue_bytes);
+        let window = bytes(gauges.window_bytes, self.targets.window_bytes);
+        let backlog = pressure(gauges.backlog, BACKLOG, BACKLOG_SPRING);
+        // What isn't merged fills the window, and a window that is full fills the queue: what came first is the cause.
+        let worst = log.max(window).max(backlog);
+        let reason = match () {
+            () if worst <= 0.0 => return (f64::INFINITY, Reason::Workload),
+            () if backlog >= 1.0 || backlog >= worst => Reason::Backlog,
+            () if gauges.fullness >= FULL || window >= worst => Reason::Window,
+            () => Reason::LogQueue,
+        };
+        ((self.rate / (0.5 + worst * worst)).max(LEAST), reason)
     }
 }

@@ -1,7 +1,7 @@
 //! The gate: hands out read versions at the rate that the rest of the node bears (FoundationDB's ratekeeper).
 //!
 //! ```text
-//!   every 100 ms   gauges (queue, window) ──▶ controller ──▶ limits: default, batch, and why
+//!   every 100 ms   gauges (queue, storage) ──▶ controller ──▶ limits: default, batch, and why
 //!   request ──▶ open, and no throttled tag?  ── yes ──▶ at once: one load
 //!                       │ no
 //!                       ▼

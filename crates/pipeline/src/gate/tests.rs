@@ -66,7 +66,7 @@ impl Model {
             self.most_queued = self.most_queued.max(self.queued);
             if ms % 100 == 0 {
                 let (queue_bytes, waiting) = (self.queued * BYTES, self.gate.held_back() as u64);
-                let gauges = Gauges { queue_bytes, window_bytes: 0, started: self.started, waiting };
+                let gauges = Gauges { queue_bytes, started: self.started, waiting, ..Gauges::default() };
                 self.gate.limit(self.controller.look(gauges, now), &Rules::default(), now);
             }
         }
@@ -170,6 +170,44 @@ fn rules_that_make_no_sense_or_are_over_are_left_out() {
     assert_eq!(gate.drain().len(), 1);
 }
 
+/// What a controller says of a node that has begun a thousand transactions a second until now.
+fn judged(gauges: Gauges) -> Limits {
+    let targets = Targets { queue_bytes: TARGET, window_bytes: TARGET };
+    let mut controller = Controller::new(targets);
+    for second in 1..20 {
+        controller.look(Gauges { started: 1000 * second, ..Gauges::default() }, second as u32 * 1000 * MS);
+    }
+    controller.look(Gauges { started: 20_000, waiting: 1, ..gauges }, 20_000 * MS)
+}
+
+#[test]
+fn storage_that_lags_holds_back_before_commits_have_to_wait_and_is_named() {
+    let window =
+        |share: f64| judged(Gauges { window_bytes: (share * TARGET as f64) as u64, ..Gauges::default() });
+    assert_eq!((window(0.2).batch, window(0.2).reason), (f64::INFINITY, Reason::Workload));
+    assert!(window(0.4).batch.is_finite() && window(0.4).default.is_infinite(), "batch gives way first");
+    assert_eq!((window(0.4).batch_reason, window(0.4).reason), (Reason::Window, Reason::Workload));
+    assert!(window(1.2).default < 1000.0 && window(1.2).reason == Reason::Window, "{:?}", window(1.2));
+    let backlog = |backlog| judged(Gauges { backlog, ..Gauges::default() });
+    assert_eq!(backlog(0.3).batch, f64::INFINITY, "a few tables are always there");
+    assert!(backlog(0.5).batch.is_finite() && backlog(0.5).default.is_infinite(), "{:?}", backlog(0.5));
+    assert!(backlog(0.95).default < 1000.0 && backlog(0.95).reason == Reason::Backlog, "{:?}", backlog(0.95));
+}
+
+#[test]
+fn what_came_first_is_the_cause() {
+    // Commits wait for room in the window, so the queue before the log is full too.
+    let queue_bytes = 3 * TARGET;
+    assert_eq!(judged(Gauges { queue_bytes, ..Gauges::default() }).reason, Reason::LogQueue);
+    assert_eq!(judged(Gauges { queue_bytes, fullness: 1.0, ..Gauges::default() }).reason, Reason::Window);
+    // Nothing is flushed because too much waits to be merged, so the window is full too.
+    let all =
+        Gauges { queue_bytes, window_bytes: 2 * TARGET, fullness: 1.1, backlog: 1.0, ..Gauges::default() };
+    assert_eq!(judged(all).reason, Reason::Backlog);
+    let log = Gauges { queue_bytes, fullness: 0.7, ..Gauges::default() };
+    assert_eq!(judged(log).reason, Reason::LogQueue, "there is room: it is the log that is slow");
+}
+
 /// One tag floods a node with several times what it bears; another one, and those without a tag, ask for little.
 #[test]
 fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
@@ -203,7 +241,7 @@ fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
         model.queued = model.queued.saturating_sub(model.capacity);
         if ms % 100 == 0 {
             let (queue_bytes, waiting) = (model.queued * BYTES, model.gate.held_back() as u64);
-            let gauges = Gauges { queue_bytes, window_bytes: 0, started: model.started, waiting };
+            let gauges = Gauges { queue_bytes, started: model.started, waiting, ..Gauges::default() };
             model.gate.limit(model.controller.look(gauges, now), &Rules::default(), now);
             auto = auto.max(model.gate.throttled_tags().1);
         }

@@ -32,7 +32,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// After a failure (a full disk, say) the next try comes after this.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// With so many runs of level 0 flushes wait for a compaction.
-const MOST_FLUSHED_RUNS: usize = 24;
+pub(super) const MOST_FLUSHED_RUNS: usize = 24;
 /// Bytes of rows that a flush takes from the window in one go.
 const HELPING: usize = 256 << 10;
 

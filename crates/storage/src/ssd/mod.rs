@@ -290,6 +290,11 @@ impl SsdStorage {
         compact::step(&self.engine).await
     }
 
+    /// How many flushed runs wait to be merged, as a share of the number at which flushes wait for it.
+    pub fn backlog(&self) -> f32 {
+        self.engine.state().flushed().count() as f32 / maintain::MOST_FLUSHED_RUNS as f32
+    }
+
     /// Why flushes or compactions fail at the moment, if they do.
     pub fn trouble(&self) -> Option<Error> {
         self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
