@@ -126,6 +126,20 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: &["plinth-capi", "plinth-series"],
     },
+    Layer {
+        level: LEAF,
+        name: "plinth-fuzz",
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth-proto",
+            "plinth-tls",
+            "plinth-client",
+            "plinth-pipeline",
+            "plinth-server",
+        ],
+        tests_use: &[],
+    },
     Layer { level: LEAF, name: "xtask", uses: &[], tests_use: &[] },
 ];
 

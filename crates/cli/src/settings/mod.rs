@@ -6,6 +6,8 @@
 
 mod file;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 use crate::failure::Failure;

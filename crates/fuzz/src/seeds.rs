@@ -1,0 +1,160 @@
+//! Valid inputs of each target, from which mutation begins: one of every message, and texts with all that may stand in them.
+//!
+//! They are made by the encoders of today and kept as files, so that a fuzzer has them; a test holds the files to what is made
+//! here. A message that gets a new field needs its seed made anew (`plinth-fuzz seeds`).
+
+use plinth_proto::frame::{HEADER, Kind};
+use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType,
+    RangeRead, RangeResult, Rows,
+};
+
+/// The seeds of a target: a name and the bytes.
+pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let texts = |texts: &[&str]| numbered(texts.iter().map(|text| text.as_bytes().to_vec()));
+    match target {
+        "frames" | "connection" => named(framed()),
+        "requests" => named(framed().into_iter().map(|(name, frame)| (name, unframed(&frame))).collect()),
+        "replies" => numbered(replies().iter().map(|frame| unframed(frame))),
+        "greetings" => numbered(greetings().into_iter()),
+        "cluster_file" => texts(&CLUSTER_FILES),
+        "tls_peers" => texts(&PEERS),
+        "http" => texts(&HTTP),
+        _ => Vec::new(),
+    }
+}
+
+fn numbered(all: impl Iterator<Item = Vec<u8>>) -> Vec<(String, Vec<u8>)> {
+    all.enumerate().map(|(at, bytes)| (format!("seed-{at:02}"), bytes)).collect()
+}
+
+fn named(all: Vec<(&'static str, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+    all.into_iter().map(|(name, bytes)| (format!("seed-{name}"), bytes)).collect()
+}
+
+/// A frame as the targets `requests` and `replies` take it: its kind, then its body.
+fn unframed(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![frame[12]];
+    bytes.extend_from_slice(&frame[HEADER..]);
+    bytes
+}
+
+/// Every request with every field in use.
+fn requests() -> Vec<(&'static str, Request)> {
+    let mut keys = KeyList::new();
+    for key in [&b"a"[..], b"\xff\x02/x", b""] {
+        keys.push(key);
+    }
+    let (begin, end) =
+        (KeySelector::first_greater_or_equal(&b"a"[..]), KeySelector::first_greater_than(&b"\xff"[..]));
+    let idempotency_id = Some(Bytes::from_static(b"sixteen bytes id"));
+    let mut commit = CommitRequest {
+        lock_aware: true,
+        report_conflicting_keys: true,
+        idempotency_id,
+        ..CommitRequest::default()
+    };
+    commit.conflicts.read_version = 9;
+    commit.mutations.push(MutationType::Set, b"k", b"v");
+    commit.mutations.push(MutationType::ClearRange, b"x", b"y");
+    commit.mutations.push(MutationType::Add, b"n", b"\x01\0\0\0");
+    commit.mutations.push(MutationType::SetVersionstampedKey, b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0", b"v");
+    commit.conflicts.writes.push(b"k", b"y");
+    commit.conflicts.reads.push_single(b"k");
+    let read = RangeRead { begin: begin.clone(), end, limit: 9, target_bytes: 999, reverse: true };
+    let range = KeyRange::new(&b"a"[..], &b"z"[..]);
+    let tags = vec![Bytes::from_static(b"tag"), Bytes::from_static(b"other")];
+    let version = ReadVersion { priority: 1, lock_aware: true, causal_risky: true, count: 3, tags };
+    let value = Some(Bytes::from_static(b"old"));
+    vec![
+        ("ping", Request::Ping),
+        ("read-version", Request::ReadVersion(version)),
+        ("get-many", Request::GetMany { version: 1, space: KeySpace::Normal, keys }),
+        ("get-key", Request::GetKey { version: 1, space: KeySpace::System, selector: begin }),
+        ("get-range", Request::GetRange { version: 1, space: KeySpace::System, read }),
+        ("commit", Request::Commit(Box::new(commit))),
+        ("watch", Request::Watch { key: Bytes::from_static(b"k"), value, version: 1 }),
+        ("cancel", Request::Cancel),
+        ("range-size", Request::RangeSize(range.clone())),
+        ("split-points", Request::SplitPoints { range, chunk: 10 }),
+        ("addresses", Request::Addresses(Bytes::from_static(b"k"))),
+        ("status", Request::Status),
+    ]
+}
+
+fn framed() -> Vec<(&'static str, Vec<u8>)> {
+    let framed = |(at, (name, request)): (usize, (&'static str, Request))| {
+        let mut out = Vec::new();
+        request.encode(&mut out, at as u32);
+        (name, out)
+    };
+    let mut all: Vec<_> = requests().into_iter().enumerate().map(framed).collect();
+    all.push(("all", all.iter().flat_map(|(_, frame)| frame.clone()).collect()));
+    all
+}
+
+/// What writes a reply.
+type Write<'w> = &'w dyn Fn(&mut Vec<u8>);
+
+fn replies() -> Vec<Vec<u8>> {
+    let value = |bytes: &'static [u8]| Some(Bytes::from_static(bytes));
+    let mut rows = Rows::builder();
+    rows.push(b"key", b"value");
+    rows.push(b"key2", b"");
+    let range = RangeResult { more: true, read_to_begin: false, read_through_end: true, rows: rows.finish() };
+    let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+    let error = Error::transaction_too_old().with_detail("why");
+    let writes: [Write<'_>; 9] = [
+        &|out| reply::put_pong(out, 1),
+        &|out| reply::put_read_version(out, 1, 77, Some(b"metadata")),
+        &|out| reply::put_get_many(out, 1, &[value(b"v"), None, value(b"")]),
+        &|out| reply::put_get_range(out, 1, &range),
+        &|out| reply::put_commit(out, 1, &CommitReply::Committed { version: 9, batch_index: 1 }),
+        &|out| reply::put_commit(out, 1, &CommitReply::Conflict { conflicting_reads: vec![0, 2] }),
+        &|out| reply::put_number(out, 1, Kind::WatchReply, 12),
+        &|out| reply::put_list(out, 1, Kind::SplitPointsReply, &keys),
+        &|out| reply::put_failure(out, 1, &error),
+    ];
+    let write = |write: &Write<'_>| {
+        let mut out = Vec::new();
+        write(&mut out);
+        out
+    };
+    writes.iter().map(write).collect()
+}
+
+fn greetings() -> Vec<Vec<u8>> {
+    let hello = Hello { features: 5, ..Hello::new("plinth:k3v", "fuzz") };
+    let refusal = Error::incompatible_protocol_version().with_detail("no");
+    let (mut first, mut second, mut third) = (Vec::new(), Vec::new(), Vec::new());
+    hello.encode(&mut first);
+    Welcome::accept(&hello, 1, "0123").encode(&mut second);
+    Welcome::refuse(refusal).encode(&mut third);
+    vec![first, second, third]
+}
+
+const CLUSTER_FILES: [&str; 3] = [
+    "# Where the shop's database is.\n\nshop:k3v@192.0.2.1:4500,192.0.2.2:4500\n",
+    "a_1:Z9@[2001:db8::1]:4500:tls,db-1.example:4501:tls",
+    "d:i@host:65535",
+];
+
+const PEERS: [&str; 4] = [
+    "S.O=Shop,S.CN>db-",
+    "Check.Valid=0",
+    "I.C=DE,S.L<furt|S.subjectAltName=DNS:db.example,S.OU=a\\,b",
+    "S.subjectAltName>IP:192.0.2.,I.subjectAltName=EMAIL:a@b",
+];
+
+const HTTP: [&str; 9] = [
+    "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "GET /api/range?prefix=%28%22users%22%5Cx00&limit=7&reverse=true&after=a%5Cxff HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n",
+    "GET /api/range?begin=a&end=b&limit=1 HTTP/1.1\r\nHost: [::1]:8080\r\nCookie: plinth-8080=ab; x=1\r\n\r\n",
+    "GET /api/key?key=still HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+    "GET /api/history?since=3 HTTP/1.0\r\n\r\nGET /api/overview HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /api/set HTTP/1.1\r\nHost: localhost\r\nX-Plinth-Console: 1\r\nOrigin: http://localhost\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 26\r\n\r\n{\"key\":\"a\\\\x00\",\"value\":\"b\"}",
+    "POST /api/clear HTTP/1.1\r\nHost: localhost\r\nX-Plinth-Console: 1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"key\r\n6\r\n\":\"a\"}\r\n0\r\n\r\n",
+    "POST /api/login HTTP/1.1\r\nHost: localhost\r\nX-Plinth-Console: 1\r\nExpect: 100-continue\r\nContent-Length: 13\r\n\r\n{\"token\":\"x\"}",
+    "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\nGET /status HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\n\r\n",
+];

@@ -1,0 +1,4 @@
+//! The target `replies` of `crates/fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (plinth_fuzz::target("replies").expect("it is in the list").run)(bytes));
