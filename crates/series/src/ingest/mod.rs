@@ -16,15 +16,18 @@
 //! replies to what was wrong are counted instead of kept when they are not taken, and what is remembered of names is given back when all
 //! sessions together have too much.
 
+mod influx;
 mod lines;
 mod names;
 mod number;
 mod opentsdb;
+mod prometheus;
 mod resp;
 mod session;
 #[cfg(test)]
 mod tests;
 
+pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
 pub use session::{Memory, Protocol, Session};
 

@@ -63,10 +63,12 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Wrong> {
 /// A float; digits alone that a float would round stay an integer.
 #[inline]
 pub(super) fn value(text: &[u8]) -> Result<Value, Wrong> {
-    if text.len() >= EXACT_DIGITS && text[text[0].eq(&b'-').into()..].iter().all(u8::is_ascii_digit) {
-        if let Some(integer) = integer(text).ok().filter(|integer| integer.unsigned_abs() > EXACT) {
-            return Ok(Value::Integer(integer));
-        }
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if text.len() >= EXACT_DIGITS
+        && digits.iter().all(u8::is_ascii_digit)
+        && let Some(integer) = integer(text).ok().filter(|integer| integer.unsigned_abs() > EXACT)
+    {
+        return Ok(Value::Integer(integer));
     }
     let text = std::str::from_utf8(text).map_err(|_| Wrong::Double)?;
     text.parse().map(Value::Float).map_err(|_| Wrong::Double)
@@ -114,7 +116,7 @@ mod tests {
             ("9007199254740993", Value::Integer(9_007_199_254_740_993)),
             ("-9007199254740993", Value::Integer(-9_007_199_254_740_993)),
             ("9007199254740992", Value::Float(9_007_199_254_740_992.0)),
-            ("9223372036854775808", Value::Float(9.223_372_036_854_775_808e18)),
+            ("9223372036854775808", Value::Float(9.223_372_036_854_776e18)),
         ] {
             assert_eq!(value(text.as_bytes()), Ok(expected), "{text}");
         }

@@ -3,8 +3,10 @@
 //! Feed it, save what it took, send its replies, and feed it the rest. Samples wait between a feed and the save behind it, never longer, so what
 //! was acknowledged by a sync is what the store has committed.
 
+use super::influx::{self, Clock};
 use super::names::Names;
 use super::opentsdb;
+use super::prometheus;
 use super::resp;
 use super::{MAX_LINE_BYTES, Sample};
 use crate::error::{Error, Result};
@@ -30,6 +32,8 @@ pub enum Protocol {
     Resp,
     /// OpenTSDB's `put`.
     OpenTsdb,
+    /// InfluxDB's line protocol.
+    Influx(Clock),
 }
 
 /// What all sessions of a process remember of names, together.
@@ -53,6 +57,17 @@ pub(super) struct Intake {
 enum Parser {
     Resp(resp::Parser),
     OpenTsdb(opentsdb::Parser),
+    Influx(influx::Parser),
+}
+
+impl Parser {
+    fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Resp => Self::Resp(resp::Parser::default()),
+            Protocol::OpenTsdb => Self::OpenTsdb(opentsdb::Parser::default()),
+            Protocol::Influx(clock) => Self::Influx(influx::Parser::new(clock)),
+        }
+    }
 }
 
 /// A stream of points from one sender.
@@ -79,10 +94,7 @@ pub struct Session {
 impl Session {
     /// A session that has sent nothing. The seed is for its table of names, best a random number.
     pub fn new(protocol: Protocol, seed: u64, memory: &Memory) -> Self {
-        let parser = match protocol {
-            Protocol::Resp => Parser::Resp(resp::Parser::default()),
-            Protocol::OpenTsdb => Parser::OpenTsdb(opentsdb::Parser::default()),
-        };
+        let parser = Parser::new(protocol);
         let intake = Intake {
             names: Names::new(seed),
             samples: Vec::new(),
@@ -103,7 +115,25 @@ impl Session {
         match &mut self.parser {
             Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
             Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
+            Parser::Influx(parser) => parser.feed(&mut self.intake, bytes),
         }
+    }
+
+    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests.
+    pub fn restart(&mut self, protocol: Protocol) {
+        self.parser = Parser::new(protocol);
+        self.intake.samples.clear();
+        self.intake.replies.clear();
+        (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
+    }
+
+    /// Takes in a message of Prometheus' remote write, version 1, as it is in a request's body. What is wrong with one of its series is told among the
+    /// replies, and the others are taken.
+    ///
+    /// # Errors
+    /// Why it is no such message; nothing was taken then.
+    pub fn take_remote_write(&mut self, body: &[u8]) -> Result<(), String> {
+        prometheus::take(&mut self.intake, body)
     }
 
     /// Whether nothing more is taken before [`Session::save`].
@@ -122,6 +152,7 @@ impl Session {
         match &mut self.parser {
             Parser::Resp(parser) => parser.finish(&mut self.intake, rest),
             Parser::OpenTsdb(parser) => parser.finish(&mut self.intake, rest),
+            Parser::Influx(parser) => parser.finish(&mut self.intake, rest),
         }
     }
 
@@ -143,6 +174,7 @@ impl Session {
     /// As [`Session::save`].
     pub async fn end(&mut self, rest: &[u8], store: &SeriesStore) -> Result<()> {
         self.finish(rest);
+        self.save(store).await?;
         let result = store.sync().await;
         self.tell(&result);
         result
@@ -154,7 +186,9 @@ impl Session {
             self.intake.wants_sync = false;
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
-                Parser::OpenTsdb(_) => self.intake.reply(format_args!("database: {error}\n")),
+                Parser::OpenTsdb(_) | Parser::Influx(_) => {
+                    self.intake.reply(format_args!("database: {error}\n"))
+                }
             }
         }
     }
@@ -190,7 +224,7 @@ impl Session {
             let saved = self.saved;
             match self.parser {
                 Parser::Resp(_) => self.intake.say(format_args!("+OK {saved}\r\n")),
-                Parser::OpenTsdb(_) => self.intake.say(format_args!("ok {saved}\n")),
+                Parser::OpenTsdb(_) | Parser::Influx(_) => self.intake.say(format_args!("ok {saved}\n")),
             }
         }
         Ok(())
@@ -257,7 +291,9 @@ impl Session {
                 Parser::Resp(_) => {
                     self.intake.say(format_args!("-ERR {unsaid} more errors were not sent\r\n"))
                 }
-                Parser::OpenTsdb(_) => self.intake.say(format_args!("{unsaid} more errors were not sent\n")),
+                Parser::OpenTsdb(_) | Parser::Influx(_) => {
+                    self.intake.say(format_args!("{unsaid} more errors were not sent\n"));
+                }
             }
         }
     }

@@ -41,6 +41,8 @@ fn feed(protocol: Protocol, bytes: &[u8], mut piece: impl FnMut() -> usize) -> O
         rest = later;
     }
     session.finish(&held);
+    let points = session.points().map(|(name, point)| (name.to_string(), point.time, point.value));
+    outcome.points.extend(points);
     outcome.replies.push_str(&String::from_utf8_lossy(session.replies()));
     outcome
 }
@@ -305,4 +307,155 @@ fn numbers_of_a_dictionary_may_be_any() {
     let outcome = whole(Protocol::Resp, text.as_bytes());
     let expected = numbers.map(|number| (format!("m a=n{number}"), 7, Value::Integer(number)));
     assert_eq!((outcome.points, outcome.replies.as_str()), (expected.to_vec(), ""));
+}
+
+const CLOCK: Clock = Clock { unit: 1, now: 99 };
+
+#[test]
+fn each_line_of_influx() {
+    let text = "cpu,host=a,region=eu user=0.5,sys=7i 1\n\
+        # a comment\n\n\
+        cpu,region=eu,host=a user=1,up=true 2\r\n\
+        my\\ cpu,host=a\\ b,x=y\\,z f\\ 1=-2.5e3\n\
+        log,host=a text=\"a \\\"b\\\", c=d e\",n=3u 5000\n\
+        last,host=a v=1";
+    let outcome = whole(Protocol::Influx(CLOCK), text.as_bytes());
+    assert_eq!(outcome.replies, "");
+    let found: Vec<_> =
+        outcome.points.iter().map(|(name, time, value)| format!("{name} {time} {value:?}")).collect();
+    assert_eq!(
+        found[..5],
+        [
+            "cpu.user host=a region=eu 1 Float(0.5)",
+            "cpu.sys host=a region=eu 1 Integer(7)",
+            "cpu.user host=a region=eu 2 Float(1.0)",
+            "cpu.up host=a region=eu 2 Integer(1)",
+            "my\\ cpu.f\\ 1 host=a\\ b x=y,z 99 Float(-2500.0)",
+        ]
+    );
+    assert!(
+        found[5].starts_with("!log.text host=a 5000 ") && found[8] == "log.n host=a 5000 Integer(3)",
+        "{found:?}"
+    );
+    let event =
+        outcome.points[5..8].iter().fold(crate::event::Events::default(), |mut events, (_, time, value)| {
+            if let Some(event) = events.push(crate::Point { time: *time, value: *value }) {
+                assert_eq!(event, (5000, b"a \"b\", c=d e".to_vec()));
+            }
+            events
+        });
+    drop(event);
+    assert_eq!(found.last().map(String::as_str), Some("last.v host=a 99 Float(1.0)"));
+    for (wrong, words) in [
+        ("cpu", "a field is expected"),
+        ("cpu,host=a", "a field is expected"),
+        ("cpu,host=a user", "not of the form key=value"),
+        ("cpu,host=a =1", "not of the form key=value"),
+        ("cpu,host=a user=", "can't parse double value"),
+        ("cpu,host=a user=x", "can't parse double value"),
+        ("cpu,host=a user=1.5i", "can't parse integer"),
+        ("cpu,host=a user=99999999999999999999i", "integer overflow"),
+        ("cpu,host=a user=1,", "a field is expected behind the comma"),
+        ("cpu,host=a user=1,,sys=2", "not of the form key=value"),
+        ("cpu,host=a user=\"x 1", "can't parse double value"),
+        ("cpu,host=a user=1 x", "the time is no integer"),
+        ("cpu,host=a user=1 1 1", "the time is no integer"),
+        ("cpu,host user=1 1", "not of the form key=value"),
+        ("cpu user=1 1", "it has no tag"),
+        (",host=a user=1 1", "a measurement is expected"),
+        ("a|b,host=a user=1", "have no |"),
+        ("cpu,host=a good=1,bad=x 1", "can't parse double value"),
+        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
+    ] {
+        let outcome = whole(Protocol::Influx(CLOCK), format!("{wrong}\ngood,a=1 v=1i 1\n").as_bytes());
+        assert!(outcome.replies.contains(words), "{wrong}: {outcome:?}");
+        let lines = outcome.replies.matches('\n').count();
+        assert_eq!((outcome.points.len(), lines), (1, 1), "{wrong} {outcome:?}");
+    }
+    let seconds = Clock { unit: 1_000_000_000, now: 0 };
+    let outcome = whole(Protocol::Influx(seconds), b"m,a=1 v=1 7\nm,a=1 v=1 9999999999999\n");
+    assert!(outcome.points[0].1 == 7_000_000_000 && outcome.replies.contains("2262"), "{outcome:?}");
+}
+
+/// A field of a message in protocol buffers' encoding.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        out.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+    [out, bytes.to_vec()].concat()
+}
+
+fn series_message(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> Vec<u8> {
+    let labels = labels
+        .iter()
+        .map(|(key, value)| field(1, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat()));
+    let samples = samples.iter().map(|(time, value)| {
+        let mut sample = vec![9];
+        sample.extend_from_slice(&value.to_le_bytes());
+        sample.push(16);
+        let mut time = *time as u64;
+        while time >= 0x80 {
+            sample.push(time as u8 | 0x80);
+            time >>= 7;
+        }
+        sample.push(time as u8);
+        field(2, &sample)
+    });
+    field(1, &labels.chain(samples).collect::<Vec<_>>().concat())
+}
+
+fn compressed(message: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(message).unwrap()
+}
+
+#[test]
+fn remote_write_of_prometheus() {
+    let up = [("__name__", "up"), ("job", "node x"), ("instance", "a:1"), ("empty", "")];
+    let message = [
+        series_message(&up, &[(1000, 1.0), (-5, f64::NAN)]),
+        series_message(&[("job", "nameless")], &[(1, 1.0)]),
+        series_message(&[("__name__", "late"), ("a", "1")], &[(i64::MAX, 1.0)]),
+        series_message(&[("__name__", "untagged")], &[(1, 1.0)]),
+        series_message(&up, &[(2000, 2.0)]),
+    ]
+    .concat();
+    let mut session = Session::new(Protocol::Influx(CLOCK), 1, &Memory::default());
+    session.take_remote_write(&compressed(&message)).unwrap();
+    let points: Vec<_> =
+        session.points().map(|(name, point)| format!("{name} {} {:?}", point.time, point.value)).collect();
+    let name = "up instance=a:1 job=node\\ x";
+    assert_eq!(
+        points,
+        [
+            format!("{name} 1000000000 Float(1.0)"),
+            format!("{name} -5000000 Float(NaN)"),
+            format!("{name} 2000000000 Float(2.0)"),
+        ]
+    );
+    let told = String::from_utf8_lossy(session.replies()).into_owned();
+    let words = [
+        "it has no label __name__:  job=nameless (series 2)",
+        "not between 1677 and 2262 (series 3)",
+        "it has no tag",
+    ];
+    assert!(told.lines().count() == 3 && words.iter().all(|word| told.contains(word)), "{told}");
+    session.restart(Protocol::Influx(CLOCK));
+    assert_eq!((session.points().count(), session.replies().len(), session.refused()), (0, 0, 0));
+    // Cut off anywhere, and damaged anywhere: an error or less points, never a panic.
+    for cut in 0..message.len() {
+        let result = session.take_remote_write(&compressed(&message[..cut]));
+        assert!(result.is_err() || session.points().count() <= 3);
+        session.restart(Protocol::Influx(CLOCK));
+        let mut damaged = message.clone();
+        damaged[cut] ^= 0x15;
+        let _ = session.take_remote_write(&compressed(&damaged));
+        session.restart(Protocol::Influx(CLOCK));
+    }
+    assert!(session.take_remote_write(b"").is_err() && session.take_remote_write(b"no snappy here").is_err());
+    // A header that promises four gigabytes.
+    assert!(session.take_remote_write(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0]).unwrap_err().contains("may be"));
 }

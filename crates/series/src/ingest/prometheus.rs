@@ -1,0 +1,203 @@
+//! Prometheus' remote write: a message of series and samples in protocol buffers' encoding, compressed as a block of snappy.
+//!
+//! ```text
+//!   WriteRequest  1: TimeSeries*          TimeSeries  1: Label*, 2: Sample*          Label  1: name, 2: value          Sample  1: f64, 2: milliseconds
+//! ```
+//!
+//! The label `__name__` is the metric, the others are tags. What a series is called is looked up as the bytes of its labels, so only one that is new
+//! is put together. Fields that are not known are passed over: exemplars, histograms, metadata.
+
+use super::Sample;
+use super::names::Row;
+use super::session::{Intake, Shown};
+use crate::value::Value;
+
+/// Largest message, when it is decompressed.
+const MAX_BYTES: usize = 64 << 20;
+const MILLISECOND: i64 = 1_000_000;
+
+/// Takes in a message. What is wrong with one series is told among the replies, and the others are taken.
+///
+/// # Errors
+/// If it is no message at all; nothing was taken then.
+pub(super) fn take(intake: &mut Intake, body: &[u8]) -> Result<(), String> {
+    let len = snap::raw::decompress_len(body)
+        .map_err(|error| format!("the body is no block of snappy: {error}"))?;
+    if len > MAX_BYTES {
+        return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
+    }
+    let message = snap::raw::Decoder::new().decompress_vec(body);
+    let message = message.map_err(|error| format!("the body is no block of snappy: {error}"))?;
+    // Whether it is whole is known before anything is taken of it.
+    let mut all = Vec::new();
+    for field in Fields(&message) {
+        if let (1, Payload::Bytes(series)) = field? {
+            all.push(series);
+        }
+    }
+    let mut labels = Vec::new();
+    for (number, series) in all.into_iter().enumerate() {
+        if let Err(why) = take_series(intake, series, &mut labels) {
+            intake.reply(format_args!("{why} (series {})\n", number + 1));
+        }
+    }
+    Ok(())
+}
+
+fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
+    labels.clear();
+    let begin = intake.samples.len();
+    for field in Fields(series) {
+        match field? {
+            (1, Payload::Bytes(label)) => {
+                // With lengths, so that the labels can be told from each other again.
+                labels.extend_from_slice(&(label.len() as u32).to_le_bytes());
+                labels.extend_from_slice(label);
+            }
+            (2, Payload::Bytes(sample)) => match take_sample(sample) {
+                Ok((time, value)) => intake.samples.push(Sample { target: u32::MAX, time, value }),
+                Err(why) => {
+                    intake.samples.truncate(begin);
+                    return Err(why);
+                }
+            },
+            _ => {}
+        }
+    }
+    let row = match intake.names.find(labels, b"") {
+        Some(row) => Ok(row),
+        None => name(intake, labels),
+    };
+    match row {
+        Ok(row) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
+        Err(_) => intake.samples.truncate(begin),
+    }
+    row.map(|_| ())
+}
+
+fn take_sample(bytes: &[u8]) -> Result<(i64, Value), String> {
+    let (mut time, mut value) = (0, 0.0);
+    for field in Fields(bytes) {
+        match field? {
+            (1, Payload::Eight(bits)) => value = f64::from_bits(bits),
+            (2, Payload::Number(number)) => time = number as i64,
+            _ => {}
+        }
+    }
+    let time = time
+        .checked_mul(MILLISECOND)
+        .ok_or_else(|| format!("the time {time} ms is not between 1677 and 2262"))?;
+    Ok((time, Value::Float(value)))
+}
+
+/// The name that labels mean.
+#[cold]
+fn name(intake: &mut Intake, labels: &[u8]) -> Result<Row, String> {
+    let (mut metric, mut tags) = (Vec::new(), Vec::new());
+    let mut rest = labels;
+    while let Some((len, more)) = rest.split_first_chunk() {
+        let label;
+        (label, rest) = more.split_at(u32::from_le_bytes(*len) as usize);
+        let (mut key, mut value): (&[u8], &[u8]) = (b"", b"");
+        for field in Fields(label) {
+            match field? {
+                (1, Payload::Bytes(bytes)) => key = bytes,
+                (2, Payload::Bytes(bytes)) => value = bytes,
+                _ => {}
+            }
+        }
+        if key == b"__name__" {
+            escape(value, &mut metric);
+        } else if !value.is_empty() {
+            tags.push(b' ');
+            escape(key, &mut tags);
+            tags.push(b'=');
+            escape(value, &mut tags);
+        }
+    }
+    let refuse = |why: &str| format!("no name of a series: {why}: {}{}", Shown(&metric), Shown(&tags));
+    if metric.is_empty() {
+        return Err(refuse("it has no label __name__"));
+    }
+    if metric.contains(&b'|') || metric[0] == b'!' {
+        return Err(refuse("| and ! at its beginning mean something else"));
+    }
+    intake.names.insert(labels, b"", &metric, &tags).map_err(|error| match error {
+        crate::Error::Name { why, .. } => refuse(&why),
+        other => other.to_string(),
+    })
+}
+
+/// Appends a part of a name; a blank in it is marked as its own.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if matches!(byte, b' ' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+}
+
+/// What a field of a message has.
+enum Payload<'a> {
+    Number(u64),
+    Eight(u64),
+    Bytes(&'a [u8]),
+    /// Of a kind that no field here has.
+    Other,
+}
+
+/// The fields of a message, by their numbers; ends with the first error.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Payload<'a>), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.0 = b"";
+        }
+        Some(field.ok_or_else(|| {
+            "the message ends in the middle of a field, or has one of an unknown kind".to_string()
+        }))
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn field(&mut self) -> Option<(u64, Payload<'a>)> {
+        let tag = self.number()?;
+        let payload = match tag & 7 {
+            0 => Payload::Number(self.number()?),
+            1 => Payload::Eight(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
+            2 => {
+                let len = usize::try_from(self.number()?).ok()?;
+                Payload::Bytes(self.take(len)?)
+            }
+            5 => self.take(4).map(|_| Payload::Other)?,
+            _ => return None,
+        };
+        Some((tag >> 3, payload))
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
