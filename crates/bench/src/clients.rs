@@ -6,7 +6,7 @@
 //! of them are under way at once, as they would be were they a hundred programs.
 
 use crate::dataset::Dataset;
-use crate::machine::CpuTimes;
+use crate::machine::{CpuOfSlices, CpuTimes, CpuUse};
 use crate::outcome::Measurement;
 use crate::random::Random;
 use crate::tally::Tally;
@@ -118,7 +118,7 @@ where
         });
         replies.push(reply);
     }
-    watch(bench, plan, &run, &replies);
+    let cpu_of_slices = watch(bench, plan, &run, &replies);
     let mut sum = Tally::new(plan.slices);
     for reply in replies {
         sum.add(&reply.wait()?);
@@ -128,17 +128,19 @@ where
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    Ok(Measurement { clients: plan.clients, threads, time: plan.time, tally: sum, cpu })
+    Ok(Measurement { clients: plan.clients, threads, time: plan.time, tally: sum, cpu, cpu_of_slices })
 }
 
-/// Shows progress until every thread is done.
-fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) {
+/// Shows progress until every thread is done. Gives how busy the processors were in each slice.
+fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec<CpuUse> {
+    let mut slices = CpuOfSlices::new(run.begin, run.end, plan.slices);
     let task = bench.progress.timed(&plan.title, run.end.saturating_sub(bench.env.now()));
     let began = bench.env.now();
     let (mut before, mut then) = (0, began);
     while !replies.iter().all(Reply::is_ready) {
         let tick = TICK.min(run.end.saturating_sub(bench.env.now()).max(Duration::from_millis(1)));
         block_on(bench.env.sleep(tick));
+        slices.look(&bench.env);
         let now = bench.env.now();
         if now - then >= 5 * TICK {
             let done = run.progress.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<u64>();
@@ -147,6 +149,8 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) {
             (before, then) = (done, now);
         }
     }
+    slices.look(&bench.env);
+    slices.finish()
 }
 
 impl Run {

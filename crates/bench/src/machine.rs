@@ -6,11 +6,14 @@
 use plinth_env::{Env, Open, block_on};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// More than any of these files has.
 const TEXT_MAX: usize = 4 << 20;
 /// Processor time is counted in hundredths of a second, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// A measurement is disturbed when others used more than so many processors meanwhile.
+const DISTURBED: f64 = 0.2;
 
 /// The machine that a report was made on.
 #[derive(Clone, PartialEq, Debug)]
@@ -92,7 +95,48 @@ impl CpuTimes {
     }
 }
 
+/// How busy the processors were in each of a row of slices of time. It is looked at now and then, so a slice's ends are as exact as that.
+pub struct CpuOfSlices {
+    slice: Duration,
+    count: usize,
+    /// When the next slice begins.
+    next: Duration,
+    then: Option<(Duration, CpuTimes)>,
+    uses: Vec<CpuUse>,
+}
+
+impl CpuOfSlices {
+    /// `count` slices between two moments.
+    pub fn new(begin: Duration, end: Duration, count: usize) -> Self {
+        let slice = end.saturating_sub(begin) / count.max(1) as u32;
+        Self { slice, count, next: begin, then: None, uses: Vec::new() }
+    }
+
+    /// Ends a slice if its time is over.
+    pub fn look(&mut self, env: &Env) {
+        let now = env.now();
+        if now < self.next || self.uses.len() >= self.count {
+            return;
+        }
+        let Some(times) = CpuTimes::now(env) else { return };
+        if let Some((then, before)) = self.then.replace((now, times)) {
+            self.uses.push(times.since(before, (now - then).as_secs_f64()));
+        }
+        self.next += self.slice;
+    }
+
+    /// What was seen: nothing where it can't be known.
+    pub fn finish(self) -> Vec<CpuUse> {
+        self.uses
+    }
+}
+
 impl CpuUse {
+    /// Whether others used more than a fair measurement bears; what a hypervisor takes is theirs.
+    pub fn is_disturbed(self) -> bool {
+        self.others > DISTURBED
+    }
+
     /// The mean of this over `mine` seconds and another over `others`.
     #[must_use]
     pub fn mean(self, mine: f64, other: Self, others: f64) -> Self {
@@ -168,6 +212,22 @@ mod tests {
         assert_eq!((own_ticks("17"), busy_ticks("cpu  1 2")), (None, None));
         let [then, now] = [(0.0, 0.0), (300.0, 500.0)].map(|(own, busy)| CpuTimes { own, busy });
         assert_eq!(now.since(then, 2.0), CpuUse { own: 1.5, others: 1.0 });
+    }
+
+    #[test]
+    fn slices_end_when_their_time_is_over() {
+        let env = Env::real();
+        let begin = env.now();
+        let mut slices = CpuOfSlices::new(begin, begin + Duration::from_millis(60), 3);
+        let looks = || block_on(env.sleep(Duration::from_millis(5)));
+        for _ in 0..40 {
+            slices.look(&env);
+            looks();
+        }
+        let uses = slices.finish();
+        assert_eq!(uses.len(), if CpuTimes::now(&env).is_some() { 3 } else { 0 }, "{uses:?}");
+        let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others });
+        assert!(!quiet.is_disturbed() && loud.is_disturbed());
     }
 
     #[test]

@@ -12,9 +12,6 @@ use crate::words;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A measurement is disturbed when other processes used more than so many processors meanwhile.
-const DISTURBED: f64 = 0.2;
-
 /// One figure, and what it is compared with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
@@ -73,6 +70,8 @@ pub struct Measurement {
     pub tally: Tally,
     /// How busy the processors were, where that can be known.
     pub cpu: Option<CpuUse>,
+    /// The same of each slice of time, if there are any.
+    pub cpu_of_slices: Vec<CpuUse>,
 }
 
 /// What a workload found out.
@@ -233,7 +232,7 @@ impl Outcome {
     /// Whether other processes used more of the processors than a fair measurement bears.
     pub fn is_disturbed(&self) -> bool {
         let cpu = self.measurement.as_ref().and_then(|measured| measured.cpu);
-        cpu.is_some_and(|cpu| cpu.others > DISTURBED)
+        cpu.is_some_and(CpuUse::is_disturbed)
     }
 
     /// For the report.

@@ -181,6 +181,7 @@ fn outcome(
         time: bench.settings.time / PART,
         tally: offered.whole.clone(),
         cpu: offered.cpu,
+        cpu_of_slices: Vec::new(),
     });
     let mut outcome = Outcome::new(name, what.to_owned(), headline, sum);
     outcome.figures.extend(figures);
