@@ -18,6 +18,8 @@
 #define KEY 16
 #define VALUE 100
 #define IN_FLIGHT 64
+/* The best of so many parts counts: whatever else the machine does can only add to one. */
+#define PARTS 10
 
 static void check(fdb_error_t error, const char* what) {
     if (error) {
@@ -164,11 +166,17 @@ static int range(FDBTransaction** trs, int round) {
 static void measure(const char* name, int (*body)(FDBTransaction**, int), FDBTransaction** trs, int rounds) {
     for (int i = 0; i < rounds / 10 + 1; i++)
         body(trs, i);
-    long operations = 0;
-    double begun = now();
-    for (int i = 0; i < rounds; i++)
-        operations += body(trs, i);
-    printf("%s %.1f\n", name, (now() - begun) / (double)operations);
+    double best = 0;
+    for (int part = 0; part < PARTS; part++) {
+        long operations = 0;
+        double begun = now();
+        for (int i = 0; i < rounds / PARTS + 1; i++)
+            operations += body(trs, i);
+        double each = (now() - begun) / (double)operations;
+        if (part == 0 || each < best)
+            best = each;
+    }
+    printf("%s %.1f\n", name, best);
 }
 
 int main(int argc, char** argv) {

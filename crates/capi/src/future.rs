@@ -25,6 +25,7 @@ use crate::network::{Call, Callback, NETWORK, Parameter, is_network_thread};
 use crate::value::Value;
 use held::Held;
 use plinth_client::Get;
+use plinth_env::reply::{Listener, Reply};
 use plinth_types::{Error, Result};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -102,6 +103,8 @@ const fn is_over(word: u64) -> bool {
 enum Slot {
     Empty,
     Unasked(Get),
+    /// Whoever has the answer will write it.
+    Awaited(Listener<()>),
     Done(Result<Value>),
 }
 
@@ -154,6 +157,19 @@ impl FutureCore {
     /// A future that nothing but cancelling makes ready.
     pub(crate) fn never() -> Held {
         Self::begin(PENDING, Slot::Empty, None)
+    }
+
+    /// The C future of a reply that takes a while, as a commit does: whoever sends the answer writes it here, with no waker and no
+    /// second look in between.
+    pub(crate) fn of_reply(mut reply: Reply<()>) -> Held {
+        if let Some(result) = reply.try_take() {
+            return Self::born(result.map(Into::into));
+        }
+        let slot = reply.listener().map_or(Slot::Empty, Slot::Awaited);
+        let future = Self::begin(PENDING, slot, None);
+        let answered = future.clone();
+        reply.on_complete(move |result| answered.complete(result.map(Into::into), false));
+        future
     }
 
     /// The C future of a Rust one, which is asked at once: what is there already costs one allocation.
@@ -228,14 +244,17 @@ impl Held {
         if !self.advance(UNASKED, ASKING) {
             return self.word.load(Acquire);
         }
-        // SAFETY: this thread moved the word to ASKING, so the slot is its own.
-        let slot = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Empty) };
-        let Slot::Unasked(mut get) = slot else { return self.word.load(Acquire) };
-        // Without a waker: one that is pending is polled below.
+        // SAFETY: this thread moved the word to ASKING, so the slot is its own until it moves the word on; whatever asking
+        // may call keeps off it, as every other thread does.
+        let slot = unsafe { &mut *self.slot.get() };
+        let Slot::Unasked(get) = slot else { return self.word.load(Acquire) };
+        // In its place, and without a waker: one that is pending is polled below.
         if let Some(result) = get.try_take() {
-            self.fill(result.map(Into::into), false);
-            return self.word.load(Acquire);
+            let phase = if result.is_ok() { DONE } else { FAILED };
+            *slot = Slot::Done(result.map(Into::into));
+            return self.publish(phase, false);
         }
+        let Slot::Unasked(get) = std::mem::replace(slot, Slot::Empty) else { return self.word.load(Acquire) };
         let source: Source = Box::pin(async move { get.await.map(Into::into) });
         let mut waiting = self.lock();
         waiting.get_or_insert_default().source = Some(source);
@@ -296,12 +315,21 @@ impl Held {
         let phase = if result.is_ok() { DONE } else { FAILED };
         // SAFETY: the caller moved the word to ASKING or FILLING, so the slot is this thread's own.
         let before = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Done(result)) };
+        self.publish(phase, by_program);
+        // A read that was never sent, or an answer that nobody wants: only now, for this may call out.
+        match before {
+            Slot::Awaited(listener) if by_program => listener.cancel(),
+            before => drop(before),
+        }
+    }
+
+    /// Shows everybody the slot that this thread has written, and tells whoever waits. Gives the word as it is then.
+    fn publish(&self, phase: u64, by_program: bool) -> u64 {
         let word = self.word.swap(phase, AcqRel);
-        // A read that was never sent: only now, for dropping it may call out.
-        drop(before);
         if word & MORE != 0 {
             self.tell(by_program);
         }
+        phase
     }
 
     #[cold]

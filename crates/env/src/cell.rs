@@ -132,7 +132,36 @@ impl<V> Sender<V> {
     }
 }
 
+/// What can still take back a call that a receiver left with [`Receiver::on_complete`]. Dropping it changes nothing.
+pub(crate) struct Listener<V> {
+    shared: Arc<Shared<V>>,
+}
+
+impl<V> Listener<V> {
+    /// Drops the call, unless it has begun, and tells the sender that nobody wants the value.
+    pub(crate) fn cancel(self) {
+        let mut state = self.shared.lock();
+        if !matches!(&*state, State::Open { .. }) {
+            return;
+        }
+        let last = std::mem::replace(&mut *state, State::Closed);
+        self.shared.abandoned.store(true, Ordering::Release);
+        drop(state);
+        if let State::Open { waiter, on_cancel } = last {
+            drop(waiter);
+            if let Some(call) = on_cancel {
+                call();
+            }
+        }
+    }
+}
+
 impl<V> Receiver<V> {
+    /// What can take back a call that is left with this receiver later.
+    pub(crate) fn listener(&self) -> Listener<V> {
+        Listener { shared: self.shared.clone() }
+    }
+
     /// Whether the value is there.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.full.load(Ordering::Acquire)

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use plinth_types::{Error, Result};
 
-use crate::cell::{Receiver, Sender, cell};
+use crate::cell::{self, Receiver, Sender, cell};
 
 /// The duty to answer.
 pub struct Promise<T> {
@@ -29,6 +29,24 @@ enum State<T> {
     Ready(Result<T>),
     Pending(Receiver<Result<T>>),
     Taken,
+}
+
+/// What can still take back a call that was left with [`Reply::on_complete`], which itself no longer can. Dropping it changes nothing.
+pub struct Listener<T> {
+    listener: cell::Listener<Result<T>>,
+}
+
+impl<T> Listener<T> {
+    /// Drops the call, unless it has begun, and tells the promise that nobody wants the answer.
+    pub fn cancel(self) {
+        self.listener.cancel();
+    }
+}
+
+impl<T> fmt::Debug for Listener<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").finish_non_exhaustive()
+    }
 }
 
 /// A promise and the reply that it completes.
@@ -83,6 +101,14 @@ impl<T> Reply<T> {
         match &self.state {
             State::Ready(_) | State::Taken => true,
             State::Pending(receiver) => receiver.is_full(),
+        }
+    }
+
+    /// What can take back a call that is left with [`Reply::on_complete`] afterwards; `None` if the answer needs no promise.
+    pub fn listener(&self) -> Option<Listener<T>> {
+        match &self.state {
+            State::Pending(receiver) => Some(Listener { listener: receiver.listener() }),
+            State::Ready(_) | State::Taken => None,
         }
     }
 

@@ -118,6 +118,47 @@ fn every_dropped_reply_is_either_answered_or_cancelled() {
 }
 
 #[test]
+fn a_listener_takes_back_a_call_or_comes_too_late() {
+    let called = Arc::new(AtomicUsize::new(0));
+    let told = Arc::new(AtomicUsize::new(0));
+    let (calls, tells) = (called.clone(), told.clone());
+    race(
+        move |_, mut promise| {
+            let told = tells.clone();
+            promise.on_cancel(move || {
+                told.fetch_add(1, Ordering::Relaxed);
+            });
+            promise.send(Ok(0));
+        },
+        move |_, reply| {
+            let Some(listener) = reply.listener() else { return };
+            let called = calls.clone();
+            reply.on_complete(move |_| {
+                called.fetch_add(1, Ordering::Relaxed);
+            });
+            listener.cancel();
+        },
+    );
+    let counts = [&called, &told].map(|count| count.load(Ordering::Relaxed) as u64);
+    assert!(counts[0] <= ROUNDS && counts[1] <= ROUNDS - counts[0], "{counts:?}");
+    let (promise, reply) = promise::<u64>();
+    let listener = reply.listener().expect("nothing is there");
+    let unwanted = Arc::new(AtomicUsize::new(0));
+    let count = unwanted.clone();
+    reply.on_complete(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    listener.cancel();
+    assert!(promise.is_cancelled());
+    promise.send(Ok(1));
+    assert_eq!(
+        (unwanted.load(Ordering::Relaxed), Arc::strong_count(&unwanted)),
+        (0, 1),
+        "the call was dropped"
+    );
+}
+
+#[test]
 fn values_are_dropped_exactly_once() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {

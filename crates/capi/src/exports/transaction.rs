@@ -314,7 +314,7 @@ unsafe extern "C" fn fdb_transaction_watch(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_transaction_commit(tr: *const Transaction) -> Future {
     // SAFETY: C gives a handle of this library's.
-    unsafe { future_on(tr, |tr| Ok(tr.commit())) }
+    guard_future(|| Ok(FutureCore::of_reply(unsafe { handle(tr) }?.commit()).into_raw()))
 }
 
 #[unsafe(no_mangle)]

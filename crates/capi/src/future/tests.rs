@@ -7,7 +7,7 @@ use super::{FutureCore, behind};
 use crate::network::{NETWORK, Parameter};
 use crate::value::Value;
 use plinth_client::Database;
-use plinth_env::reply::promise;
+use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_types::{Bytes, Error};
@@ -54,11 +54,11 @@ fn counter_of(counter: &AtomicUsize) -> Parameter {
 }
 
 /// Answer, cancelling, callbacks, waiting and asking, all at once.
-fn race(counter: &AtomicUsize) {
-    let (promise, reply) = promise::<i64>();
-    let future = Raw(FutureCore::start(reply).into_raw());
+fn race(counter: &AtomicUsize, of: fn(Reply<()>) -> Held) {
+    let (promise, reply) = promise();
+    let future = Raw(of(reply).into_raw());
     scope(|threads| {
-        threads.spawn(move || promise.send(Ok(5)));
+        threads.spawn(move || promise.send(Ok(())));
         threads.spawn(move || future.on(Held::cancel));
         threads.spawn(move || {
             for _ in 0..3 {
@@ -73,7 +73,8 @@ fn race(counter: &AtomicUsize) {
         });
         assert!(future.on(Held::block).is_ok());
         let code = future.on(Held::error).map_or_else(|error| error.code(), |()| 0);
-        assert_eq!(future.int(), if code == 0 { Ok(5) } else { Err(1101) });
+        let got = future.on(|future| future.get(|value| matches!(value, Value::Nothing).then_some(())));
+        assert_eq!(got.map_err(|error| error.code()), if code == 0 { Ok(()) } else { Err(1101) });
     });
     future.destroy();
 }
@@ -85,11 +86,26 @@ fn each_callback_runs_once_whatever_comes_first() {
     scope(|threads| {
         threads.spawn(|| NETWORK.run().expect("the only network thread"));
         for _ in 0..ROUNDS {
-            race(&counter);
+            race(&counter, FutureCore::start);
+            race(&counter, FutureCore::of_reply);
         }
         NETWORK.stop().expect("it was set up");
     });
-    assert_eq!(counter.load(Ordering::Relaxed), 3 * ROUNDS);
+    assert_eq!(counter.load(Ordering::Relaxed), 6 * ROUNDS);
+}
+
+#[test]
+fn a_cancelled_future_tells_whoever_would_answer_it() {
+    for of in [FutureCore::start, FutureCore::of_reply] {
+        let (promise, reply) = promise::<()>();
+        let future = Raw(of(reply).into_raw());
+        assert!(!promise.is_cancelled());
+        future.on(Held::cancel);
+        assert!(promise.is_cancelled());
+        promise.send(Ok(()));
+        assert_eq!(future.on(Held::error).map_err(|error| error.code()), Err(1101));
+        future.destroy();
+    }
 }
 
 struct Counted(Arc<AtomicUsize>);
