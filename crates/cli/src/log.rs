@@ -1,13 +1,19 @@
 //! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it.
 //!
 //! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs; `,error`, `,warn`, `,info` (the default),
-//! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept.
+//! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept for it. With the feature
+//! `otel` both go to a collector as well, if one is named.
 
 use crate::failure::Failure;
+#[cfg(feature = "otel")]
+use crate::otel::Export;
 use plinth_bench::Value;
 use plinth_env::Env;
+use std::ffi::OsString;
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;
+#[cfg(feature = "otel")]
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -23,21 +29,75 @@ enum Form {
 
 struct Log {
     env: Env,
-    form: Form,
-    level: Level,
+    /// How events are printed, and how many.
+    printed: Option<(Form, Level)>,
+    #[cfg(feature = "otel")]
+    export: Option<Arc<Export>>,
 }
 
-/// Begins to print events, if that is asked for.
-pub fn begin() -> Result<(), Failure> {
-    let Some(wish) = std::env::var_os(VARIABLE).filter(|wish| !wish.is_empty()) else { return Ok(()) };
-    let (form, level) = wish.to_str().and_then(read).ok_or_else(|| {
+/// What has been begun, and is to be ended: events that wait for their collector are sent then.
+#[derive(Default)]
+pub struct Listening {
+    #[cfg(feature = "otel")]
+    export: Option<Arc<Export>>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        #[cfg(feature = "otel")]
+        if let Some(export) = self.export.take() {
+            export.finish();
+        }
+    }
+}
+
+/// Begins to print and to send events, if that is asked for.
+pub fn begin() -> Result<Listening, Failure> {
+    let env = Env::real();
+    let wish = std::env::var_os(VARIABLE).filter(|wish| !wish.is_empty());
+    let refuse = |wish: &OsString| {
         let what = format!("{VARIABLE} is {wish:?}; write text or json, and a level behind it: json,debug");
         Failure::usage(what)
-    })?;
-    let log = Log { env: Env::real(), form, level };
-    // Only this function sets it, once.
-    let _ = tracing::subscriber::set_global_default(log);
-    Ok(())
+    };
+    let printed = match &wish {
+        Some(wish) => Some(wish.to_str().and_then(read).ok_or_else(|| refuse(wish))?),
+        None => None,
+    };
+    #[cfg(feature = "otel")]
+    let (listening, log) = {
+        let export = Export::from_environment(&env)?;
+        (Listening { export: export.clone() }, Log { env, printed, export })
+    };
+    #[cfg(not(feature = "otel"))]
+    let (listening, log) = (Listening::default(), Log { env, printed });
+    if log.printed.is_some() || log.exports() {
+        // Only this function sets it, once.
+        let _ = tracing::subscriber::set_global_default(log);
+    }
+    Ok(listening)
+}
+
+impl Log {
+    fn prints(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && self.printed.is_some_and(|(_, level)| *metadata.level() <= level)
+    }
+
+    #[cfg(feature = "otel")]
+    fn exports(&self) -> bool {
+        self.export.is_some()
+    }
+
+    #[cfg(not(feature = "otel"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
+    fn exports(&self) -> bool {
+        false
+    }
+
+    /// Where spans and events go besides, if they are wanted there.
+    #[cfg(feature = "otel")]
+    fn exporting(&self, metadata: &Metadata<'_>) -> Option<&Export> {
+        self.export.as_deref().filter(|_| Export::wants(metadata))
+    }
 }
 
 fn read(wish: &str) -> Option<(Form, Level)> {
@@ -52,27 +112,67 @@ fn read(wish: &str) -> Option<(Form, Level)> {
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.level
+        #[cfg(feature = "otel")]
+        if self.exporting(metadata).is_some() {
+            return true;
+        }
+        self.prints(metadata)
     }
 
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        #[cfg(feature = "otel")]
+        if let Some(export) = &self.export {
+            let mut fields = Fields::default();
+            span.record(&mut fields);
+            return export.begin(span, fields);
+        }
+        let _ = span;
         span::Id::from_u64(1)
     }
 
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record(&self, span: &span::Id, values: &span::Record<'_>) {
+        #[cfg(feature = "otel")]
+        if let Some(export) = &self.export {
+            export.record(span, values);
+        }
+        let _ = (span, values);
+    }
 
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn clone_span(&self, span: &span::Id) -> span::Id {
+        #[cfg(feature = "otel")]
+        if let Some(export) = &self.export {
+            export.share(span);
+        }
+        span.clone()
+    }
+
+    fn try_close(&self, span: span::Id) -> bool {
+        #[cfg(feature = "otel")]
+        if let Some(export) = &self.export {
+            return export.close(&span);
+        }
+        let _ = span;
+        false
+    }
 
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
-        let line = match self.form {
-            Form::Json => fields.json(metadata, self.env.wall_clock()),
-            Form::Text => fields.text(metadata, self.env.wall_clock()),
-        };
-        // There is nobody left to tell that it can't be told.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        if let Some((form, _)) = self.printed.filter(|_| self.prints(metadata)) {
+            let line = match form {
+                Form::Json => fields.json(metadata, self.env.wall_clock()),
+                Form::Text => fields.text(metadata, self.env.wall_clock()),
+            };
+            // There is nobody left to tell that it can't be told.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        #[cfg(feature = "otel")]
+        if let Some(export) = self.exporting(metadata) {
+            export.event(metadata, fields);
+        }
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -80,11 +180,11 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// An event's fields, in order.
+/// The fields of an event or a span, in order.
 #[derive(Default)]
-struct Fields {
-    message: String,
-    named: Vec<(&'static str, Value)>,
+pub(crate) struct Fields {
+    pub(crate) message: String,
+    pub(crate) named: Vec<(&'static str, Value)>,
 }
 
 impl Fields {
@@ -92,21 +192,21 @@ impl Fields {
         self.named.push((field.name(), value));
     }
 
-    fn json(self, metadata: &Metadata<'_>, at: Duration) -> String {
+    fn json(&self, metadata: &Metadata<'_>, at: Duration) -> String {
         let mut line = Value::Object(Default::default());
         line["time"] = timestamp(at).into();
         line["level"] = metadata.level().as_str().into();
         line["target"] = metadata.target().into();
-        line["message"] = self.message.into();
-        for (name, value) in self.named {
-            line[name] = value;
+        line["message"] = self.message.as_str().into();
+        for (name, value) in &self.named {
+            line[*name] = value.clone();
         }
         format!("{line}\n")
     }
 
-    fn text(self, metadata: &Metadata<'_>, at: Duration) -> String {
+    fn text(&self, metadata: &Metadata<'_>, at: Duration) -> String {
         let mut line = format!("{} {:5} {}", timestamp(at), metadata.level().as_str(), self.message);
-        for (name, value) in self.named {
+        for (name, value) in &self.named {
             // Writing to a string can't fail.
             let _ = write!(line, " {name}={value}");
         }

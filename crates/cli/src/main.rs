@@ -35,6 +35,8 @@ mod interrupt;
 mod log;
 mod migrate;
 mod monitor;
+#[cfg(feature = "otel")]
+mod otel;
 mod scratch;
 mod server;
 mod settings;
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    log::begin()?;
+    let _listening = log::begin()?;
     match matches.subcommand() {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),
