@@ -192,7 +192,7 @@ fn count(db: &Database, row: &str) -> Result<()> {
 
 #[test]
 fn killed_under_load_it_loses_nothing_that_was_acknowledged() {
-    const CLIENTS: usize = 4;
+    const CLIENTS: usize = 32;
     let place = scratch();
     let dir = place.path().join("data");
     let mut server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);

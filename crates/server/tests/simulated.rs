@@ -1,20 +1,22 @@
-//! Clients and a server in simulation, while connections break, clog and are cut, and the server is killed.
+//! Clients and a server in simulation, while connections break, clog, are cut and arrive twice, the server is killed, its clock jumps,
+//! and its disk is full.
 //!
-//! Every
-//! increment takes effect once, none is lost, and nobody ever sees half of one: the counter always equals the number of
+//! Every increment takes effect once, none is lost, and nobody ever sees half of one: the counter always equals the number of
 //! rows that increments left, and at the end the number of increments. A seed is a run.
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, RangeOptions, Transaction};
-use plinth_env::simulated::{NetworkPlan, Random, Simulation};
-use plinth_env::{Env, Task};
+use plinth_env::simulated::{FaultPlan, NetworkPlan, Random, Simulation};
+use plinth_env::{Env, Stream, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
-use plinth_types::Result;
+use plinth_types::{Error, Result};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 const CLIENTS: usize = 3;
@@ -169,4 +171,226 @@ fn increments_take_effect_once_whatever_the_network_does() {
 #[test]
 fn a_seed_gives_the_same_run_again() {
     assert_eq!(run(77), run(77));
+}
+
+/// Passes what `from` brings on to both others, and what the first of them brings back. The second hears everything again, as of a
+/// client of its own, and nobody hears its answers.
+async fn pass_on_twice(mut from: Stream, mut first: Stream, mut second: Stream) {
+    let (mut to_first, mut to_second, mut back) = (Vec::new(), Vec::new(), Vec::new());
+    let mut second_listens = true;
+    let mut buffer = vec![0; 4096];
+    let push = |stream: &mut Stream, bytes: &mut Vec<u8>, context: &mut Context<'_>| {
+        while !bytes.is_empty() {
+            match stream.poll_send(context, bytes) {
+                Poll::Ready(Ok(sent @ 1..)) => drop(bytes.drain(..sent)),
+                Poll::Ready(_) => return false,
+                Poll::Pending => break,
+            }
+        }
+        true
+    };
+    poll_fn(|context| {
+        loop {
+            let mut moved = false;
+            if to_first.len() + to_second.len() < 1 << 16 {
+                match from.poll_receive(context, &mut buffer) {
+                    Poll::Ready(Ok(more @ 1..)) => {
+                        to_first.extend_from_slice(&buffer[..more]);
+                        to_second.extend_from_slice(&buffer[..more]);
+                        moved = true;
+                    }
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => {}
+                }
+            }
+            match first.poll_receive(context, &mut buffer) {
+                Poll::Ready(Ok(more @ 1..)) => {
+                    back.extend_from_slice(&buffer[..more]);
+                    moved = true;
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => {}
+            }
+            if second_listens {
+                match second.poll_receive(context, &mut buffer) {
+                    Poll::Ready(Ok(1..)) => moved = true,
+                    Poll::Ready(_) => second_listens = false,
+                    Poll::Pending => {}
+                }
+                second_listens = second_listens && push(&mut second, &mut to_second, context);
+            }
+            if !second_listens {
+                to_second.clear();
+            }
+            if !push(&mut first, &mut to_first, context) || !push(&mut from, &mut back, context) {
+                return Poll::Ready(());
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+/// Something between clients and a server that lets each connection arrive twice, the second time from another machine.
+fn double(sim: &Simulation, server: SocketAddr) -> (SocketAddr, [Env; 2]) {
+    let (one, two) = (sim.process("between"), sim.process("echo"));
+    let address = SocketAddr::new(sim.ip(&one), 4500);
+    let (env, echo) = (one.clone(), two.clone());
+    drop(one.spawn("double", async move {
+        let listener = env.sockets().listen(address).await.expect("the address is free");
+        loop {
+            let Ok(from) = listener.accept().await else { continue };
+            let (env, echo) = (env.clone(), echo.clone());
+            drop(env.clone().spawn("pass on", async move {
+                let first = env.sockets().connect(server).await;
+                let second = echo.sockets().connect(server).await;
+                if let (Ok(first), Ok(second)) = (first, second) {
+                    pass_on_twice(from, first, second).await;
+                }
+            }));
+        }
+    }));
+    (address, [one, two])
+}
+
+#[test]
+fn connections_that_arrive_twice_take_effect_once() {
+    for seed in 1..9 {
+        let sim = Simulation::new(seed);
+        let mut random = sim.random();
+        let server = sim.process("server");
+        let address = SocketAddr::new(sim.ip(&server), 4500);
+        start(&server, address);
+        let (doubled, between) = double(&sim, address);
+        let done = Arc::new(AtomicUsize::new(0));
+        let (_clients, tasks) = spawn_clients(&sim, doubled, &done);
+        sim.set_network(NetworkPlan { latency_max: Duration::from_millis(5), ..NetworkPlan::default() });
+        while !tasks.iter().all(Task::is_finished) {
+            sim.run_for(Duration::from_millis(1 + random.below(300)));
+            // Now the one and now the other comes first, and the one behind may be long behind.
+            let late = &between[random.index(2)];
+            sim.clog(late, &server, Duration::from_millis(1 + random.below(500)));
+            assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
+        }
+        sim.run_for(Duration::from_secs(5));
+        let db = connect(&sim.process("checker"), address);
+        let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
+        assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_disturbs_no_client() {
+    for seed in 1..7 {
+        let sim = Simulation::new(seed);
+        let mut random = sim.random();
+        let mut server = sim.process("server");
+        let address = SocketAddr::new(sim.ip(&server), 4500);
+        start(&server, address);
+        let done = Arc::new(AtomicUsize::new(0));
+        let (clients, tasks) = spawn_clients(&sim, address, &done);
+        while !tasks.iter().all(Task::is_finished) {
+            sim.run_for(Duration::from_millis(1 + random.below(50)));
+            let machine = if random.chance(0.5) { &server } else { &clients[random.index(CLIENTS)] };
+            sim.move_wall_clock(machine, random.below(20_000_000) as i64 - 10_000_000);
+            if random.chance(0.1) {
+                sim.kill(&server);
+                server = sim.restart(&server);
+                start(&server, address);
+            }
+            assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
+        }
+        let db = connect(&sim.process("checker"), address);
+        let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
+        assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
+    }
+}
+
+/// What clients know of rows that they have written one after the other.
+#[derive(Default)]
+struct Known {
+    acknowledged: Vec<String>,
+    refused: Vec<Error>,
+}
+
+/// Eight clients that write row after row, until told to stop.
+fn spawn_writers(sim: &Simulation, address: SocketAddr) -> (Arc<Mutex<Known>>, Arc<AtomicUsize>) {
+    let (known, stop) = (Arc::new(Mutex::new(Known::default())), Arc::new(AtomicUsize::new(0)));
+    for client in 0..8 {
+        let env = sim.process(&format!("writer-{client}"));
+        let db = connect(&env, address);
+        let (known, stop, theirs) = (known.clone(), stop.clone(), env.clone());
+        drop(env.spawn("writer", async move {
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) > 0 {
+                    return;
+                }
+                let row = format!("full/{client}/{number}");
+                let tr = db.create_transaction();
+                tr.set(&row, vec![7; 20_000]);
+                match tr.commit().await {
+                    Ok(()) => known.lock().unwrap().acknowledged.push(row),
+                    Err(error) => {
+                        known.lock().unwrap().refused.push(error);
+                        theirs.sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            }
+        }));
+    }
+    (known, stop)
+}
+
+#[test]
+fn a_disk_that_is_full_under_load_is_told_to_each_and_takes_nothing_that_was_acknowledged() {
+    for seed in 1..5 {
+        let sim = Simulation::new(seed);
+        let mut server = sim.process("server");
+        let address = SocketAddr::new(sim.ip(&server), 4500);
+        start(&server, address);
+        let (known, stop) = spawn_writers(&sim, address);
+        sim.run_for(Duration::from_millis(200));
+        sim.set_faults(&server, FaultPlan { capacity: Some(3 << 20), ..FaultPlan::default() });
+        sim.run_for(Duration::from_secs(5));
+        let reader = connect(&sim.process("reader"), address);
+        {
+            let known = known.lock().unwrap();
+            let told = known.refused.iter().filter(|error| plinth_env::is_disk_full(error)).count();
+            assert!(told > 8, "seed {seed}: {told} of {} refusals name the disk", known.refused.len());
+            assert!(!known.acknowledged.is_empty(), "seed {seed}");
+        }
+        // Others are served: what was acknowledged can be read.
+        let last = known.lock().unwrap().acknowledged.last().cloned().unwrap();
+        let read = |row: String| {
+            let reader = reader.clone();
+            async move {
+                reader
+                    .transact(|tr| {
+                        let row = row.clone();
+                        async move { tr.get(row).await }
+                    })
+                    .await
+            }
+        };
+        assert!(sim.run_until(read(last)).unwrap().is_some(), "seed {seed}");
+        sim.set_faults(&server, FaultPlan::default());
+        let before = known.lock().unwrap().acknowledged.len();
+        sim.run_for(Duration::from_secs(5));
+        assert!(
+            known.lock().unwrap().acknowledged.len() > before,
+            "seed {seed}: there is room, and nobody writes"
+        );
+        sim.kill(&server);
+        server = sim.restart(&server);
+        start(&server, address);
+        stop.store(1, Ordering::Relaxed);
+        sim.run_for(Duration::from_secs(5));
+        let acknowledged = known.lock().unwrap().acknowledged.clone();
+        for row in acknowledged {
+            let found = sim.run_until(read(row.clone())).unwrap();
+            assert_eq!(found.map(|value| value.len()), Some(20_000), "seed {seed}: {row} was acknowledged");
+        }
+    }
 }
