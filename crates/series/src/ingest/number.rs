@@ -7,6 +7,8 @@ use crate::value::Value;
 const EXACT: u64 = 1 << 53;
 /// Digits of the smallest integer beyond [`EXACT`].
 const EXACT_DIGITS: usize = 16;
+/// Decimal digits that any number of 64 bits has room for.
+const SURE_DIGITS: usize = 19;
 
 /// What is wrong with a number or a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +45,16 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Wrong> {
     }
     let mut value: u64 = 0;
     let mut overflow = false;
-    for digit in digits {
+    // So many digits fit without a look.
+    let (head, tail) = digits.split_at(digits.len().min(SURE_DIGITS));
+    for digit in head {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(Wrong::Digit);
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    for digit in tail {
         let digit = digit.wrapping_sub(b'0');
         if digit > 9 {
             return Err(Wrong::Digit);
@@ -80,6 +91,34 @@ pub(super) fn time(text: &[u8]) -> Result<i64, Wrong> {
         return time::parse_iso(text).ok_or(Wrong::Time);
     }
     integer(text).map_err(|_| Wrong::Time)
+}
+
+/// The time read last, as it was written: many series share it.
+#[derive(Default, Debug)]
+pub(super) struct Recent {
+    text: [u8; 32],
+    len: usize,
+    time: i64,
+}
+
+impl Recent {
+    /// What `parse` makes of a text, unless it is the one before again.
+    #[inline]
+    pub(super) fn parse(
+        &mut self,
+        text: &[u8],
+        parse: impl FnOnce(&[u8]) -> Result<i64, Wrong>,
+    ) -> Result<i64, Wrong> {
+        if text.len() == self.len && text == &self.text[..self.len] && self.len > 0 {
+            return Ok(self.time);
+        }
+        let time = parse(text)?;
+        if let Some(place) = self.text.get_mut(..text.len()) {
+            place.copy_from_slice(text);
+            (self.len, self.time) = (text.len(), time);
+        }
+        Ok(time)
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::Sample;
 use super::lines::{Line, Lines};
-use super::number;
+use super::number::{self, Recent};
 use super::session::{Intake, SAMPLES, Shown};
 use memchr::memchr;
 
@@ -15,6 +15,7 @@ const TOO_LONG: &str = "the line is longer than 16384 bytes";
 #[derive(Default, Debug)]
 pub(super) struct Parser {
     lines: Lines,
+    recent: Recent,
 }
 
 impl Parser {
@@ -41,7 +42,7 @@ impl Parser {
     fn line(&mut self, intake: &mut Intake, line: &[u8]) {
         match line.strip_prefix(b"put ") {
             Some(arguments) => {
-                if let Err((what, why)) = put(intake, arguments) {
+                if let Err((what, why)) = put(intake, &mut self.recent, arguments) {
                     self.refuse(intake, what, why, line);
                 }
             }
@@ -59,9 +60,8 @@ impl Parser {
             b"help" => intake.say(format_args!("available commands: put sync version help\n")),
             b"put" => {
                 // Without an argument, or with blanks before it.
-                if let Err((what, why)) =
-                    put(intake, line.trim_ascii_start().strip_prefix(b"put").unwrap_or_default())
-                {
+                let arguments = line.trim_ascii_start().strip_prefix(b"put").unwrap_or_default();
+                if let Err((what, why)) = put(intake, &mut self.recent, arguments) {
                     self.refuse(intake, what, why, line);
                 }
             }
@@ -94,7 +94,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[inline]
-fn put(intake: &mut Intake, arguments: &[u8]) -> Result<(), Refused> {
+fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(), Refused> {
     const FEW: Refused =
         ("put: illegal argument", "not enough arguments: metric, time, value and a tag are expected");
     let (metric, rest) = word(arguments);
@@ -103,7 +103,9 @@ fn put(intake: &mut Intake, arguments: &[u8]) -> Result<(), Refused> {
     if value.is_empty() {
         return Err(FEW);
     }
-    let time = time(when).map_err(|_| ("put: invalid timestamp format", number::Wrong::Time.text()))?;
+    let time = recent
+        .parse(when, time)
+        .map_err(|_| ("put: invalid timestamp format", number::Wrong::Time.text()))?;
     let value = number::value(value).map_err(|_| ("put: bad floating point value", ""))?;
     let row = match intake.names.find(metric, tags) {
         Some(row) => row,

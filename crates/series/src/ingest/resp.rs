@@ -14,7 +14,7 @@
 use super::Sample;
 use super::lines::{Line, Lines};
 use super::names::Row;
-use super::number::{self, Wrong};
+use super::number::{self, Recent};
 use super::session::{Intake, SAMPLES, Shown};
 use crate::event;
 use crate::value::{Point, Value};
@@ -117,28 +117,6 @@ impl Dictionary {
     }
 }
 
-#[derive(Default, Debug)]
-struct Recent {
-    text: [u8; 32],
-    len: usize,
-    time: i64,
-}
-
-impl Recent {
-    #[inline]
-    fn parse(&mut self, text: &[u8]) -> Result<i64, Wrong> {
-        if text.len() == self.len && text == &self.text[..self.len] {
-            return Ok(self.time);
-        }
-        let time = number::time(text)?;
-        if let Some(place) = self.text.get_mut(..text.len()) {
-            place.copy_from_slice(text);
-            (self.len, self.time) = (text.len(), time);
-        }
-        Ok(time)
-    }
-}
-
 /// What a name that is none stands for.
 const NO_ROW: Row = Row { first: 0, count: 1, has_events: false };
 
@@ -189,6 +167,7 @@ impl Parser {
                 self.name(intake, name)
             }
             (State::Time, [b'+' | b':', ..]) => self.time(intake, line),
+            (State::Message, [b':', number @ ..]) => self.numbered(number),
             (State::Values, [b'+' | b':', ..]) if self.message.row.count == 1 => self.value(intake, line, 1),
             _ => self.rare(intake, line),
         };
@@ -209,7 +188,6 @@ impl Parser {
     #[cold]
     fn rare(&mut self, intake: &mut Intake, line: &[u8]) -> Result<(), Refused> {
         match (self.state, line) {
-            (State::Message, [b':', number @ ..]) => self.numbered(number),
             (State::Message, [b'+', ..]) => {
                 intake.wants_sync = true;
                 self.begun = true;
@@ -276,6 +254,7 @@ impl Parser {
         Ok(())
     }
 
+    #[inline]
     fn numbered(&mut self, number: &[u8]) -> Result<(), Refused> {
         self.begun = true;
         let row = number::integer(number).ok().and_then(|number| self.dictionary.get(number));
@@ -341,8 +320,11 @@ impl Parser {
         self.state = State::Values;
         self.message.values = 0;
         self.message.samples.clear();
-        let text = &line[1..];
-        let time = if line[0] == b'+' { self.recent.parse(text) } else { number::integer(text) };
+        // With its mark, since that decides what it may be.
+        let time = self.recent.parse(line, |line| match line {
+            [b'+', text @ ..] => number::time(text),
+            _ => number::integer(&line[1..]),
+        });
         match time {
             Ok(time) => self.message.time = time,
             Err(_) if line[0] == b'+' && is_name(line) => {

@@ -94,6 +94,7 @@ fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
         ("+m a=1\r\n+23000101T000000\r\n+1".into(), "to 2262"),
         ("+m a=1\r\n:12x\r\n+1".into(), "can't parse integer (character value out of range) (line 2) - :12x"),
         ("+m a=1\r\n:99999999999999999999\r\n+1".into(), "integer overflow"),
+        ("+m a=1\r\n:20200101T000000\r\n+1".into(), "can't parse integer"),
         ("+m a=1\r\n*2\r\n+1\r\n+2".into(), "unexpected parameter timestamp format"),
         ("+m a=1".into(), "a time is expected, and a name found"),
         (value("+1.5x"), "can't parse double value (line 3) - +1.5x"),
@@ -116,6 +117,11 @@ fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
         ("+!ev a=1\r\n+20200101T000000\r\n:5".into(), "unexpected parameter value format"),
     ] {
         let bytes = format!("{wrong}\r\n{GOOD}");
+        // A time that was read before makes no wrong one right.
+        let before = format!("+before a=1\r\n{TIME}\r\n+1\r\n{bytes}");
+        let with_before = whole(Protocol::Resp, before.as_bytes());
+        let dictionary = wrong.starts_with('*');
+        assert!(dictionary || with_before.points.len() == 2, "{with_before:?}");
         let outcome = whole(Protocol::Resp, bytes.as_bytes());
         let shown: String = wrong.chars().take(80).collect();
         assert!(
