@@ -1,4 +1,6 @@
-//! Gives the program the commit it is built from: `PLINTH_COMMIT` if that is set, else what git says, else `unknown`.
+//! Gives the program the commit it is built from: `PLINTH_COMMIT` if that is set, else what git says, else `unknown`. And has it
+//! linked so that its code has the same place in the file and in memory: perf takes the one for the other where it sets its
+//! breakpoints on tracepoints, and would set them a page away.
 
 use std::process::Command;
 
@@ -9,6 +11,9 @@ fn main() {
         println!("cargo::rerun-if-changed={log}");
     }
     println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,separate-loadable-segments");
+    }
     let given = std::env::var("PLINTH_COMMIT").ok().filter(|commit| !commit.is_empty());
     let commit = given.or_else(|| git(&["rev-parse", "--short=10", "HEAD"]));
     println!("cargo::rustc-env=PLINTH_COMMIT={}", commit.as_deref().unwrap_or("unknown"));

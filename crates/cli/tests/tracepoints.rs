@@ -33,6 +33,16 @@ fn section<'f>(file: &'f [u8], wanted: &str) -> Option<&'f [u8]> {
     (0..count).find(|at| name(*at) == wanted).map(content)
 }
 
+/// Where code is in the file, and where it comes to be in memory.
+fn code(file: &[u8]) -> Vec<(usize, usize)> {
+    const LOADED: usize = 1;
+    const EXECUTABLE: usize = 1;
+    let (table, size, count) = (number(file, 0x20, 8), number(file, 0x36, 2), number(file, 0x38, 2));
+    let heads = (0..count).map(|at| &file[table + at * size..][..size]);
+    let loaded = heads.filter(|head| number(head, 0, 4) == LOADED && number(head, 4, 4) & EXECUTABLE != 0);
+    loaded.map(|head| (number(head, 8, 8), number(head, 16, 8))).collect()
+}
+
 /// Tracepoints by name, each with its arguments as tracers are told them.
 fn notes(section: &[u8]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
@@ -64,6 +74,9 @@ fn every_tracepoint_leaves_its_note_in_the_program_and_is_described() {
     let found: Vec<_> =
         notes.iter().map(|(name, arguments)| (name.as_str(), arguments.split_whitespace().count())).collect();
     assert_eq!(found, TRACEPOINTS, "{notes:?}");
+    for (in_file, in_memory) in code(&file) {
+        assert_eq!(in_file, in_memory, "perf takes the one for the other, and would miss every tracepoint");
+    }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
     let page = String::from_utf8(block_on(env.files().read(page)).unwrap()).unwrap();
     for (name, _) in TRACEPOINTS {
