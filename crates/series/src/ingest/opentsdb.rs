@@ -141,5 +141,5 @@ fn time(text: &[u8]) -> Result<i64, number::Wrong> {
         time if MILLISECONDS.contains(&time) => 1_000_000,
         _ => 1,
     };
-    Ok(time * scale)
+    time.checked_mul(scale).ok_or(number::Wrong::Time)
 }

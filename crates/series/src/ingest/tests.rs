@@ -198,6 +198,8 @@ fn each_line_of_opentsdb() {
         ("put m 1 2 ", "not enough arguments"),
         ("put m 1", "not enough arguments"),
         ("put m x 2 a=1", "put: invalid timestamp format"),
+        // Thirteen digits are milliseconds, and these are too many of them.
+        ("put m 9999999999999 2 a=1", "put: invalid timestamp format"),
         ("put m 1 2x a=1", "put: bad floating point value"),
         ("put m 1 2 a", "put: invalid series name format"),
         ("put m|n 1 2 a=1", "put: invalid series name format: rows"),
