@@ -44,9 +44,23 @@ pub(super) fn take(intake: &mut Intake, body: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Takes a series with all of its samples, or nothing of it.
 fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
-    labels.clear();
     let begin = intake.samples.len();
+    let row = gather(intake, series, labels).and_then(|()| match intake.names.find(labels, b"") {
+        Some(row) => Ok(row),
+        None => name(intake, labels),
+    });
+    match row {
+        Ok(row) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
+        Err(_) => intake.samples.truncate(begin),
+    }
+    row.map(|_| ())
+}
+
+/// Puts the labels of a series into `labels`, and its samples, which belong to nobody yet, behind those that there are.
+fn gather(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
+    labels.clear();
     for field in Fields(series) {
         match field? {
             (1, Payload::Bytes(label)) => {
@@ -54,25 +68,14 @@ fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Resu
                 labels.extend_from_slice(&(label.len() as u32).to_le_bytes());
                 labels.extend_from_slice(label);
             }
-            (2, Payload::Bytes(sample)) => match take_sample(sample) {
-                Ok((time, value)) => intake.samples.push(Sample { target: u32::MAX, time, value }),
-                Err(why) => {
-                    intake.samples.truncate(begin);
-                    return Err(why);
-                }
-            },
+            (2, Payload::Bytes(sample)) => {
+                let (time, value) = take_sample(sample)?;
+                intake.samples.push(Sample { target: u32::MAX, time, value });
+            }
             _ => {}
         }
     }
-    let row = match intake.names.find(labels, b"") {
-        Some(row) => Ok(row),
-        None => name(intake, labels),
-    };
-    match row {
-        Ok(row) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
-        Err(_) => intake.samples.truncate(begin),
-    }
-    row.map(|_| ())
+    Ok(())
 }
 
 fn take_sample(bytes: &[u8]) -> Result<(i64, Value), String> {

@@ -453,6 +453,13 @@ fn remote_write_of_prometheus() {
     assert!(told.lines().count() == 3 && words.iter().all(|word| told.contains(word)), "{told}");
     session.restart(Protocol::Influx(CLOCK));
     assert_eq!((session.points().count(), session.replies().len(), session.refused()), (0, 0, 0));
+    // A series that breaks off behind its first sample leaves none behind.
+    let mut broken = series_message(&[("__name__", "broken"), ("a", "1")], &[(1, 1.0)]);
+    broken.push(0x0a);
+    broken[1] += 1;
+    session.take_remote_write(&compressed(&broken)).unwrap();
+    assert_eq!((session.points().count(), session.refused()), (0, 1));
+    session.restart(Protocol::Influx(CLOCK));
     // Cut off anywhere, and damaged anywhere: an error or less points, never a panic.
     for cut in 0..message.len() {
         let result = session.take_remote_write(&compressed(&message[..cut]));
