@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{data, option, status, transaction};
+use super::{data, option, status, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -111,6 +111,13 @@ pub const ALL: &[Command] = &[
         "json gives the whole document.",
     ),
     command(
+        "throttle",
+        1..=6,
+        "throttle on tag TAG RATE [SECONDS] [PRIORITY]|off tag TAG|list",
+        "limits how many transactions with a tag begin in a second",
+        "For an hour and for priority default and below, unless said otherwise. It holds within a second.",
+    ),
+    command(
         "writemode",
         1..=1,
         "writemode on|off",
@@ -178,6 +185,7 @@ pub fn execute<Out: Write>(
         "getversion" => transaction::get_version(session),
         "sleep" => transaction::sleep(session, &arguments[0]),
         "option" => option::option(session, arguments),
+        "throttle" => throttle::throttle(session, arguments),
         "status" => status::status(session, arguments.first()),
         "help" => help(session, arguments.first()),
         _ => return Ok(Next::Exit),

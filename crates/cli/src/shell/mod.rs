@@ -12,6 +12,7 @@ mod editor;
 mod option;
 mod session;
 mod status;
+mod throttle;
 mod transaction;
 mod words;
 

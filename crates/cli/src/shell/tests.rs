@@ -241,3 +241,39 @@ fn half_a_word_is_completed_from_commands_options_and_keys() {
     assert_eq!(proposed("help esc").1, ["escaping"]);
     assert!(proposed("frobnicate x").1.is_empty() && proposed("get \\q").1.is_empty());
 }
+
+#[test]
+fn tags_are_throttled_listed_and_let_go() {
+    let mut shell = Shell::new();
+    assert_eq!(shell.does("throttle list"), "No tag is throttled by hand\n");
+    shell.does("throttle on tag web 25.5 90; throttle on tag batch-job 1 60 batch");
+    let listed = shell.does("throttle list");
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].contains("batch-job") && lines[0].contains("priority batch"),
+        "{listed}"
+    );
+    assert!(lines[1].contains("web") && lines[1].contains("25.5 a second, 90 seconds"), "{listed}");
+    // The database has understood it.
+    let throttled = |shell: &mut Shell| {
+        let status: plinth_bench::Value = shell.does("status json").parse().unwrap();
+        status.pointer("/cluster/qos/throttled_tags/manual/count").and_then(plinth_bench::Value::as_u64)
+    };
+    while throttled(&mut shell) != Some(2) {
+        shell.does("sleep 0.05");
+    }
+    shell.does("throttle off tag web; throttle off tag batch-job");
+    assert_eq!(shell.does("throttle list"), "No tag is throttled by hand\n");
+    for wrong in [
+        "on tag web",
+        "on tag web -1",
+        "on tag web many",
+        "on tag web 1 0",
+        "on tag web 1 9 urgent",
+        "on web 1",
+        "x",
+    ] {
+        shell.refuses(&format!("throttle {wrong}"));
+    }
+    assert!(shell.refuses("throttle off tag longer-than-sixteen").contains("16 bytes"));
+}
