@@ -25,9 +25,9 @@
 //! 4. What `sync` covered is there after a crash, once. Only the owner's commits succeed; there is one owner of a prefix.
 //!
 //! ## Not here
-//! Listeners, protocols and a query language; several owners of one prefix. A series may be written by several threads, which take
-//! its lock in turn.
-//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs` and `store/flush.rs`.
+//! Sockets: those are the server's. Several owners of one prefix. A series may be written by several threads, which take its lock in turn.
+//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs` and `store/flush.rs`,
+//! [`ingest`] for what comes in as text, and `query/mod.rs` for what is asked.
 //! `docs/format/series.md` draws the bytes.
 #![forbid(unsafe_code)]
 
@@ -36,6 +36,7 @@ mod error;
 pub mod event;
 pub mod ingest;
 mod name;
+mod query;
 mod store;
 pub mod time;
 pub mod tree;
@@ -44,6 +45,7 @@ pub mod workload;
 
 pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
-pub use store::{GroupStream, PointStream, Series, SeriesStore, Settings};
+pub use query::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult};
+pub use store::{GroupStream, Listing, PointStream, Series, SeriesStore, Settings, StoreStats};
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

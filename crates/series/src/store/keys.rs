@@ -2,6 +2,7 @@
 //!
 //! All of a kind lies together, and within it all of a series, so a tree is a few short ranges and a series goes with a few range clears.
 
+use super::search::Listing;
 use crate::error::{Error, Result};
 use crate::tree::Address;
 use foundationdb_tuple::{Subspace, TuplePack};
@@ -55,6 +56,50 @@ impl Keys {
 
     pub(crate) fn series(&self, id: Id) -> Vec<u8> {
         self.pack(&(SERIES, id))
+    }
+
+    /// What the keys of all names by number begin with.
+    pub(crate) fn all_series(&self) -> Vec<u8> {
+        self.pack(&(SERIES,))
+    }
+
+    pub(crate) fn id_of_series(&self, key: &[u8]) -> Result<Id> {
+        self.under.unpack::<(i64, Id)>(key).map(|tuple| tuple.1).map_err(|_| foreign(key))
+    }
+
+    /// What the keys of a list's item begin with.
+    fn listed(&self, listing: &Listing, item: &str) -> Vec<u8> {
+        match listing {
+            Listing::Metrics => self.pack(&(INDEX, item)),
+            Listing::Tags { metric } => self.pack(&(INDEX, metric.as_str(), item)),
+            Listing::Values { metric, tag } => self.pack(&(INDEX, metric.as_str(), tag.as_str(), item)),
+        }
+    }
+
+    /// What the keys of a list's items that begin with `prefix` begin with.
+    pub(crate) fn listing_prefix(&self, listing: &Listing, prefix: &str) -> Vec<u8> {
+        let mut key = self.listed(listing, prefix);
+        // A text ends with a zero byte, which longer ones do not have there.
+        key.pop();
+        key
+    }
+
+    /// A key behind those of a list's item, and before those of longer items with a zero byte there, which go on with 0xff.
+    pub(crate) fn behind(&self, listing: &Listing, item: &str) -> Vec<u8> {
+        let mut key = self.listed(listing, item);
+        key.push(0xfe);
+        key
+    }
+
+    /// The item of a list to which a key of the index belongs.
+    pub(crate) fn item_of_index(&self, key: &[u8], listing: &Listing) -> Result<String> {
+        let unpacked = self.under.unpack::<(i64, String, String, String, Id)>(key);
+        let (_, metric, tag, value, _) = unpacked.map_err(|_| foreign(key))?;
+        Ok(match listing {
+            Listing::Metrics => metric,
+            Listing::Tags { .. } => tag,
+            Listing::Values { .. } => value,
+        })
     }
 
     /// One of the keys by which a series is found.

@@ -21,10 +21,13 @@ mod nodes;
 mod open;
 mod query;
 mod remove;
+mod search;
 mod side;
 mod tail;
 
 pub use query::{GroupStream, PointStream};
+pub(crate) use search::Found;
+pub use search::{Listing, StoreStats};
 
 use crate::error::{Error, Result};
 use crate::name::Name;

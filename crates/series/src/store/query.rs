@@ -78,6 +78,22 @@ impl Series {
         Ok(GroupStream { merged, groups: Groups::new(origin, step) })
     }
 
+    /// The same with the newest bucket first. Buckets are counted down from the range's last nanosecond, or from 1970 if it has none, and
+    /// each comes with its last nanosecond.
+    ///
+    /// # Errors
+    /// As [`Series::scan`].
+    pub async fn group_aggregate_backward(
+        &self,
+        range: impl RangeBounds<i64>,
+        step: u64,
+    ) -> Result<GroupStream> {
+        let span = Span::new(range);
+        let origin = if span.last == i64::MAX { 0 } else { span.last };
+        let merged = Merged::new(self, span, Direction::Backward).await?;
+        Ok(GroupStream { merged, groups: Groups::backward(origin, step) })
+    }
+
     /// What of the span is in memory: late points, and points behind the tree's.
     fn in_memory(&self, span: Span) -> (Vec<Point>, Points) {
         let state = lock(&self.cell.state);
@@ -104,6 +120,20 @@ impl PointStream {
         }
     }
 
+    /// The next points, leaving out what need not be looked at: parts of the series whose summary `is_needed` refuses.
+    ///
+    /// # Errors
+    /// As [`Series::scan`].
+    pub async fn next_needed(&mut self, is_needed: impl Fn(&Summary) -> bool) -> Result<Option<Points>> {
+        loop {
+            match self.merged.next(|summary| !is_needed(summary)).await? {
+                Some(Piece::Points(points)) => return Ok(Some(points)),
+                Some(Piece::Whole(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// All points that are left, in the scan's order.
     ///
     /// # Errors
@@ -121,7 +151,7 @@ impl PointStream {
 }
 
 impl GroupStream {
-    /// The next bucket that has points: its beginning, and what is in it. `None` at the end.
+    /// The next bucket that has points: its first nanosecond, or its last if the stream goes backward, and what is in it. `None` at the end.
     ///
     /// # Errors
     /// As [`Series::scan`].

@@ -229,11 +229,12 @@ pub async fn aggregate(nodes: &impl Nodes, span: Span) -> Result<Option<Summary>
     Ok(sum)
 }
 
-/// Gathers pieces, ascending by time, into buckets of a step each, counted from an origin.
+/// Gathers pieces into buckets of a step each, counted from an origin. Pieces come in the order of their direction.
 #[derive(Clone, Debug)]
 pub struct Groups {
     origin: i64,
     step: u64,
+    direction: Direction,
     open: Option<Bucket>,
     done: VecDeque<(i64, Summary)>,
 }
@@ -248,14 +249,22 @@ struct Bucket {
 }
 
 impl Groups {
-    /// No buckets yet. A `step` of 0 is one of 1.
+    /// No buckets yet; pieces ascend, and each bucket comes with its first nanosecond. A `step` of 0 is one of 1.
     pub fn new(origin: i64, step: u64) -> Self {
-        Self { origin, step: step.max(1), open: None, done: VecDeque::new() }
+        Self { origin, step: step.max(1), direction: Direction::Forward, open: None, done: VecDeque::new() }
+    }
+
+    /// No buckets yet; pieces descend, the origin is the last nanosecond of a bucket, and each bucket comes with its last nanosecond.
+    pub fn backward(origin: i64, step: u64) -> Self {
+        Self { direction: Direction::Backward, ..Self::new(origin, step) }
     }
 
     /// The first and the last nanosecond of the bucket of a time.
     fn bucket(&self, time: i64) -> (i64, i64) {
-        let (time, origin, step) = (i128::from(time), i128::from(self.origin), i128::from(self.step));
+        let (time, mut origin, step) = (i128::from(time), i128::from(self.origin), i128::from(self.step));
+        if self.direction == Direction::Backward {
+            origin += 1;
+        }
         let first = time - (time - origin).rem_euclid(step);
         let clamped = |time: i128| time.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
         (clamped(first), clamped(first + step - 1))
@@ -269,9 +278,14 @@ impl Groups {
 
     /// Adds what comes next. A whole piece has to be of one bucket.
     pub fn add(&mut self, piece: Piece) {
-        match piece {
-            Piece::Whole(summary) => self.add_summary(&summary),
-            Piece::Points(points) => points.iter().for_each(|point| self.add_point(point)),
+        match (piece, self.direction) {
+            (Piece::Whole(summary), _) => self.add_summary(&summary),
+            (Piece::Points(points), Direction::Forward) => {
+                points.iter().for_each(|point| self.add_point(point));
+            }
+            (Piece::Points(points), Direction::Backward) => {
+                points.iter().rev().for_each(|point| self.add_point(point));
+            }
         }
     }
 
@@ -282,22 +296,39 @@ impl Groups {
 
     fn add_summary(&mut self, summary: &Summary) {
         match &mut self.open {
-            Some(open) if summary.first.time <= open.last => open.summary.add(summary),
+            Some(open) if open.first <= summary.first.time && summary.last.time <= open.last => {
+                if self.direction == Direction::Forward {
+                    open.summary.add(summary);
+                } else {
+                    let later = std::mem::replace(&mut open.summary, *summary);
+                    open.summary.add(&later);
+                }
+            }
             _ => {
                 let (first, last) = self.bucket(summary.first.time);
                 let full = self.open.replace(Bucket { first, last, summary: *summary });
-                self.done.extend(full.map(|bucket| (bucket.first, bucket.summary)));
+                self.done.extend(full.map(|bucket| bucket.named(self.direction)));
             }
         }
     }
 
-    /// The next bucket to which nothing can be added any more: its beginning, and what is in it.
+    /// The next bucket to which nothing can be added any more: its time, and what is in it.
     pub fn next_done(&mut self) -> Option<(i64, Summary)> {
         self.done.pop_front()
     }
 
     /// The next bucket when nothing comes any more.
     pub fn finish(&mut self) -> Option<(i64, Summary)> {
-        self.done.pop_front().or_else(|| self.open.take().map(|bucket| (bucket.first, bucket.summary)))
+        let direction = self.direction;
+        self.done.pop_front().or_else(|| self.open.take().map(|bucket| bucket.named(direction)))
+    }
+}
+
+impl Bucket {
+    fn named(self, direction: Direction) -> (i64, Summary) {
+        match direction {
+            Direction::Forward => (self.first, self.summary),
+            Direction::Backward => (self.last, self.summary),
+        }
     }
 }

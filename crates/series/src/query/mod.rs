@@ -1,0 +1,246 @@
+//! Queries in Akumuli's language: from JSON to rows of text, a piece at a time.
+//!
+//! ```text
+//!   JSON --> Query --> Plan: which series, which line of the answer each belongs to
+//!                        |
+//!   cursors, one a series: values | summaries of buckets | texts        cursor.rs
+//!                        |  by time, or line after line                 merge.rs
+//!   rows: line, time, cells -> filter -> functions -> offset, limit     apply.rs
+//!                        |
+//!   text: RESP or CSV                                                   output.rs
+//! ```
+//!
+//! Nothing is read before it is asked for: [`Answer::next`] reads on until it has a piece of text, and whoever drops the answer has stopped
+//! the work. What an answer holds is bounded by [`QueryLimits`], whatever the query and the data. Points that are written while it runs
+//! may be in it or not.
+
+mod apply;
+mod cursor;
+mod error;
+mod expression;
+mod filter;
+mod json;
+mod merge;
+mod output;
+mod parse;
+mod plan;
+mod source;
+
+pub use apply::FUNCTION_NAMES;
+pub use error::{QueryError, QueryResult};
+pub use json::MAX_QUERY_BYTES;
+pub use parse::Query;
+
+use crate::store::SeriesStore;
+use crate::value::Value;
+use apply::Step;
+use cursor::Text;
+use merge::{Bounds, Rows};
+use output::Writer;
+use parse::{Kind, Suggest};
+use source::Source;
+use std::task::Poll;
+
+/// Text of a piece, about.
+const PIECE: usize = 64 << 10;
+/// Batches of rows in a row without a pause for others.
+const BATCHES: u32 = 64;
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryLimits {
+    /// Series that it may find. Each costs its name and some tens of bytes.
+    pub series: usize,
+    /// Series that it may read side by side, as one ordered by time does.
+    pub at_once: usize,
+    /// Points that it may hold of them.
+    pub points: usize,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self { series: 1_000_000, at_once: 50_000, points: 16 << 20 }
+    }
+}
+
+/// The answer to a query, as text.
+pub struct Answer {
+    source: Source,
+    steps: Vec<Step>,
+    /// The names of the lines.
+    names: Vec<String>,
+    writer: Writer,
+    offset: u64,
+    limit: u64,
+    /// What is done when no rows come any more: the steps from this one on have to finish.
+    finishing: Option<usize>,
+    text: Vec<u8>,
+}
+
+/// Some of an answer's rows.
+enum Batch {
+    Values(Rows<Value>),
+    Texts(Rows<Text>),
+    Names(Vec<String>),
+}
+
+impl SeriesStore {
+    /// Begins to answer a query, within the default limits.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] if no series is as the query wants it, [`QueryError::TooMany`], [`QueryError::Series`].
+    pub async fn query(&self, query: &Query) -> QueryResult<Answer> {
+        self.query_within(query, QueryLimits::default()).await
+    }
+
+    /// Begins to answer a query.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::query`].
+    pub async fn query_within(&self, query: &Query, limits: QueryLimits) -> QueryResult<Answer> {
+        let bounds = Bounds { members: limits.at_once, items: limits.points };
+        let (source, names) = Source::new(self, query, limits.series, bounds).await?;
+        let is_narrowed = query.apply.iter().any(apply::Function::makes_one);
+        let is_tuple = matches!(query.kind, Kind::Group { .. } | Kind::Join { .. } | Kind::GroupJoin { .. });
+        Ok(Answer {
+            source,
+            steps: query.apply.iter().cloned().map(Step::new).collect(),
+            names,
+            writer: Writer::new(query.output, is_tuple && !is_narrowed),
+            offset: query.offset,
+            limit: query.limit.unwrap_or(u64::MAX),
+            finishing: None,
+            text: Vec::new(),
+        })
+    }
+
+    /// Begins to answer a request to suggest metrics, tags or values, which is JSON too.
+    ///
+    /// # Errors
+    /// [`QueryError::Query`].
+    pub fn suggest(&self, text: &[u8]) -> QueryResult<Answer> {
+        let Suggest { listing, starts_with, output } = parse::suggest(text)?;
+        Ok(Answer {
+            source: Source::list(self, listing, starts_with),
+            steps: Vec::new(),
+            names: Vec::new(),
+            writer: Writer::new(output, false),
+            offset: 0,
+            limit: u64::MAX,
+            finishing: None,
+            text: Vec::new(),
+        })
+    }
+}
+
+impl Answer {
+    /// The next piece of text, some tens of kilobytes, ending with a row; `None` at the end.
+    ///
+    /// # Errors
+    /// [`QueryError::TooMany`], [`QueryError::Series`]. Pieces that were given before are right.
+    pub async fn next(&mut self) -> QueryResult<Option<Vec<u8>>> {
+        let mut batches = 0_u32;
+        while self.text.len() < PIECE && self.limit > 0 {
+            let Some(batch) = self.batch().await? else { break };
+            self.write(batch);
+            batches += 1;
+            if batches.is_multiple_of(BATCHES) {
+                pause().await;
+            }
+        }
+        let text = std::mem::take(&mut self.text);
+        Ok((!text.is_empty()).then_some(text))
+    }
+
+    /// All that is left, as one text.
+    ///
+    /// # Errors
+    /// As [`Answer::next`].
+    pub async fn collect(mut self) -> QueryResult<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(text) = self.next().await? {
+            all.extend(text);
+        }
+        Ok(all)
+    }
+
+    /// The next rows, which may be none.
+    async fn batch(&mut self) -> QueryResult<Option<Batch>> {
+        if self.finishing.is_none() {
+            match self.source.next().await? {
+                Some(Batch::Values(rows)) => return Ok(Some(Batch::Values(self.through(0, rows)?))),
+                Some(batch) => return Ok(Some(batch)),
+                None => self.finishing = Some(0),
+            }
+        }
+        while let Some(step) = self.finishing.filter(|step| *step < self.steps.len()) {
+            self.finishing = Some(step + 1);
+            if let Some(rows) = self.steps[step].finish() {
+                return Ok(Some(Batch::Values(self.through(step + 1, rows)?)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the steps from this one on make of rows.
+    fn through(&mut self, from: usize, mut rows: Rows<Value>) -> QueryResult<Rows<Value>> {
+        for step in &mut self.steps[from..] {
+            rows = step.rows(rows)?;
+        }
+        Ok(rows)
+    }
+
+    fn write(&mut self, batch: Batch) {
+        let (writer, names, text) = (&mut self.writer, &self.names, &mut self.text);
+        match batch {
+            Batch::Values(mut rows) => {
+                cut(&mut self.offset, &mut self.limit, &mut rows);
+                writer.rows(&rows, names, text);
+            }
+            Batch::Texts(mut rows) => {
+                cut(&mut self.offset, &mut self.limit, &mut rows);
+                writer.events(&rows, names, text);
+            }
+            Batch::Names(found) => {
+                for name in found {
+                    if self.offset > 0 {
+                        self.offset -= 1;
+                    } else if self.limit > 0 {
+                        self.limit -= 1;
+                        writer.name(&name, text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Leaves out the rows before the offset and behind the limit.
+fn cut<T>(offset: &mut u64, limit: &mut u64, rows: &mut Rows<T>) {
+    if *offset > 0 {
+        let skipped = usize::try_from(*offset).unwrap_or(usize::MAX).min(rows.len());
+        rows.retain(|_, row| row >= skipped);
+        *offset -= skipped as u64;
+    }
+    rows.truncate(usize::try_from(*limit).unwrap_or(usize::MAX).min(rows.len()));
+    *limit -= rows.len() as u64;
+}
+
+/// Lets other tasks of the thread go first.
+async fn pause() {
+    let mut is_done = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_done, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").field("lines", &self.names.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,290 @@
+//! Finding series for readers: by metric and tags, a page at a time, and the metrics, tags and values that there are.
+//!
+//! The keys of the index that belong to one tag's value ascend by the number of the series. So several conditions are met by walking their keys side by
+//! side, each skipping to where the other is; nothing is held but a page of each. What is found is a number and a name: a series
+//! that is only read is neither made nor kept in memory.
+
+use super::keys::{Id, Keys};
+use super::{Cell, Series, SeriesStore, Shared, State, lock};
+use crate::error::{Error, Result};
+use crate::name::Name;
+use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
+use plinth_types::{Bytes, key_after, strinc};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Rows that are read at a time.
+const PAGE: usize = 1000;
+
+/// What there is a list of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Listing {
+    /// All metrics.
+    Metrics,
+    /// The tags that series of a metric have.
+    Tags {
+        /// The metric.
+        metric: String,
+    },
+    /// The values that a tag of a metric's series has.
+    Values {
+        /// The metric.
+        metric: String,
+        /// The tag.
+        tag: String,
+    },
+}
+
+/// What of the series is in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreStats {
+    /// Series that were written or opened for writing.
+    pub series: usize,
+    /// Points in their open leaves.
+    pub open_points: usize,
+    /// Series with something that is not durable yet.
+    pub unsaved_series: usize,
+}
+
+/// A series that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) id: Id,
+    pub(crate) name: Name,
+}
+
+/// Reads of the index, at whatever version.
+struct Index<'a> {
+    tr: Transaction,
+    keys: &'a Keys,
+}
+
+impl<'a> Index<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Self { tr: shared.database.create_transaction(), keys: &shared.keys }
+    }
+
+    /// Up to a page of the rows of a range.
+    async fn page(&self, begin: &[u8], end: &[u8]) -> Result<Vec<KeyValue>> {
+        if begin >= end {
+            return Ok(Vec::new());
+        }
+        loop {
+            let range = RangeOptions::from(Bytes::copy_from_slice(begin)..Bytes::copy_from_slice(end));
+            let range = range.limit(PAGE as i32).mode(StreamingMode::WantAll);
+            match self.tr.snapshot().range(range).collect().await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => self.tr.on_error(error).await?,
+            }
+        }
+    }
+
+    /// The names of these series; those that have gone meanwhile are left out.
+    async fn names(&self, ids: &[Id]) -> Result<Vec<Found>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PAGE) {
+            let rows = loop {
+                let reads: Vec<_> =
+                    ids.iter().map(|id| self.tr.snapshot().get(self.keys.series(*id))).collect();
+                let mut rows = Vec::with_capacity(ids.len());
+                let mut failed = None;
+                for read in reads {
+                    match read.await {
+                        Ok(row) => rows.push(row),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                match failed {
+                    None => break rows,
+                    Some(error) => self.tr.on_error(error).await?,
+                }
+            };
+            for (id, row) in ids.iter().zip(rows) {
+                if let Some(row) = row {
+                    found.push(Found { id: *id, name: name_of(*id, &row)? });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn name_of(id: Id, row: &[u8]) -> Result<Name> {
+    let name = std::str::from_utf8(row).ok().and_then(|text| Name::parse(text).ok());
+    name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))
+}
+
+fn end_of(prefix: &[u8]) -> Vec<u8> {
+    strinc(prefix).map_or_else(|| vec![0xff], |end| end.to_vec())
+}
+
+/// The numbers of the series with one value of one tag, ascending.
+struct Postings {
+    metric: String,
+    tag: String,
+    value: String,
+    ahead: VecDeque<Id>,
+    /// The least that has not been read.
+    next: Option<Id>,
+}
+
+impl Postings {
+    /// The first number from `least` on.
+    async fn seek(&mut self, index: &Index<'_>, least: Id) -> Result<Option<Id>> {
+        loop {
+            while let Some(id) = self.ahead.front() {
+                if *id >= least {
+                    return Ok(Some(*id));
+                }
+                self.ahead.pop_front();
+            }
+            let Some(next) = self.next else { return Ok(None) };
+            let begin = index.keys.index(&self.metric, &self.tag, &self.value, next.max(least));
+            let end = end_of(&index.keys.index_of(&self.metric, &self.tag, &self.value));
+            let rows = index.page(&begin, &end).await?;
+            for row in &rows {
+                self.ahead.push_back(index.keys.id_of_index(&row.key)?);
+            }
+            self.next = if rows.len() < PAGE { None } else { self.ahead.back().map(|last| last + 1) };
+        }
+    }
+}
+
+impl SeriesStore {
+    /// Series of a metric that have for each tag one of its values, with numbers from `least` on, ascending, at most `limit` of them.
+    pub(crate) async fn search(
+        &self,
+        metric: &str,
+        tags: &[(String, Vec<String>)],
+        least: Id,
+        limit: usize,
+    ) -> Result<Vec<Found>> {
+        let index = Index::new(&self.shared);
+        let any = [(String::new(), vec![String::new()])];
+        let conditions = if tags.is_empty() { &any[..] } else { tags };
+        let postings = |tag: &String, value: &String| Postings {
+            metric: metric.to_string(),
+            tag: tag.clone(),
+            value: value.clone(),
+            ahead: VecDeque::new(),
+            next: Some(0),
+        };
+        let mut conditions: Vec<Vec<Postings>> = conditions
+            .iter()
+            .map(|(tag, values)| values.iter().map(|value| postings(tag, value)).collect())
+            .collect();
+        let mut ids = Vec::new();
+        let mut least = least;
+        'series: while ids.len() < limit {
+            let mut agreed = 0;
+            while agreed < conditions.len() {
+                let mut first: Option<Id> = None;
+                for value in &mut conditions[agreed] {
+                    let id = value.seek(&index, least).await?;
+                    first = first.into_iter().chain(id).min();
+                }
+                let Some(first) = first else { break 'series };
+                // Beyond what the others have agreed upon: they look again.
+                agreed = if first == least { agreed + 1 } else { 0 };
+                least = first;
+            }
+            ids.push(least);
+            least += 1;
+        }
+        index.names(&ids).await
+    }
+
+    /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at the end.
+    pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
+        let index = Index::new(&self.shared);
+        let begin = index.keys.series(least);
+        let rows = index.page(&begin, &end_of(&index.keys.all_series())).await?;
+        let found = rows.iter().map(|row| {
+            let id = index.keys.id_of_series(&row.key)?;
+            Ok(Found { id, name: name_of(id, &row.value)? })
+        });
+        Ok((found.collect::<Result<_>>()?, rows.len() < PAGE))
+    }
+
+    /// The series of these names, as far as there are such.
+    pub(crate) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
+        let index = Index::new(&self.shared);
+        let mut ids = Vec::new();
+        for name in names {
+            let row = loop {
+                match index.tr.snapshot().get(index.keys.name(name.as_str())).await {
+                    Ok(row) => break row,
+                    Err(error) => index.tr.on_error(error).await?,
+                }
+            };
+            let Some(row) = row else { continue };
+            let id = row[..].try_into().map(u64::from_le_bytes);
+            ids.push(id.map_err(|_| Error::damaged("the number of a series", "8 bytes expected"))?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        index.names(&ids).await
+    }
+
+    /// A series to be read: the one in memory, or else one that has nothing there and is forgotten after the read.
+    pub(crate) fn reading(&self, found: &Found) -> Series {
+        let cell = lock(&self.shared.names).get(&found.name).cloned();
+        let cell = cell.filter(|cell| cell.id == found.id).unwrap_or_else(|| {
+            let state = Mutex::new(State::default());
+            Arc::new(Cell { id: found.id, name: found.name.clone(), state })
+        });
+        Series { shared: self.shared.clone(), cell }
+    }
+
+    /// What of the series is in memory now.
+    pub fn stats(&self) -> StoreStats {
+        let shared = &self.shared;
+        StoreStats {
+            series: lock(&shared.names).len(),
+            open_points: shared.open_points.load(std::sync::atomic::Ordering::Relaxed),
+            unsaved_series: lock(&shared.dirty).len(),
+        }
+    }
+
+    /// Metrics, tags or values that begin with `prefix`, ascending, those behind `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Database`], [`Error::Damaged`].
+    pub async fn list(
+        &self,
+        listing: &Listing,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let index = Index::new(&self.shared);
+        let keys = index.keys;
+        let end = end_of(&keys.listing_prefix(listing, prefix));
+        let mut begin = match after {
+            Some(after) if after >= prefix => keys.behind(listing, after),
+            _ => keys.listing_prefix(listing, prefix),
+        };
+        // Under an empty tag stand all series of a metric.
+        begin = begin.max(keys.behind(listing, ""));
+        let mut found: Vec<String> = Vec::new();
+        while found.len() < limit {
+            let rows = index.page(&begin, &end).await?;
+            let is_end = rows.len() < PAGE;
+            for row in rows {
+                let item = keys.item_of_index(&row.key, listing)?;
+                begin = key_after(&row.key).to_vec();
+                let is_new = !item.is_empty() && found.last().is_none_or(|last| *last != item);
+                if is_new && found.len() < limit {
+                    found.push(item);
+                }
+            }
+            if is_end {
+                break;
+            }
+            if let Some(last) = found.last() {
+                begin = begin.max(keys.behind(listing, last));
+            }
+        }
+        Ok(found)
+    }
+}
