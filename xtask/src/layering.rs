@@ -93,7 +93,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-bench",
-        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-series"],
         tests_use: &["plinth"],
     },
     Layer {

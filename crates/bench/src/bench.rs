@@ -171,20 +171,24 @@ fn set_mark(database: &Database, mark: &str) -> Result<()> {
 
 /// Whether `database` holds the benchmark's rows, so many; an error if it holds anything else.
 fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
-    let (loaded, first) = database.transact_blocking(|transaction| {
+    let (loaded, is_empty) = database.transact_blocking(|transaction| {
         let loaded = transaction.get(MARK).wait()?;
-        let first = transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(1)).wait()?;
-        Ok((loaded, first.rows.len()))
+        let first = transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(3)).wait()?;
+        // A server that takes in series has written what they are kept as, and who has them, before there is any.
+        let series = plinth_series::Settings::default().prefix;
+        let is_of_series = first.rows.iter().all(|(key, _)| key.starts_with(&series));
+        let is_empty = first.rows.len() == 0 || (first.rows.len() < 3 && is_of_series);
+        Ok((loaded, is_empty))
     })?;
     let loaded = loaded.map(|count| String::from_utf8_lossy(&count).into_owned());
-    match (loaded, first) {
+    match (loaded, is_empty) {
         (Some(mark), _) if mark == rows.to_string() => Ok(true),
         (Some(mark), _) if mark == LOADING => Ok(false),
         (Some(count), _) => Err(Error::OtherData(format!(
             "the database holds {count} rows of an earlier benchmark, not {rows}; give --rows {count}, or another directory"
         ))),
-        (None, 0) => Ok(false),
-        (None, _) => Err(Error::OtherData(
+        (None, true) => Ok(false),
+        (None, false) => Err(Error::OtherData(
             "the database holds data that is not the benchmark's, which would write among it; give another directory"
                 .to_owned(),
         )),

@@ -116,6 +116,14 @@ pub const SERVED_WRITE_1000: Target = Target::times(46_000.0, 57_000.0, 5.0, 8.0
 pub const SERVED_MIXED: Target = Target::times(107_000.0, 48_000.0, 4.0, 6.0);
 /// [`RANGE`] over sockets.
 pub const SERVED_RANGE: Target = Target::times(3_600_000.0, 3_800_000.0, 1.5, 2.5);
+/// Points of time series for a second of the server's processor time: twice and four times the better of Akumuli and VictoriaMetrics.
+pub const SERIES_NAMES: Target = Target::at_least(1_380_000.0, 2_760_000.0);
+/// [`SERIES_NAMES`] in rows of ten.
+pub const SERIES_ROWS: Target = Target::at_least(2_640_000.0, 5_280_000.0);
+/// [`SERIES_NAMES`] with a dictionary.
+pub const SERIES_DICTIONARY: Target = Target::at_least(3_500_000.0, 7_000_000.0);
+/// [`SERIES_NAMES`] in OpenTSDB's protocol.
+pub const SERIES_OPENTSDB: Target = Target::at_least(1_860_000.0, 3_720_000.0);
 /// What a read costs the server, in seconds of a processor, from its own accounts; FoundationDB's ten microseconds.
 pub const SERVED_READ_CPU: Target = Target { foundationdb: Some(10e-6), ..Target::at_most(3e-6, 1.5e-6) };
 

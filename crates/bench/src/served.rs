@@ -6,6 +6,7 @@
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Outcome, Unit};
 use plinth_client::Database;
+use std::net::SocketAddr;
 
 /// What a server had spent at one moment.
 #[derive(Clone, Copy)]
@@ -21,6 +22,11 @@ impl Spent {
         let server = document.pointer("/cluster/plinth/server")?;
         let number = |name: &str| server.get(name)?.as_f64();
         Some(Self { cpu_seconds: number("cpu_seconds")?, reads: number("reads")? })
+    }
+
+    /// The processor time since `before`.
+    pub(crate) fn cpu_seconds_since(self, before: Self) -> f64 {
+        self.cpu_seconds - before.cpu_seconds
     }
 
     /// Holds an outcome against what is asked of a server, and adds what a read cost it.
@@ -50,6 +56,12 @@ impl Spent {
     }
 }
 
+/// Where the server of `database` takes in points in a protocol, if it does.
+pub(crate) fn series_address(database: &Database, protocol: &str) -> Option<SocketAddr> {
+    let document: serde_json::Value = database.status_json().wait().ok()?.parse().ok()?;
+    document.pointer("/cluster/plinth/server/series")?.get(protocol)?.as_str()?.parse().ok()
+}
+
 /// What is asked of a server in the workload of this name.
 fn target(workload: &str) -> Target {
     match workload {
@@ -59,6 +71,10 @@ fn target(workload: &str) -> Target {
         "write-1000" => figures::SERVED_WRITE_1000,
         "90-10" => figures::SERVED_MIXED,
         "range" => figures::SERVED_RANGE,
+        "series-names" => figures::SERIES_NAMES,
+        "series-rows" => figures::SERIES_ROWS,
+        "series-dictionary" => figures::SERIES_DICTIONARY,
+        "series-opentsdb" => figures::SERIES_OPENTSDB,
         _ => Target::NONE,
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) http_stop: Signal,
     pub(crate) console: Console,
     pub(crate) history_stop: Signal,
+    /// Where it takes in time series.
+    pub(crate) series: SeriesConfig,
 }
 
 impl Shared {
@@ -134,6 +136,7 @@ impl Server {
             http_stop: Signal::new(),
             console,
             history_stop: Signal::new(),
+            series: series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default(),
         });
         if let Some(http) = http {
             drop(env.spawn_network("accept http", crate::http::serve(shared.clone(), http)));
@@ -158,7 +161,7 @@ impl Server {
 
     /// Where it takes in time series.
     pub fn series_addresses(&self) -> SeriesConfig {
-        self.series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default()
+        self.shared.series.clone()
     }
 
     /// Where the token stands that HTTP asks for, if it does.

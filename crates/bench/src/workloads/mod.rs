@@ -21,6 +21,7 @@ mod range;
 mod read;
 mod restart;
 mod scaling;
+mod series;
 mod sustained;
 mod throughput;
 mod write;
@@ -108,10 +109,14 @@ pub const ALL: &[Workload] = &[
     larger::LARGER,
     restart::RESTART,
     sustained::SUSTAINED,
+    series::NAMES,
+    series::ROWS,
+    series::DICTIONARY,
+    series::OPENTSDB,
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 30] = [
+const IN_REPORTS: [&str; 34] = [
     "write1",
     "write2",
     "write3",
@@ -142,6 +147,10 @@ const IN_REPORTS: [&str; 30] = [
     "memory",
     "checkpoint",
     "restart",
+    "series-names",
+    "series-rows",
+    "series-dictionary",
+    "series-opentsdb",
 ];
 
 /// A measurement joined to the sum of those before it.

@@ -1,4 +1,7 @@
 //! Numbers and times as lines of text have them.
+//!
+//! Senders print integers of 64 bits and floats of 17 digits, and the same time for many series in turn. Integers are read here, floats by the standard
+//! library, and a time that is written as the one before is not read again. Whatever can't be held exactly is refused or kept as an integer, never wrapped.
 
 use crate::time;
 use crate::value::Value;

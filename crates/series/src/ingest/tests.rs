@@ -54,9 +54,8 @@ fn whole(protocol: Protocol, bytes: &[u8]) -> Outcome {
 const TIME: &str = "+20200101T000000";
 const GOOD: &str = "+good host=a\r\n:1577836800000000001\r\n:1\r\n";
 
-/// A message of RESP that is wrong, and words of the answer. What follows it must be taken.
-#[test]
-fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
+/// Messages of RESP that are wrong, and words of the answer.
+fn malformed() -> Vec<(String, &'static str)> {
     let long = format!("+{}", "x".repeat(MAX_LINE_BYTES + 5));
     let many_tags = format!("+m{}", (0..200).map(|tag| format!(" t{tag}=1")).collect::<String>());
     let many_metrics = format!("+{}m a=1", "m|".repeat(300));
@@ -64,7 +63,7 @@ fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
     let event = format!("+!ev a=1\r\n{TIME}\r\n+{}", "x".repeat(5000));
     let value = |value: &str| format!("+m a=1\r\n{TIME}\r\n{value}");
     let row = |values: &str| format!("+m|n a=1\r\n{TIME}\r\n{values}");
-    for (wrong, words) in [
+    vec![
         ("".to_string(), "a name, a number of the dictionary or SYNC is expected (line 1)"),
         ("hello".into(), "(line 1) - hello"),
         ("$5\r\nhello".into(), "(line 1) - $5"),
@@ -87,7 +86,7 @@ fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
         (format!("{many_tags}\r\n{TIME}\r\n+1"), "more than 128 tags"),
         (format!("{many_metrics}\r\n{TIME}\r\n+1"), "more than 256 metrics"),
         (format!("{long_name}\r\n{TIME}\r\n+1"), "longer than 4096 bytes"),
-        (long.clone(), "out of quota"),
+        (long, "out of quota"),
         ("+m a=1\r\n+bad\r\n+1".into(), "unexpected parameter timestamp format"),
         ("+m a=1\r\n+20201301T000000\r\n+1".into(), "unexpected parameter timestamp format"),
         ("+m a=1\r\n+16000101T000000\r\n+1".into(), "from 1677"),
@@ -115,7 +114,13 @@ fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
         (row("*2\r\n+1"), "a value is expected, and a name found (line 5) - +good host=a"),
         (event, "bytes in an event"),
         ("+!ev a=1\r\n+20200101T000000\r\n:5".into(), "unexpected parameter value format"),
-    ] {
+    ]
+}
+
+/// What follows a wrong message must be taken.
+#[test]
+fn each_malformed_message_is_answered_once_and_the_next_is_taken() {
+    for (wrong, words) in malformed() {
         let bytes = format!("{wrong}\r\n{GOOD}");
         // A time that was read before makes no wrong one right.
         let before = format!("+before a=1\r\n{TIME}\r\n+1\r\n{bytes}");
