@@ -25,6 +25,7 @@ const TOKEN_FILE: &str = "http-token";
 const CONSOLE_PORT: u16 = 8080;
 const RESP_PORT: u16 = 8282;
 const OPENTSDB_PORT: u16 = 4242;
+const QUERY_PORT: u16 = 8181;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -78,6 +79,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         series: SeriesConfig {
             resp: Some(free_port(&env, RESP_PORT)),
             opentsdb: Some(free_port(&env, OPENTSDB_PORT)),
+            http: Some(free_port(&env, QUERY_PORT)),
         },
     };
     serve(&env, &settings, dir, Some(dev), |server, file| {
@@ -88,12 +90,14 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
         let console = terminal.code(http(server).trim_start());
         let points = terminal.code(&points(server));
+        let query = terminal.code(&query(server));
         terminal::print(&format!(
             "ready {} {}{}\n{}{}\n\
              To see inside, open the console in a browser:\n  {console}\n\
              Clients find it by its cluster file. In another terminal:\n  {export}\n\
              From Rust (crate plinth):\n  {connect}\n\
              To send a point of a time series, and hear that it is durable:\n  {points}\n\
+             And to ask for it:\n  {query}\n\
              To see what it can do:\n  {bench}\n\
              Ctrl-C ends it.\n",
             addresses(server),
@@ -113,8 +117,8 @@ struct Dev {
 
 /// A line that says where points of time series are taken in, if they are.
 fn series(server: &Server) -> String {
-    let SeriesConfig { resp, opentsdb } = server.series_addresses();
-    let all = [("resp", resp), ("opentsdb", opentsdb)];
+    let SeriesConfig { resp, opentsdb, http } = server.series_addresses();
+    let all = [("resp", resp), ("opentsdb", opentsdb), ("http", http)];
     let all: String =
         all.iter().filter_map(|(name, address)| address.map(|at| format!(" {name} {at}"))).collect();
     if all.is_empty() { all } else { format!("series{all}\n") }
@@ -126,6 +130,14 @@ fn points(server: &Server) -> String {
         server.series_addresses().resp.map(|address| format!("{} {}", address.ip(), address.port()));
     let message = r"+cpu.load host=a\n+20260101T000000\n+0.5\n+SYNC\n";
     format!("printf '{message}' | nc -N {}", address.unwrap_or_default())
+}
+
+/// A command that asks for points.
+fn query(server: &Server) -> String {
+    let address = server.series_addresses().http.map(|address| address.to_string()).unwrap_or_default();
+    let query =
+        r#"{"select":"cpu.load","range":{"from":0,"to":"22000101T000000"},"output":{"format":"csv"}}"#;
+    format!("curl {address}/api/query -d '{query}'")
 }
 
 fn addresses(server: &Server) -> String {
@@ -172,6 +184,7 @@ fn serve(
         config.http = config.http.or(Some(dev.console));
         config.series.resp = config.series.resp.or(dev.series.resp);
         config.series.opentsdb = config.series.opentsdb.or(dev.series.opentsdb);
+        config.series.http = config.series.http.or(dev.series.http);
     }
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
@@ -216,6 +229,7 @@ fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, F
         series: SeriesConfig {
             resp: settings.address("series-resp"),
             opentsdb: settings.address("series-opentsdb"),
+            http: settings.address("series-http"),
         },
         metrics: None,
         limits: Limits { connections, ..defaults.limits },

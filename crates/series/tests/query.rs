@@ -24,6 +24,7 @@ const NAMES: [&str; 9] = [
 const SPAN: i64 = 4000;
 
 type Points = BTreeMap<i64, Value>;
+type Joined = BTreeMap<(String, i64), Vec<Option<f64>>>;
 
 struct Model {
     random: Random,
@@ -222,8 +223,7 @@ impl Model {
         let filter =
             asked.above.map_or(String::new(), |above| format!(r#", "filter": {{"y": {{"le": {above}}}}}"#));
         asked.json = format!(r#"{{"join": ["x", "y", "z"], {}{filter}}}"#, asked.json);
-        let (mut order, mut cells): (Vec<String>, BTreeMap<(String, i64), Vec<Option<f64>>>) =
-            Default::default();
+        let (mut order, mut cells): (Vec<String>, Joined) = Default::default();
         for (column, metric) in ["x", "y", "z"].into_iter().enumerate() {
             for (which, tags) in self.series(&asked, metric) {
                 let name = format!("x|y|z{tags}");
@@ -245,7 +245,7 @@ impl Model {
 
     fn function(name: &str, points: &[(i64, Value)], backward: bool) -> (i64, f64) {
         let values = points.iter().map(|(time, value)| (*time, value.as_f64()));
-        let (mut first, mut last) = (values.clone().next().unwrap(), values.clone().last().unwrap());
+        let (mut first, mut last) = (values.clone().next().unwrap(), values.clone().next_back().unwrap());
         let newest = last.0;
         if backward {
             std::mem::swap(&mut first, &mut last);
@@ -372,8 +372,7 @@ impl Model {
             asked.json
         );
         let backward = asked.from > asked.to;
-        let (mut order, mut cells): (Vec<String>, BTreeMap<(String, i64), Vec<Option<f64>>>) =
-            Default::default();
+        let (mut order, mut cells): (Vec<String>, Joined) = Default::default();
         for (column, metric) in ["x", "y"].into_iter().enumerate() {
             for (which, tags) in self.series(&asked, metric) {
                 let name = format!("x|y{tags}");

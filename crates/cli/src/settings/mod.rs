@@ -109,6 +109,12 @@ const ALL: &[Setting] = &[
         Otherwise("nowhere; `dev`: 127.0.0.1:4242, or another port"),
         "Where to take in points of time series in OpenTSDB's protocol",
     ),
+    Setting::new(
+        "series-http",
+        Kind::Address,
+        Otherwise("nowhere; `dev`: 127.0.0.1:8181, or another port"),
+        "Where to answer queries of time series over HTTP",
+    ),
     Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
     Setting::new(
         "tls-cert",

@@ -19,13 +19,16 @@ pub(crate) struct Expression {
 enum Step {
     Number(f64),
     Column(usize),
-    One(fn(f64) -> f64),
-    Two(fn(f64, f64) -> f64),
+    One(One),
+    Two(Two),
     /// Of three values, the second or the third, as the first is not 0 or is.
     Choose,
 }
 
-const ONE: [(&str, fn(f64) -> f64); 18] = [
+type One = fn(f64) -> f64;
+type Two = fn(f64, f64) -> f64;
+
+const ONE: [(&str, One); 18] = [
     ("sin", f64::sin),
     ("cos", f64::cos),
     ("tan", f64::tan),
@@ -47,10 +50,10 @@ const ONE: [(&str, fn(f64) -> f64); 18] = [
 ];
 
 /// Functions of one or more values.
-const MANY: [(&str, fn(f64, f64) -> f64); 3] = [("min", f64::min), ("max", f64::max), ("sum", |a, b| a + b)];
+const MANY: [(&str, Two); 3] = [("min", f64::min), ("max", f64::max), ("sum", |a, b| a + b)];
 
 /// Operators of two values by how strongly they bind, the weakest first; those that begin as a shorter one stand before it.
-const BINARY: [(&str, u32, fn(f64, f64) -> f64); 13] = [
+const BINARY: [(&str, u32, Two); 13] = [
     ("||", 1, |a, b| truth(a != 0.0 || b != 0.0)),
     ("&&", 2, |a, b| truth(a != 0.0 && b != 0.0)),
     ("==", 3, |a, b| truth(a == b)),

@@ -12,7 +12,6 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use plinth_env::Signal;
 use plinth_env::sync::{First, race};
 use plinth_series::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult};
 use plinth_types::Bytes;
@@ -37,10 +36,10 @@ const TICK: Duration = Duration::from_millis(250);
 const CONNECTIONS: usize = 256;
 
 /// Answers until told to stop.
-pub(super) async fn serve(hub: Arc<Hub>, door: Door, stop: &Signal) {
+pub(super) async fn serve(hub: Arc<Hub>, door: Door) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
-        match race(stop.wait(), door.accept()).await {
+        match race(hub.http_stop.wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => hub.env.sleep(super::BREATH).await,
             First::Right(Ok(stream)) => {
@@ -103,8 +102,27 @@ impl Deadline {
     }
 }
 
-/// An answer's piece being made: what comes of it, and the answer itself.
-type Piece = Pin<Box<dyn Future<Output = (Answer, QueryResult<Option<Vec<u8>>>)> + Send>>;
+/// An answer that is being made, and counted as long as it is.
+struct Work {
+    answer: Answer,
+    count: Arc<AtomicUsize>,
+}
+
+impl Work {
+    fn new(hub: &Hub, answer: Answer) -> Box<Self> {
+        hub.queries.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self { answer, count: hub.queries.clone() })
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A piece being made: what comes of it, and the answer itself.
+type Piece = Pin<Box<dyn Future<Output = (Box<Work>, QueryResult<Option<Vec<u8>>>)> + Send>>;
 
 /// A reply on its way.
 struct Reply {
@@ -115,7 +133,7 @@ struct Reply {
 /// How far it is.
 enum State {
     /// Text that is there, and the answer that comes behind it.
-    Text(Bytes, Option<Answer>),
+    Text(Bytes, Option<Box<Work>>),
     Making(Piece),
     End,
 }
@@ -138,7 +156,7 @@ impl Body for Reply {
             match &mut self.state {
                 State::Text(text, rest) => {
                     let (text, rest) = (std::mem::take(text), rest.take());
-                    self.state = rest.map_or(State::End, |answer| State::Making(Box::pin(piece(answer))));
+                    self.state = rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
                     if !text.is_empty() {
                         self.deadline.set(STALLED);
                         return Poll::Ready(Some(Ok(Frame::data(text))));
@@ -150,7 +168,7 @@ impl Body for Reply {
                         self.deadline.stop();
                     }
                     self.state = match ready!(made) {
-                        (answer, Ok(Some(text))) => State::Text(text.into(), Some(answer)),
+                        (work, Ok(Some(text))) => State::Text(text.into(), Some(work)),
                         (_, Ok(None)) => State::End,
                         (_, Err(error)) => State::text(refusal(&error)),
                     };
@@ -168,9 +186,9 @@ impl Body for Reply {
     }
 }
 
-async fn piece(mut answer: Answer) -> (Answer, QueryResult<Option<Vec<u8>>>) {
-    let made = answer.next().await;
-    (answer, made)
+async fn piece(mut work: Box<Work>) -> (Box<Work>, QueryResult<Option<Vec<u8>>>) {
+    let made = work.answer.next().await;
+    (work, made)
 }
 
 /// An error as one line.
@@ -186,7 +204,9 @@ async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             match body(request.into_body(), MAX_QUERY_BYTES).await {
                 Ok(text) => (StatusCode::OK, TEXT, asked(hub, &path, &text).await),
-                Err(status) => (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n")),
+                Err(status) => {
+                    (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n"))
+                }
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
@@ -213,16 +233,17 @@ const JSON: &str = "application/json";
 /// The beginning of an answer: its first piece, so that what is wrong is all there is.
 async fn asked(hub: &Hub, path: &str, text: &[u8]) -> State {
     let begun = async {
-        let mut answer = match path {
+        let answer = match path {
             "/api/suggest" => hub.store.suggest(text)?,
             "/api/search" => hub.store.query(&Query::parse_search(text)?).await?,
             _ => hub.store.query(&Query::parse(text)?).await?,
         };
-        let first = answer.next().await?;
-        Ok(first.map(|first| (first, answer)))
+        let mut work = Work::new(hub, answer);
+        let first = work.answer.next().await?;
+        Ok(first.map(|first| (first, work)))
     };
     match begun.await {
-        Ok(Some((first, answer))) => State::Text(first.into(), Some(answer)),
+        Ok(Some((first, work))) => State::Text(first.into(), Some(work)),
         Ok(None) => State::End,
         Err(error) => State::text(refusal(&error)),
     }
@@ -236,7 +257,8 @@ fn stats(hub: &Hub) -> String {
             "series": stats.series.to_string(),
             "open_points": stats.open_points.to_string(),
             "unsaved_series": stats.unsaved_series.to_string(),
-        }
+        },
+        "queries": { "running": hub.queries.load(Ordering::Relaxed).to_string() },
     });
     numbers.to_string() + "\n"
 }

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   RESP (8282), OpenTSDB (4242)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
+//!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
 //! ```
 //!
 //! The store is opened when the first listener is asked for, and with it the server owns the database's series: another process that opens them takes
 //! them over. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
 //! up. Stopping reads no more, saves what was read, and commits it.
 
+mod http;
 mod lines;
 
 use crate::config::Limits;
@@ -20,7 +22,7 @@ use plinth_series::ingest::{Memory, Protocol};
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ pub struct SeriesConfig {
     pub resp: Option<SocketAddr>,
     /// OpenTSDB's `put`, whose port is 4242.
     pub opentsdb: Option<SocketAddr>,
+    /// Queries over HTTP, whose port is 8181.
+    pub http: Option<SocketAddr>,
 }
 
 impl SeriesConfig {
@@ -52,6 +56,9 @@ pub(crate) struct Hub {
     pub(crate) memory: Memory,
     stopping: AtomicBool,
     stops: Vec<Signal>,
+    http_stop: Signal,
+    /// Queries at work.
+    queries: Arc<AtomicUsize>,
     connections: Connections,
 }
 
@@ -127,6 +134,11 @@ pub(crate) async fn start(
         admit(address)?;
         bound.push((protocol, doors.door(env.sockets().listen(address).await?, Purpose::Series)));
     }
+    let mut http = None;
+    if let Some(address) = config.http {
+        admit(address)?;
+        http = Some(doors.door(env.sockets().listen(address).await?, Purpose::Series));
+    }
     let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
     let hub = Arc::new(Hub {
         env: env.clone(),
@@ -134,9 +146,15 @@ pub(crate) async fn start(
         memory: Memory::default(),
         stopping: AtomicBool::new(false),
         stops: bound.iter().map(|_| Signal::new()).collect(),
+        http_stop: Signal::new(),
+        queries: Arc::default(),
         connections: Connections::default(),
     });
     let mut addresses = config.clone();
+    if let Some(door) = http {
+        addresses.http = Some(door.local_address());
+        drop(env.spawn_network("accept series http", http::serve(hub.clone(), door)));
+    }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
             Protocol::Resp => addresses.resp = Some(door.local_address()),
@@ -162,6 +180,7 @@ impl Listeners {
     pub(crate) fn begin_stop(&self) {
         self.hub.stopping.store(true, Ordering::Relaxed);
         self.hub.stops.iter().for_each(Signal::notify);
+        self.hub.http_stop.notify();
         self.hub.connections.stop_all();
     }
 
