@@ -183,3 +183,63 @@ fn a_stop_keeps_what_was_received_whole() {
     let found = served.end(&["m a=1", "n a=1"]);
     assert_eq!(found, [vec![point(1, 1)], vec![]]);
 }
+
+/// What a request with this body is answered.
+fn post(served: &Served, path: &str, headers: &str, body: &[u8]) -> String {
+    let mut sender = Sender::to(served.at.http.unwrap());
+    let len = body.len();
+    sender.send(format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {len}\r\n\r\n"
+    ));
+    sender.send(body);
+    let mut all = String::new();
+    loop {
+        match sender.receive() {
+            more if more.is_empty() => return all,
+            more => all += &more,
+        }
+    }
+}
+
+#[test]
+fn requests_of_influx_and_prometheus_write_points() {
+    let served = start();
+    let answer =
+        post(&served, "/write?db=x&precision=s", "", b"cpu,host=a user=0.5,sys=7i 1\ncpu,host=a user=1 2");
+    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+    let answer =
+        post(&served, "/api/v2/write?precision=ns", "", b"cpu,host=a user=1.5 3\ncpu,host=a user=x 4\n");
+    let words = ["HTTP/1.1 400 ", "application/json", "partial write: 1 points were taken", "(line 2)"];
+    assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, b"gz,host=a v=1i 5\n").unwrap();
+    let gzip = gzip.finish().unwrap();
+    assert!(post(&served, "/write", "Content-Encoding: gzip\r\n", &gzip).starts_with("HTTP/1.1 204 "));
+    // A message of one series, as a block of snappy that is one literal.
+    let message = b"\x0a\x2a\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0e\x09\0\0\0\0\0\0\xf0\x3f\x10\xe8\x07\x18\0";
+    let block = [&[message.len() as u8, (message.len() as u8 - 1) << 2], &message[..]].concat();
+    let answer = post(&served, "/api/v1/write", "", &block);
+    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+    for (path, headers, body, status) in [
+        ("/write", "Origin: http://x\r\n", &b"m,a=1 v=1 1"[..], "403"),
+        ("/write", "Content-Encoding: br\r\n", b"x", "415"),
+        ("/write", "Content-Encoding: gzip\r\n", b"no gzip", "400"),
+        ("/write?precision=year", "", b"m,a=1 v=1 1", "400"),
+        ("/api/v1/write", "", b"no snappy", "400"),
+        (
+            "/api/v1/write",
+            "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n",
+            &block,
+            "415",
+        ),
+    ] {
+        let answer = post(&served, path, headers, body);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {headers}: {answer}");
+    }
+    let names = ["cpu.user host=a", "cpu.sys host=a", "gz.v host=a", "up job=a", "m.v a=1"];
+    let found = served.end(&names);
+    assert_eq!(found[0], [point(3, 1.5), point(1_000_000_000, 0.5), point(2_000_000_000, 1.0)]);
+    assert_eq!(found[1], [point(1_000_000_000, 7)]);
+    assert_eq!((&found[2][..], &found[3][..]), (&[point(5, 1)][..], &[point(1_000_000_000, 1.0)][..]));
+    assert_eq!(found[4], []);
+}

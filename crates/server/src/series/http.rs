@@ -4,7 +4,7 @@
 //! nothing piles up. A reader that goes away takes the connection with it, the connection its answer, and the answer its work. A query that is
 //! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line.
 
-use super::Hub;
+use super::{Hub, write};
 use crate::door::Door;
 use crate::http::Io;
 use hyper::body::{Body, Frame, Incoming};
@@ -201,6 +201,16 @@ fn refusal(error: &QueryError) -> Vec<u8> {
 async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
     let path = request.uri().path().to_string();
     let (status, kind, state) = match (path.as_str(), request.method()) {
+        (asked, method) if write::owns(asked, method) => {
+            let (head, content) = request.into_parts();
+            match body(content, write::MAX_BODY).await {
+                Ok(content) => {
+                    let (status, text) = write::answer(hub, &head, &content).await;
+                    (status, write::kind(&text), State::text(text))
+                }
+                Err(status) => (status, TEXT, State::text("the body broke off, or is longer than 32 MiB\n")),
+            }
+        }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             match body(request.into_body(), MAX_QUERY_BYTES).await {
                 Ok(text) => (StatusCode::OK, TEXT, asked(hub, &path, &text).await),

@@ -11,6 +11,7 @@
 
 mod http;
 mod lines;
+mod write;
 
 use crate::config::Limits;
 use crate::door::{Door, Doors, Purpose};
@@ -54,6 +55,8 @@ pub(crate) struct Hub {
     pub(crate) store: SeriesStore,
     /// What sessions remember of names.
     pub(crate) memory: Memory,
+    /// Sessions between two requests that write.
+    waiting: write::Waiting,
     stopping: AtomicBool,
     stops: Vec<Signal>,
     http_stop: Signal,
@@ -144,6 +147,7 @@ pub(crate) async fn start(
         env: env.clone(),
         store,
         memory: Memory::default(),
+        waiting: write::Waiting::default(),
         stopping: AtomicBool::new(false),
         stops: bound.iter().map(|_| Signal::new()).collect(),
         http_stop: Signal::new(),

@@ -1,0 +1,178 @@
+//! Points that come as requests: InfluxDB's line protocol and Prometheus' remote write.
+//!
+//! A request is answered when its points are committed. Lines or series that are wrong are named in an answer 400, and the others are taken, as both protocols
+//! have it; an answer of 500 or more says that nothing is known to be committed, and senders repeat. What sessions remember of names is kept from
+//! one request to the next.
+
+use super::Hub;
+use flate2::bufread::MultiGzDecoder;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode, header};
+use plinth_series::ingest::{Clock, Protocol, Session};
+use std::borrow::Cow;
+use std::io::Read;
+use std::sync::{Mutex, PoisonError};
+
+/// Largest body as it is sent.
+pub(super) const MAX_BODY: usize = 32 << 20;
+/// Largest body, when it is decompressed.
+const MAX_BYTES: u64 = 64 << 20;
+/// Sessions that wait for the next request.
+const WAITING: usize = 16;
+
+/// Sessions between two requests.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<Vec<Session>>);
+
+impl Waiting {
+    fn take(&self, hub: &Hub, protocol: Protocol) -> Session {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(mut session) = waiting else {
+            return Session::new(protocol, hub.env.random_u64(), &hub.memory);
+        };
+        session.restart(protocol);
+        session
+    }
+
+    fn put(&self, session: Session) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < WAITING {
+            waiting.push(session);
+        }
+    }
+}
+
+/// Whether a request is answered here.
+pub(super) fn owns(path: &str, method: &Method) -> bool {
+    match path {
+        "/write" | "/api/v2/write" | "/api/v1/write" => method == Method::POST,
+        "/ping" | "/health" => method == Method::GET || method == Method::HEAD,
+        _ => false,
+    }
+}
+
+/// Answers a request that is [`owns`]: with a status, and a text that is empty, or JSON, or says what is wrong.
+pub(super) async fn answer(hub: &Hub, head: &Parts, body: &[u8]) -> (StatusCode, String) {
+    let headers = &head.headers;
+    if headers.contains_key(header::ORIGIN) {
+        // Senders are programs. A browser says whose page asks, and no page has any business here.
+        return (StatusCode::FORBIDDEN, "points are not taken from pages in a browser\n".to_owned());
+    }
+    match head.uri.path() {
+        "/ping" => (StatusCode::NO_CONTENT, String::new()),
+        "/health" => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
+        "/api/v1/write" => remote_write(hub, headers, body).await,
+        _ => influx(hub, head.uri.query().unwrap_or_default(), headers, body).await,
+    }
+}
+
+/// The content type of an answer.
+pub(super) fn kind(text: &str) -> &'static str {
+    if text.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" }
+}
+
+async fn remote_write(hub: &Hub, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.contains("proto=io.prometheus.write.v2") {
+        let why = "version 1 of remote write is understood: prometheus.WriteRequest\n";
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned());
+    }
+    let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, 1)));
+    if let Err(why) = session.take_remote_write(body) {
+        return (StatusCode::BAD_REQUEST, why + "\n");
+    }
+    end(hub, session, b"").await
+}
+
+async fn influx(hub: &Hub, query: &str, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+    let unit = match unit(query) {
+        Ok(unit) => unit,
+        Err(why) => return (StatusCode::BAD_REQUEST, json(&why)),
+    };
+    let body = match decoded(headers, body) {
+        Ok(body) => body,
+        Err((status, why)) => return (status, json(&why)),
+    };
+    let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, unit)));
+    let mut at = 0;
+    loop {
+        at += session.feed(&body[at..]);
+        if !session.wants_save() {
+            break;
+        }
+        if session.save(&hub.store).await.is_err() {
+            return (StatusCode::SERVICE_UNAVAILABLE, json(&told(&session)));
+        }
+    }
+    let (status, text) = end(hub, session, &body[at..]).await;
+    (status, if text.is_empty() { text } else { json(&text) })
+}
+
+/// Commits what a session took, and says how that went.
+async fn end(hub: &Hub, mut session: Session, rest: &[u8]) -> (StatusCode, String) {
+    let result = session.end(rest, &hub.store).await;
+    let status = match (result, session.refused()) {
+        (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,
+        (Ok(()), 0) => StatusCode::NO_CONTENT,
+        (Ok(()), _) => StatusCode::BAD_REQUEST,
+    };
+    let text = told(&session);
+    hub.waiting.put(session);
+    (status, text)
+}
+
+/// What a session has to say.
+fn told(session: &Session) -> String {
+    let told = String::from_utf8_lossy(session.replies()).into_owned();
+    if told.is_empty() || session.saved() == 0 {
+        return told;
+    }
+    format!("partial write: {} points were taken; {told}", session.saved())
+}
+
+fn json(why: &str) -> String {
+    let why = why.trim_end();
+    serde_json::json!({ "code": "invalid", "error": why, "message": why }).to_string() + "\n"
+}
+
+fn clock(hub: &Hub, unit: i64) -> Clock {
+    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    Clock { unit, now }
+}
+
+/// The unit of times that a request names.
+fn unit(query: &str) -> Result<i64, String> {
+    let named = query.split('&').find_map(|part| part.strip_prefix("precision="));
+    match named.unwrap_or("ns") {
+        "ns" | "n" | "" => Ok(1),
+        "us" | "u" => Ok(1000),
+        "ms" => Ok(1_000_000),
+        "s" => Ok(1_000_000_000),
+        "m" => Ok(60_000_000_000),
+        "h" => Ok(3_600_000_000_000),
+        other => Err(format!("precision={other} is none of ns, us, ms, s, m, h")),
+    }
+}
+
+/// A body without its compression.
+fn decoded<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, (StatusCode, String)> {
+    match headers.get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
+        None | Some(b"identity" | b"") => Ok(body.into()),
+        Some(b"gzip") => {
+            let mut plain = Vec::new();
+            let read = MultiGzDecoder::new(body).take(MAX_BYTES + 1).read_to_end(&mut plain);
+            let wrong = |error| (StatusCode::BAD_REQUEST, format!("the body is no gzip: {error}"));
+            if read.map_err(wrong)? as u64 > MAX_BYTES {
+                return Err((
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    format!("the body has more than {MAX_BYTES} bytes"),
+                ));
+            }
+            Ok(plain.into())
+        }
+        Some(_) => {
+            let why = "a body may be compressed by gzip, and not otherwise".to_owned();
+            Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
+        }
+    }
+}
