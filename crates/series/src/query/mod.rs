@@ -24,12 +24,14 @@ mod merge;
 mod output;
 mod parse;
 mod plan;
+mod prometheus;
 mod source;
 
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
 pub use parse::Query;
+pub use prometheus::{is_prometheus, prometheus};
 
 use crate::store::SeriesStore;
 use crate::value::Value;
