@@ -140,6 +140,11 @@ fn queries_are_answered_over_http() {
     assert!(ask(&server, "GET", "/api/version", "").1.starts_with("Plinth "));
     assert!(ask(&server, "GET", "/api/function-names", "").1.contains("\nrate\n"));
     assert!(ask(&server, "GET", "/api/stats", "").1.contains("\"running\":\"0\""));
+    let one = (200, r#"{"data":{"result":[5,"2"],"resultType":"scalar"},"status":"success"}"#.to_string());
+    assert_eq!(ask(&server, "GET", "/api/v1/query?query=1%2B1&time=5", ""), one);
+    assert_eq!(ask(&server, "POST", "/api/v1/query", "query=1%2B1&time=5"), one);
+    assert!(ask(&server, "GET", "/api/v1/label/__name__/values", "").1.contains(r#""cpu.user""#));
+    assert_eq!(ask(&server, "GET", "/api/v1/query", "").0, 400);
     let bomb = "[".repeat(900_000);
     assert!(ask(&server, "POST", "/api/query", &bomb).1.contains("recursion limit"));
     let long = request("POST", "/api/query", "").replace("Content-Length: 0", "Content-Length: 99999999");

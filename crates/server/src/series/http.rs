@@ -1,4 +1,4 @@
-//! Queries of time series over HTTP, as Akumuli answers them: `/api/query` and what is around it.
+//! Queries of time series over HTTP, as Akumuli answers them, `/api/query` and what is around it; and as Prometheus does, `/api/v1/query`.
 //!
 //! An answer is sent while it is made: hyper asks for the next piece when the last one has gone out, so a reader that is slow slows its query down and
 //! nothing piles up. A reader that goes away takes the connection with it, the connection its answer, and the answer its work. A query that is
@@ -13,7 +13,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::sync::{First, race};
-use plinth_series::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult};
+use plinth_series::{
+    Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, is_prometheus, prometheus,
+};
 use plinth_types::Bytes;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -222,6 +224,10 @@ async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
             (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("-POST expected, with JSON as the body\r\n"))
         }
+        (_, &Method::GET | &Method::POST) if is_prometheus(&path) => {
+            let (status, text) = prometheus_answer(hub, &path, request).await;
+            (status, JSON, State::text(text))
+        }
         ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
             (StatusCode::OK, TEXT, State::text(FUNCTION_NAMES.join("\n") + "\n"))
@@ -239,6 +245,18 @@ async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+
+/// What a request in Prometheus' language is answered; its parameters stand in the URL, the body, or both.
+async fn prometheus_answer(hub: &Hub, path: &str, request: Request<Incoming>) -> (StatusCode, String) {
+    let url = request.uri().query().unwrap_or_default().to_string();
+    let Ok(form) = body(request.into_body(), MAX_QUERY_BYTES).await else {
+        let text = r#"{"status":"error","errorType":"bad_data","error":"the body broke off, or is longer than 1 MiB"}"#;
+        return (StatusCode::BAD_REQUEST, text.to_string());
+    };
+    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let (status, text) = prometheus(&hub.store, path, &[url.as_bytes(), &form], now).await;
+    (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), text)
+}
 
 /// The beginning of an answer: its first piece, so that what is wrong is all there is.
 async fn asked(hub: &Hub, path: &str, text: &[u8]) -> State {
