@@ -25,7 +25,12 @@ const LAYERS: &[Layer] = &[
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
-    Layer { level: 2, name: "plinth-log", uses: &["plinth-types", "plinth-usdt", "plinth-env"], tests_use: &[] },
+    Layer {
+        level: 2,
+        name: "plinth-log",
+        uses: &["plinth-types", "plinth-usdt", "plinth-env"],
+        tests_use: &[],
+    },
     Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {

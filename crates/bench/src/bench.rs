@@ -177,7 +177,7 @@ fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
         // A server that takes in series has written what they are kept as, and who has them, before there is any.
         let series = plinth_series::Settings::default().prefix;
         let is_of_series = first.rows.iter().all(|(key, _)| key.starts_with(&series));
-        let is_empty = first.rows.len() == 0 || (first.rows.len() < 3 && is_of_series);
+        let is_empty = first.rows.is_empty() || (first.rows.len() < 3 && is_of_series);
         Ok((loaded, is_empty))
     })?;
     let loaded = loaded.map(|count| String::from_utf8_lossy(&count).into_owned());
