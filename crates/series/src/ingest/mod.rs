@@ -12,7 +12,7 @@
 //! Feeding does no I/O and depends on nothing but the bytes, so the pieces in which they arrive make no difference, and it can be fuzzed and
 //! simulated. What was refused leaves the session usable: it goes on with the next message.
 //!
-//! Bounds: a line has at most [`MAX_LINE_BYTES`], a row [`MAX_METRICS`](names::MAX_METRICS) metrics, a feed ends when some thousand samples wait to be saved,
+//! Bounds: a line has at most [`MAX_LINE_BYTES`], a row `names::MAX_METRICS` metrics, a feed ends when some thousand samples wait to be saved,
 //! replies to what was wrong are counted instead of kept when they are not taken, and what is remembered of names is given back when all
 //! sessions together have too much.
 
