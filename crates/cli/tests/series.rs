@@ -22,6 +22,8 @@ impl Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_plinth"))
             .arg(command)
             .args(["--series-resp", "127.0.0.1:0"])
+            // Two that start at once may both find a usual port free.
+            .args(["--series-opentsdb", "127.0.0.1:0", "--series-http", "127.0.0.1:0"])
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -125,4 +127,28 @@ fn dev_takes_points_and_says_how_to_send_one() {
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).unwrap();
     assert_eq!(reply, "+OK 1\r\n");
+}
+
+#[test]
+fn the_benchmark_measures_every_form_of_points() {
+    let server = Running::start("dev", &["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let ready = server.said.lines().find_map(|line| line.strip_prefix("ready ")).unwrap();
+    let cluster_file = ready.split(' ').nth(1).unwrap();
+    let forms = ["series-names", "series-rows", "series-dictionary", "series-opentsdb"];
+    let place = block_on(Env::real().files().temporary_dir("plinth-series-bench-test")).unwrap();
+    let json = place.path().join("report.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_plinth"))
+        .args(["bench", "--rows", "1", "--seconds", "1", "--workload", &forms.join(",")])
+        .args(["--cluster-file", cluster_file, "--json", json.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = block_on(Env::real().files().read(&json)).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    let measured = report["workloads"].as_array().unwrap();
+    let names: Vec<&str> = measured.iter().filter_map(|workload| workload["name"].as_str()).collect();
+    assert_eq!(names, forms, "{report:#}");
+    for workload in measured {
+        assert!(workload["figures"][0]["value"].as_f64().unwrap() > 0.0, "{workload:#}");
+    }
 }
