@@ -162,6 +162,23 @@ fn memory_at_rest_is_as_large_as_the_data() {
     assert!(less.window == 0 && less.total() <= wanted, "{less:?}, at most {wanted}");
 }
 
+/// A call frees one helping of what readers have left behind. It used to say that this was all, and what a reader that slept
+/// for long had kept stayed in memory until somebody wrote again.
+#[test]
+fn what_a_long_reader_kept_is_given_back_when_it_leaves() {
+    let store = MemoryStorage::new(0);
+    let rows = 20_000 / LESS;
+    let reader = store.core().epochs.pin();
+    for round in 0..4 {
+        set_all(&store, store.newest() + 10, 0..rows, &[round; 20]);
+        clean(&store);
+    }
+    assert!(store.memory().window > 0, "the reader may still look at old rows");
+    drop(reader);
+    clean(&store);
+    assert_eq!(store.memory().window, 0);
+}
+
 /// The rows of a snapshot, in helpings.
 fn rows_of(snapshot: &Snapshot) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -44,11 +44,12 @@ impl Garbage {
         }
     }
 
-    /// Frees what no reader can look at any more.
+    /// Frees what no reader can look at any more, up to a helping. Whether it left some of that for another call: after
+    /// a reader that stayed long there is more than one helping.
     ///
     /// # Safety
     /// As for [`Garbage::collect_some`].
-    pub(super) unsafe fn collect(&mut self, epochs: &Epochs, arena: &mut Arena) {
+    pub(super) unsafe fn collect(&mut self, epochs: &Epochs, arena: &mut Arena) -> bool {
         if !self.open.is_empty() {
             let empty = self.spare.pop().unwrap_or_default();
             self.sealed.push_back((epochs.advance(), std::mem::replace(&mut self.open, empty)));
@@ -69,5 +70,6 @@ impl Garbage {
                 self.spare.push(emptied);
             }
         }
+        self.sealed.front().is_some_and(|(tag, _)| *tag < oldest)
     }
 }

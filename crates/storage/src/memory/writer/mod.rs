@@ -249,8 +249,9 @@ impl Writer {
         unsafe { self.garbage.collect_some(&self.core.epochs, &mut self.arena) };
     }
 
-    fn collect(&mut self) {
+    /// Whether there is more that can be freed at once.
+    fn collect(&mut self) -> bool {
         // SAFETY: as for `collect_some`.
-        unsafe { self.garbage.collect(&self.core.epochs, &mut self.arena) };
+        unsafe { self.garbage.collect(&self.core.epochs, &mut self.arena) }
     }
 }

@@ -116,9 +116,9 @@ impl Writer {
         }
         let cleaned = self.window.front().map_or(horizon, |record| record.version() - 1).min(horizon);
         let more = left == 0 || self.compact(cleaned, left.div_ceil(COMPACTION_SHARE));
-        self.collect();
+        let uncollected = self.collect();
         self.publish_figures();
-        more || self.window.recheck > 0
+        more || uncollected || self.window.recheck > 0
     }
 
     /// Cleans up behind the first record of the queue, if its version has reached the horizon.
