@@ -35,15 +35,37 @@ pub struct Machine {
 pub struct CpuUse {
     /// By this process.
     pub own: f64,
-    /// By all others.
+    /// By all others: other processes, a hypervisor, and the kernel's threads, those that write for this process too.
     pub others: f64,
+    /// Of that, by what surely isn't the database's work: other programs' own code, and what a hypervisor gave to other machines.
+    pub taken: f64,
 }
 
 /// Processor time at some moment, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTimes {
-    own: f64,
+    own: OwnTicks,
+    all: AllTicks,
+}
+
+/// Processor time of this process, in ticks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct OwnTicks {
+    /// In its own code.
+    user: f64,
+    /// In the kernel, on its behalf.
+    system: f64,
+}
+
+/// Processor time of the whole machine, in ticks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct AllTicks {
+    /// Not idle, or stolen.
     busy: f64,
+    /// In programs' own code, niced or not.
+    user: f64,
+    /// Wanted by this machine, and given to others by its hypervisor.
+    stolen: f64,
 }
 
 impl Machine {
@@ -82,16 +104,19 @@ impl CpuTimes {
     /// Now; `None` where that can't be known.
     pub fn now(env: &Env) -> Option<Self> {
         let own = own_ticks(&read_text(env, "/proc/self/stat")?)?;
-        let busy = busy_ticks(&read_text(env, "/proc/stat")?)?;
-        Some(Self { own, busy })
+        let all = all_ticks(&read_text(env, "/proc/stat")?)?;
+        Some(Self { own, all })
     }
 
     /// How busy the processors were from then until now, `seconds` later.
     pub fn since(self, then: Self, seconds: f64) -> CpuUse {
         let per_second = 1.0 / (TICKS_PER_SECOND * seconds.max(1e-3));
-        let own = self.own - then.own;
-        let others = (self.busy - then.busy - own).max(0.0);
-        CpuUse { own: own * per_second, others: others * per_second }
+        let own_user = self.own.user - then.own.user;
+        let own = own_user + self.own.system - then.own.system;
+        let others = (self.all.busy - then.all.busy - own).max(0.0);
+        let other_programs = (self.all.user - then.all.user - own_user).max(0.0);
+        let taken = other_programs + self.all.stolen - then.all.stolen;
+        CpuUse { own: own * per_second, others: others * per_second, taken: taken * per_second }
     }
 }
 
@@ -137,16 +162,26 @@ impl CpuUse {
         self.others > DISTURBED
     }
 
+    /// Whether so much was surely taken by others. What the kernel does for this process on threads of its own isn't counted, so a
+    /// database that makes it work hard can't hide behind that.
+    pub fn is_robbed(self) -> bool {
+        self.taken > DISTURBED
+    }
+
     /// The mean of this over `mine` seconds and another over `others`.
     #[must_use]
     pub fn mean(self, mine: f64, other: Self, others: f64) -> Self {
         let mean = |one, two| (one * mine + two * others) / (mine + others).max(1e-9);
-        Self { own: mean(self.own, other.own), others: mean(self.others, other.others) }
+        Self {
+            own: mean(self.own, other.own),
+            others: mean(self.others, other.others),
+            taken: mean(self.taken, other.taken),
+        }
     }
 
     /// For the report.
     pub fn to_json(self) -> Value {
-        json!({"cores_used": self.own, "cores_used_by_others": self.others})
+        json!({"cores_used": self.own, "cores_used_by_others": self.others, "cores_taken": self.taken})
     }
 }
 
@@ -187,17 +222,21 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 }
 
 /// User and system time of `/proc/self/stat`; the name before them may hold anything, a parenthesis too.
-fn own_ticks(stat: &str) -> Option<f64> {
+fn own_ticks(stat: &str) -> Option<OwnTicks> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11);
-    Some(times.next()?.parse::<f64>().ok()? + times.next()?.parse::<f64>().ok()?)
+    Some(OwnTicks { user: times.next()?.parse().ok()?, system: times.next()?.parse().ok()? })
 }
 
-/// All of the first line of `/proc/stat` but the idle times; what the hypervisor gave to others counts as busy.
-fn busy_ticks(stat: &str) -> Option<f64> {
+/// The first line of `/proc/stat`: user, nice, system, idle, waiting for devices, two kinds of interrupts, stolen.
+fn all_ticks(stat: &str) -> Option<AllTicks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
-    (ticks.len() == 8).then(|| ticks.iter().sum::<f64>() - ticks[3] - ticks[4])
+    (ticks.len() == 8).then(|| AllTicks {
+        busy: ticks.iter().sum::<f64>() - ticks[3] - ticks[4],
+        user: ticks[0] + ticks[1],
+        stolen: ticks[7],
+    })
 }
 
 #[cfg(test)]
@@ -207,11 +246,16 @@ mod tests {
     #[test]
     fn processor_times_are_found_in_their_files() {
         let own = "17 (a (b) c) R 1 17 17 0 -1 4194304 97 0 0 0 250 50 0 0 20 0 1 0 5 6 7";
-        assert_eq!(own_ticks(own), Some(300.0));
-        assert_eq!(busy_ticks("cpu  100 10 40 9000 300 5 5 40 0 0\ncpu0 1 2"), Some(200.0));
-        assert_eq!((own_ticks("17"), busy_ticks("cpu  1 2")), (None, None));
-        let [then, now] = [(0.0, 0.0), (300.0, 500.0)].map(|(own, busy)| CpuTimes { own, busy });
-        assert_eq!(now.since(then, 2.0), CpuUse { own: 1.5, others: 1.0 });
+        let own = own_ticks(own).expect("well formed");
+        assert_eq!(own, OwnTicks { user: 250.0, system: 50.0 });
+        let all = all_ticks("cpu  300 10 40 9000 300 5 5 140 0 0\ncpu0 1 2").expect("well formed");
+        assert_eq!(all, AllTicks { busy: 500.0, user: 310.0, stolen: 140.0 });
+        assert_eq!((own_ticks("17"), all_ticks("cpu  1 2")), (None, None));
+        let nothing = AllTicks { busy: 0.0, user: 0.0, stolen: 0.0 };
+        let then = CpuTimes { own: OwnTicks { user: 0.0, system: 0.0 }, all: nothing };
+        // Of the kernel's 50 ticks, those that aren't ours may be for us all the same: nobody took them.
+        let taken = (310.0 - 250.0 + 140.0) / 200.0;
+        assert_eq!(CpuTimes { own, all }.since(then, 2.0), CpuUse { own: 1.5, others: 1.0, taken });
     }
 
     #[test]
@@ -226,8 +270,8 @@ mod tests {
         }
         let uses = slices.finish();
         assert_eq!(uses.len(), if CpuTimes::now(&env).is_some() { 3 } else { 0 }, "{uses:?}");
-        let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others });
-        assert!(!quiet.is_disturbed() && loud.is_disturbed());
+        let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others, taken: others / 2.0 });
+        assert!(!quiet.is_disturbed() && loud.is_disturbed() && !loud.is_robbed());
     }
 
     #[test]
