@@ -5,7 +5,21 @@ use std::process::{Command, Stdio};
 
 /// Cargo as this process was started by it, so that a toolchain chosen with `cargo +x xtask` holds throughout.
 pub fn command() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    forget_package(&mut command);
+    command
+}
+
+/// Takes from a command's environment what cargo told this process of its own package. The build script of `ring` asks to be run
+/// again when one of these variables changes, and with it go TLS, server, program and C library: a build by `cargo xtask` and
+/// one from a shell, which has no such variables, would each undo the other, minutes at a time.
+pub fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Runs cargo on the terminal; `false` when it ends with a failure.
@@ -28,4 +42,20 @@ pub fn output(arguments: &[&str]) -> Result<String> {
     }
     String::from_utf8(output.stdout)
         .map_err(|e| format!("cargo {} printed no text: {e}", arguments.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_run_as_from_a_shell() {
+        let command = command();
+        let removed: Vec<_> =
+            command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
+            assert!(removed.iter().any(|removed| *removed == name), "{name} stays: {removed:?}");
+        }
+        assert!(!removed.iter().any(|removed| *removed == "CARGO_TARGET_DIR" || *removed == "CARGO_HOME"));
+    }
 }

@@ -193,6 +193,7 @@ fn run_program(
 fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<i32>, String)> {
     let failed = |e: std::io::Error| format!("run {name}: {e}");
     let before = tally.suites.len();
+    cargo::forget_package(&mut command);
     // One pipe for both outputs: cargo names a suite on one of them and its results come on the other.
     let (reader, writer) = std::io::pipe().map_err(failed)?;
     command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
