@@ -191,7 +191,7 @@ impl Run {
     {
         let random = Random::new(self.seed, number as u64);
         let mut client = Client { random, dataset: self.dataset.clone(), hash: 0 };
-        let mut total_retries = 0;
+        let (mut total_retries, mut counted) = (0, 0);
         loop {
             let began = self.env.now();
             if began >= self.end || self.stop.load(Ordering::Relaxed) {
@@ -201,6 +201,7 @@ impl Run {
             total_retries += retries;
             let ended = self.env.now();
             if ended >= self.begin && ended < self.end {
+                counted += 1;
                 let mut tally = tally.borrow_mut();
                 tally.record(ended - began, operations);
                 if self.slices > 0 {
@@ -214,6 +215,7 @@ impl Run {
         let mut tally = tally.borrow_mut();
         tally.hash ^= client.hash;
         tally.retries += total_retries;
+        tally.of_clients.push(counted);
         Ok(())
     }
 

@@ -116,6 +116,8 @@ pub const SERVED_WRITE_1000: Target = Target::times(46_000.0, 57_000.0, 5.0, 8.0
 pub const SERVED_MIXED: Target = Target::times(107_000.0, 48_000.0, 4.0, 6.0);
 /// [`RANGE`] over sockets.
 pub const SERVED_RANGE: Target = Target::times(3_600_000.0, 3_800_000.0, 1.5, 2.5);
+/// The slowest tenth of a thousand busy clients, as a part of the median one.
+pub const FAIRNESS: Target = Target { required: Some(0.5), ..Target::NONE };
 /// Points of time series for a second of the server's processor time: twice and four times the better of Akumuli and VictoriaMetrics.
 pub const SERIES_NAMES: Target = Target::at_least(1_380_000.0, 2_760_000.0);
 /// [`SERIES_NAMES`] in rows of ten.

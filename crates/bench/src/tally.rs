@@ -23,6 +23,8 @@ pub struct Tally {
     pub hash: u64,
     /// Operations by slice of time, where asked for.
     pub slices: Vec<u64>,
+    /// Each client's transactions, in no order.
+    pub of_clients: Vec<u64>,
     latencies: Histogram<u64>,
 }
 
@@ -31,7 +33,15 @@ impl Tally {
     pub fn new(slices: usize) -> Self {
         let latencies = Histogram::new_with_bounds(1, LATENCY_MAX.as_nanos() as u64, 3)
             .expect("the bounds above are in order and the precision is one it has");
-        Self { transactions: 0, operations: 0, retries: 0, hash: 0, slices: vec![0; slices], latencies }
+        Self {
+            transactions: 0,
+            operations: 0,
+            retries: 0,
+            hash: 0,
+            slices: vec![0; slices],
+            of_clients: Vec::new(),
+            latencies,
+        }
     }
 
     /// Counts a transaction.
@@ -42,7 +52,7 @@ impl Tally {
         self.latencies.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Adds another's counts; slices are added one by one.
+    /// Adds another's counts; slices are added one by one, and its clients are others than these.
     pub fn add(&mut self, other: &Self) {
         self.transactions += other.transactions;
         self.operations += other.operations;
@@ -51,7 +61,19 @@ impl Tally {
         for (slice, more) in self.slices.iter_mut().zip(&other.slices) {
             *slice += more;
         }
+        self.of_clients.extend_from_slice(&other.of_clients);
         let _same_bounds = self.latencies.add(&other.latencies);
+    }
+
+    /// What the slowest tenth of the clients got each, as a part of what the median client got; `None` below ten clients, or if the
+    /// median got nothing.
+    pub fn fairness(&self) -> Option<f64> {
+        let mut clients = self.of_clients.clone();
+        clients.sort_unstable();
+        let slowest = clients.get(..clients.len() / 10).filter(|slowest| !slowest.is_empty())?;
+        let mean = slowest.iter().sum::<u64>() as f64 / slowest.len() as f64;
+        let median = clients[clients.len() / 2] as f64;
+        (median > 0.0).then(|| mean / median)
     }
 
     /// How long transactions took.
@@ -123,5 +145,18 @@ mod tests {
             "{latency:?}"
         );
         assert!(about(latency.max, 100.0), "{latency:?}");
+    }
+
+    #[test]
+    fn fairness_holds_the_slowest_tenth_against_the_median() {
+        let tally = |of_clients: &[u64]| Tally { of_clients: of_clients.to_vec(), ..Tally::new(0) };
+        let mut clients = vec![100; 18];
+        clients.extend([10, 50]);
+        assert_eq!(tally(&clients).fairness(), Some(0.3));
+        assert_eq!(tally(&[7; 40]).fairness(), Some(1.0));
+        assert_eq!((tally(&[7; 9]).fairness(), tally(&[0; 20]).fairness()), (None, None));
+        let mut sum = tally(&clients);
+        sum.add(&tally(&[100; 20]));
+        assert_eq!(sum.fairness(), Some((10.0 + 50.0 + 200.0) / 400.0));
     }
 }

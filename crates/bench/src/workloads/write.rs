@@ -51,6 +51,8 @@ pub const WRITE_1000: Workload = Workload {
 /// How often the workload and the disk's calibrator take turns.
 const TURNS: u32 = 5;
 const WRITES: u64 = 10;
+/// With so many clients it is told whether all of them are served.
+const MANY: usize = 1_000;
 
 /// Gives so many random keys new values.
 pub fn set_random(transaction: &Transaction, client: &mut Client, writes: u64) {
@@ -125,7 +127,12 @@ fn many(bench: &Bench, name: &'static str, clients: usize, target: Target) -> Re
     let measured = ten_writes(bench, &plan)?;
     let title = format!("{} clients, 10 writes", words::grouped(plan.clients as u64));
     let headline = Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), target);
+    let fairness = measured.tally.fairness();
     let mut outcome = Outcome::new(name, title, headline, Some(measured));
+    if let Some(fairness) = fairness.filter(|_| clients >= MANY) {
+        let words = "slowest tenth of the clients, of the median";
+        outcome.figures.push(Figure::new(words, fairness, Unit::Part, figures::FAIRNESS));
+    }
     outcome.comparable = plan.clients == clients;
     Ok(outcome)
 }
