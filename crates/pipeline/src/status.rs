@@ -329,6 +329,7 @@ fn ssd(storage: &SsdStorage) -> Value {
         "pinned_snapshots": { "bytes": figures.pinned_bytes, "count": figures.pinned },
         "tables": figures.tables,
         "trouble": storage.trouble().map(|error| error.to_string()),
+        "uncached_reads": figures.uncached_reads,
         "version": figures.version,
         "written_bytes": figures.written_bytes,
     })

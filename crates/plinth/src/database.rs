@@ -6,7 +6,7 @@
 
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{Creation, EngineKind, LongestWaits, Node, NodeConfig, SsdSettings};
+use plinth_pipeline::{Compression, Creation, EngineKind, LongestWaits, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
@@ -258,7 +258,15 @@ impl Builder {
     /// Bytes of memory for all that the engine `ssd` holds: what was written lately, its cache, its indexes. Data may be many times
     /// as large. The engine `memory` takes what the data take, whatever is said here.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
-        self.config.ssd = SsdSettings::with_memory(bytes);
+        let compression = self.config.ssd.compression;
+        self.config.ssd = SsdSettings { compression, ..SsdSettings::with_memory(bytes) };
+        self
+    }
+
+    /// How the engine `ssd` compresses the blocks that it writes from now on; those that are there can be read whatever is said
+    /// here. The default is LZ4. [`Compression::Zstd`] wants the feature `zstd`.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.config.ssd.compression = compression;
         self
     }
 

@@ -115,7 +115,7 @@ pub use plinth_client::{
 pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]
 pub use plinth_fdb as fdb;
-pub use plinth_pipeline::{CheckReport, LongestWaits, SalvageReport, check, salvage};
+pub use plinth_pipeline::{CheckReport, Compression, LongestWaits, SalvageReport, check, salvage};
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,

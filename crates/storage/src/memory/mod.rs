@@ -44,6 +44,7 @@ mod tests;
 
 pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
 pub(crate) use read::place;
+pub(crate) use tree::GROUP;
 
 use crate::{Changed, Memory, Storage};
 use core::{Core, Held};

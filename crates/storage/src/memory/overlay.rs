@@ -196,6 +196,11 @@ impl OverlayWriter<'_> {
         }
     }
 
+    /// Fetches what writes of these keys will touch, side by side. At most [`GROUP`].
+    pub(crate) fn warm(&self, keys: &[&[u8]]) {
+        self.writer.warm(keys);
+    }
+
     /// Writes a key's value, or its removal.
     pub(crate) fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.writer.overlay_put(key, value);

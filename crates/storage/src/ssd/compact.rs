@@ -239,7 +239,7 @@ fn sources(merging: &Merging) -> Vec<RunCursor> {
 }
 
 async fn write_merged(engine: &Engine, merging: &Merging, writer: &mut RunWriter) -> Result<Vec<Arc<Table>>> {
-    let loader = Loader::passing(&engine.making.cache, &engine.device_reads);
+    let loader = Loader::passing(&engine.making.cache, &engine.reads);
     let mut merged = Merge::new(sources(merging), true);
     merged.seek(&[], &loader).await?;
     while let Some(winner) = merged.peek(&loader).await? {

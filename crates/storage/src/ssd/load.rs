@@ -20,46 +20,70 @@ use std::task::{Context, Poll, Waker};
 /// Reads that may wait for the disk at one time.
 pub(crate) const READERS: usize = 32;
 
+/// What reads have cost.
+#[derive(Default)]
+pub(crate) struct ReadCounts {
+    /// Reads from files that readers waited for.
+    pub device: AtomicU64,
+    /// Keys whose value was looked for in a file: some block on the way was not in the cache.
+    pub uncached: AtomicU64,
+}
+
 /// What a read has to get blocks with.
 pub(crate) struct Loader {
     cache: Arc<Cache>,
     may_wait: AtomicBool,
     /// Reads for which blocks pass by once: they take what the cache has, and leave nothing there.
     passing: bool,
-    /// Device reads.
-    reads: Arc<AtomicU64>,
+    counts: Arc<ReadCounts>,
 }
 
 impl Loader {
     /// For a read that begins on the caller's thread.
-    pub fn new(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
-        Self { cache: cache.clone(), may_wait: AtomicBool::new(false), passing: false, reads: reads.clone() }
+    pub fn new(cache: &Arc<Cache>, counts: &Arc<ReadCounts>) -> Self {
+        Self {
+            cache: cache.clone(),
+            may_wait: AtomicBool::new(false),
+            passing: false,
+            counts: counts.clone(),
+        }
     }
 
     /// For a task that may wait.
-    pub fn waiting(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
-        let loader = Self::new(cache, reads);
+    pub fn waiting(cache: &Arc<Cache>, counts: &Arc<ReadCounts>) -> Self {
+        let loader = Self::new(cache, counts);
         loader.allow_waiting();
         loader
     }
 
     /// For a task that may wait and goes through everything once.
-    pub fn passing(cache: &Arc<Cache>, reads: &Arc<AtomicU64>) -> Self {
-        Self { passing: true, ..Self::waiting(cache, reads) }
+    pub fn passing(cache: &Arc<Cache>, counts: &Arc<ReadCounts>) -> Self {
+        Self { passing: true, ..Self::waiting(cache, counts) }
     }
 
     pub fn allow_waiting(&self) {
         self.may_wait.store(true, Ordering::Release);
     }
 
-    /// A block of rows.
+    /// A block of rows; notes whether it had to be read from its file.
     #[inline]
-    pub async fn block(&self, table: &Arc<Table>, number: usize) -> Result<Arc<RowsBlock>> {
+    pub async fn block(
+        &self,
+        table: &Arc<Table>,
+        number: usize,
+        was_read: &mut bool,
+    ) -> Result<Arc<RowsBlock>> {
         if let Some(block) = self.cache.get(table.id(), number as u32) {
             return Ok(block);
         }
+        *was_read = true;
         let mut blocks = self.read(table, number, 1).await?;
         blocks.pop_front().ok_or_else(Error::internal_error)
+    }
+
+    /// Counts a key that was looked for in a file.
+    pub fn note_uncached(&self) {
+        self.counts.uncached.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A block from the cache.
@@ -78,7 +102,10 @@ impl Loader {
         poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
             .await;
         probe!("ssd: blocks read from a file");
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        // What merges read nobody waits for.
+        if !self.passing {
+            self.counts.device.fetch_add(1, Ordering::Relaxed);
+        }
         let blocks = table.read_rows(first, count).await?;
         let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();
         if !self.passing {

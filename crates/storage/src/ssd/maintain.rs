@@ -138,8 +138,8 @@ impl NotSwitched {
 /// Whether enough has left the window.
 pub(super) fn wants_flush(engine: &Engine) -> bool {
     let ready = engine.window.bytes_until(engine.window.overlay().oldest());
-    let share = engine.window_share();
-    let hurry = engine.window.live() as u64 > share / 2;
+    // Small flushes make more work for merges, and each of them walks all of the window: only when room gets scarce.
+    let hurry = engine.window.live() as u64 > engine.window_share() / 4 * 3;
     ready >= if hurry { engine.settings.flush_bytes / 4 } else { engine.settings.flush_bytes }
 }
 

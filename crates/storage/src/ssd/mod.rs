@@ -37,6 +37,7 @@ mod state;
 mod table;
 mod window;
 mod writer;
+mod zstd;
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,7 @@ pub use salvage::{SsdReport, SsdSalvage, verify_ssd};
 use crate::checkpoint::Identity;
 use crate::{Changed, Memory, Storage};
 use cache::Cache;
-use load::{Loader, Pool, attempt};
+use load::{Loader, Pool, ReadCounts, attempt};
 use maintain::Gate;
 use manifest::Manifest;
 use plinth_env::{Env, Reply, Signal, Task};
@@ -125,6 +126,8 @@ pub struct SsdFigures {
     pub flushed_runs: u64,
     /// Reads from files that readers waited for.
     pub device_reads: u64,
+    /// Keys whose value was looked for in a file.
+    pub uncached_reads: u64,
     /// Bytes of rows that flushes wrote.
     pub flushed_bytes: u64,
     /// Bytes written to tables by flushes and compactions.
@@ -145,7 +148,7 @@ struct Engine {
     pool: Arc<Pool>,
     /// For reads that end at once or not at all.
     instant: Loader,
-    device_reads: Arc<AtomicU64>,
+    reads: Arc<ReadCounts>,
     flushed_bytes: AtomicU64,
     pins: Mutex<Vec<Arc<State>>>,
     bells: Bells,
@@ -198,8 +201,12 @@ impl SsdStorage {
     ///
     /// # Errors
     /// `file_corrupt`, naming file, offset, expected and found, for damage and for files of another node;
-    /// `unsupported_operation` for a newer format; those of files.
+    /// `unsupported_operation` for a newer format, and for a compression that is not built in; those of files.
     pub async fn open(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<Self> {
+        if !settings.compression.is_built_in() {
+            let detail = "this program is built without zstd: choose another compression, or build it with the feature zstd";
+            return Err(Error::unsupported_operation().with_detail(detail));
+        }
         let manifest = Manifest::read(env, dir).await?;
         if manifest.identity != identity {
             let path = manifest::path(dir).display().to_string();
@@ -236,7 +243,7 @@ impl SsdStorage {
     }
 
     fn start(state: State, making: Arc<Making>, settings: SsdSettings) -> Self {
-        let device_reads = Arc::new(AtomicU64::new(0));
+        let reads = Arc::new(ReadCounts::default());
         let (env, background) = (making.env.clone(), settings.background);
         let engine = Arc::new(Engine {
             settings,
@@ -244,8 +251,8 @@ impl SsdStorage {
             state: RwLock::new(Arc::new(state)),
             gates: Gates::default(),
             pool: Arc::default(),
-            instant: Loader::new(&making.cache, &device_reads),
-            device_reads,
+            instant: Loader::new(&making.cache, &reads),
+            reads,
             flushed_bytes: AtomicU64::new(0),
             pins: Mutex::default(),
             bells: Bells::default(),
@@ -392,7 +399,8 @@ impl Engine {
             tables: live.len() as u64,
             disk_bytes: state.bytes(),
             flushed_runs: state.flushed().count() as u64,
-            device_reads: self.device_reads.load(Ordering::Relaxed),
+            device_reads: self.reads.device.load(Ordering::Relaxed),
+            uncached_reads: self.reads.uncached.load(Ordering::Relaxed),
             flushed_bytes: self.flushed_bytes.load(Ordering::Relaxed),
             written_bytes: self.making.written.load(Ordering::Relaxed),
             pinned_bytes: held.iter().map(|(_, bytes)| bytes).sum(),
@@ -401,7 +409,7 @@ impl Engine {
     }
 
     fn waiting(&self) -> Loader {
-        Loader::waiting(&self.making.cache, &self.device_reads)
+        Loader::waiting(&self.making.cache, &self.reads)
     }
 
     /// Gives the answer of a read if memory has it, else lets the read go on where it may wait.
@@ -421,7 +429,7 @@ impl Engine {
     }
 
     fn loader(&self) -> Arc<Loader> {
-        Arc::new(Loader::new(&self.making.cache, &self.device_reads))
+        Arc::new(Loader::new(&self.making.cache, &self.reads))
     }
 }
 

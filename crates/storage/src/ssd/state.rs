@@ -143,13 +143,28 @@ impl State {
     /// # Errors
     /// Those of reading a block.
     pub async fn get(&self, key: &[u8], loader: &Loader, out: &mut Vec<u8>) -> Result<bool> {
+        let mut was_read = false;
+        let found = self.find(key, loader, out, &mut was_read).await;
+        if was_read {
+            loader.note_uncached();
+        }
+        found
+    }
+
+    async fn find(
+        &self,
+        key: &[u8],
+        loader: &Loader,
+        out: &mut Vec<u8>,
+        was_read: &mut bool,
+    ) -> Result<bool> {
         let hash = filter::hash(key);
         for run in &self.runs {
             let Some(table) = run.table_for(key) else { continue };
             if table.filter().may_contain(hash)
                 && let Some(number) = table.index().block_of(key)
             {
-                let block = loader.block(table, number).await?;
+                let block = loader.block(table, number, was_read).await?;
                 if let Some(found) = block.get(key) {
                     out.extend_from_slice(found.unwrap_or_default());
                     return Ok(found.is_some());

@@ -308,3 +308,82 @@ fn readers_see_whole_versions_while_everything_moves() {
     assert_eq!(stepped.store.trouble(), None);
     block_on(stepped.store.close());
 }
+
+#[cfg(feature = "zstd")]
+#[test]
+fn the_suite_passes_with_zstd() {
+    let settings = || SsdSettings { memory: 1, compression: Compression::Zstd, ..tiny() };
+    conformance::test_all(&|version| Box::new(Stepped::new(version, 11, settings())), 60, 150);
+}
+
+/// Bytes on disk of rows that look like text.
+fn bytes_of_text(compression: Compression) -> u64 {
+    let stepped = Stepped::new(0, 1, SsdSettings { compression, block_bytes: 4096, ..tiny() });
+    let store = &stepped.store;
+    let words = ["plinth", "column", "capital", "frieze", "cornice", "arch", "vault", "apse"];
+    let mut random = Random::new(5);
+    apply(store, 1, |list| {
+        for n in 0..2000 {
+            let value: Vec<&str> = (0..12).map(|_| words[random.index(words.len())]).collect();
+            list.push(MutationType::Set, &key(n), value.join(" ").as_bytes());
+        }
+    });
+    settle(store);
+    assert_eq!(rows_of(store, 1).len(), 2000);
+    store.figures().disk_bytes
+}
+
+#[test]
+fn text_gets_smaller_by_each_compression_that_is_built_in() {
+    let [none, lz4] = [Compression::None, Compression::Lz4].map(bytes_of_text);
+    assert!(lz4 < none * 3 / 4, "{lz4} of {none}");
+    if Compression::Zstd.is_built_in() {
+        let zstd = bytes_of_text(Compression::Zstd);
+        assert!(zstd < lz4 * 9 / 10, "{zstd}, with LZ4 {lz4}");
+    }
+}
+
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn what_is_not_built_in_is_refused_and_named() {
+    let env = Env::real();
+    let dir = block_on(env.files().temporary_dir("plinth-ssd")).unwrap();
+    let settings = SsdSettings { compression: Compression::Zstd, ..tiny() };
+    let opened = block_on(async {
+        SsdStorage::create(&env, dir.path(), IDENTITY).await.unwrap();
+        SsdStorage::open(&env, dir.path(), IDENTITY, settings).await
+    });
+    let error = opened.err().unwrap();
+    assert_eq!(error, Error::unsupported_operation());
+    assert!(error.detail().unwrap().contains("zstd"), "{error}");
+}
+
+#[test]
+fn an_uncached_read_is_counted_and_costs_one_device_read() {
+    let stepped = Stepped::new(0, 1, tiny());
+    let store = &stepped.store;
+    apply(store, 1, |list| {
+        (0..4000).for_each(|n| list.push(MutationType::Set, &key(n), b"a value like any"));
+    });
+    settle(store);
+    let counts = || {
+        let figures = store.figures();
+        (figures.device_reads, figures.uncached_reads)
+    };
+    let read = |number: usize| {
+        let mut keys = KeyList::new();
+        for n in 0..10 {
+            keys.push(&key((number * 10 + n) * 37 % 4000));
+        }
+        assert!(store.get_many(1, KeySpace::Normal, &keys).wait().unwrap().iter().all(Option::is_some));
+    };
+    let capacity = 8 << 20;
+    store.engine.making.cache.set_capacity(capacity);
+    (0..400).for_each(read);
+    let cached = counts();
+    (0..400).for_each(read);
+    assert_eq!(counts(), cached, "what is in the cache needs no device");
+    store.engine.making.cache.set_capacity(0);
+    (0..40).for_each(read);
+    assert_eq!(counts(), (cached.0 + 400, cached.1 + 400));
+}

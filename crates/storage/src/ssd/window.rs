@@ -13,7 +13,7 @@
 //! its version and that it came too late.
 
 use super::clears::{Clears, WindowClears};
-use crate::memory::{Overlay, Seen};
+use crate::memory::{GROUP, Overlay, OverlayWriter, Seen};
 use crate::{Change, Changed};
 use plinth_types::{Bytes, KeyList, MutationRef, MutationType, Version, atomic, key_after};
 use std::collections::{BTreeMap, VecDeque};
@@ -172,51 +172,74 @@ impl Window {
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         mut changed: Changed<'_>,
     ) {
-        let mut bytes = 0;
         let mut writer = self.overlay.write();
         writer.begin(version);
         let bases = self.bases();
-        for mutation in mutations {
-            let (key, operand) = (mutation.param1, mutation.param2);
-            bytes += (key.len() + operand.len() + 64) as u64;
-            if mutation.kind == MutationType::ClearRange {
-                if key < operand {
-                    self.clear(&mut writer, version, key, operand, &mut changed);
-                }
-                continue;
+        let nothing = MutationRef { kind: MutationType::Set, param1: &[], param2: &[] };
+        let (mut group, mut bytes) = ([nothing; GROUP], 0);
+        loop {
+            let (mut keys, mut len) = ([&[][..]; GROUP], 0);
+            for ((place, key), mutation) in group.iter_mut().zip(&mut keys).zip(&mut *mutations) {
+                (*place, *key) = (mutation, mutation.param1);
+                len += 1;
             }
-            if mutation.kind == MutationType::Set {
-                writer.put(key, Some(operand));
-                if let Some(changed) = &mut changed {
-                    changed(Change::Key(key, Some(operand)));
-                }
-                continue;
+            writer.warm(&keys[..len]);
+            for mutation in &group[..len] {
+                bytes += (mutation.param1.len() + mutation.param2.len() + 64) as u64;
+                self.mutate(&mut writer, version, mutation, &bases, &mut changed);
             }
-            let existing = match writer.newest(key) {
-                Seen::Value(value) => Some(Bytes::copy_from_slice(value)),
-                Seen::Removed => None,
-                Seen::Nothing if self.is_cleared(key, Version::MAX) => None,
-                Seen::Nothing => bases.get(key).expect("a batch with atomic operations was prepared").clone(),
-            };
-            let value = atomic::apply(mutation.kind, existing.as_deref(), operand);
-            let value = value.as_deref();
-            let compared = mutation.kind == MutationType::CompareAndClear;
-            // A comparison that did not match changes nothing; everything else writes.
-            if compared && (value.is_some() || existing.is_none()) {
-                continue;
-            }
-            writer.put(key, value);
-            if let Some(changed) = &mut changed {
-                changed(Change::Key(key, value));
+            if len < GROUP {
+                break;
             }
         }
         writer.end();
         self.mark(version, bytes);
     }
 
+    fn mutate(
+        &self,
+        writer: &mut OverlayWriter<'_>,
+        version: Version,
+        mutation: &MutationRef<'_>,
+        bases: &BTreeMap<Bytes, Option<Bytes>>,
+        changed: &mut Changed<'_>,
+    ) {
+        let (key, operand) = (mutation.param1, mutation.param2);
+        if mutation.kind == MutationType::ClearRange {
+            if key < operand {
+                self.clear(writer, version, key, operand, changed);
+            }
+            return;
+        }
+        if mutation.kind == MutationType::Set {
+            writer.put(key, Some(operand));
+            if let Some(changed) = changed {
+                changed(Change::Key(key, Some(operand)));
+            }
+            return;
+        }
+        let existing = match writer.newest(key) {
+            Seen::Value(value) => Some(Bytes::copy_from_slice(value)),
+            Seen::Removed => None,
+            Seen::Nothing if self.is_cleared(key, Version::MAX) => None,
+            Seen::Nothing => bases.get(key).expect("a batch with atomic operations was prepared").clone(),
+        };
+        let value = atomic::apply(mutation.kind, existing.as_deref(), operand);
+        let value = value.as_deref();
+        let compared = mutation.kind == MutationType::CompareAndClear;
+        // A comparison that did not match changes nothing; everything else writes.
+        if compared && (value.is_some() || existing.is_none()) {
+            return;
+        }
+        writer.put(key, value);
+        if let Some(changed) = changed {
+            changed(Change::Key(key, value));
+        }
+    }
+
     fn clear(
         &self,
-        writer: &mut crate::memory::OverlayWriter<'_>,
+        writer: &mut OverlayWriter<'_>,
         version: Version,
         begin: &[u8],
         end: &[u8],

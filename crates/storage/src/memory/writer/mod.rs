@@ -112,7 +112,11 @@ impl Writer {
                 *place = mutation;
                 len += 1;
             }
-            self.warm(&group[..len]);
+            let mut keys = [&[][..]; GROUP];
+            for (key, mutation) in keys.iter_mut().zip(&group[..len]) {
+                *key = mutation.param1;
+            }
+            self.warm(&keys[..len]);
             for mutation in &group[..len] {
                 self.mutate(version, mutation, &mut changed);
             }
@@ -139,16 +143,11 @@ impl Writer {
         unsafe { self.core.writers_root() }
     }
 
-    /// Fetches what the mutations of a group will touch, side by side.
-    fn warm(&self, group: &[MutationRef<'_>]) {
-        if group.len() < 2 {
-            return;
+    /// Fetches what mutations of these keys will touch, side by side.
+    pub(crate) fn warm(&self, keys: &[&[u8]]) {
+        if keys.len() >= 2 {
+            find_group(self.root(), keys, &mut [None; GROUP]);
         }
-        let mut keys = [&[][..]; GROUP];
-        for (key, mutation) in keys.iter_mut().zip(group) {
-            *key = mutation.param1;
-        }
-        find_group(self.root(), &keys[..group.len()], &mut [None; GROUP]);
     }
 
     fn mutate(&mut self, version: Version, mutation: &MutationRef<'_>, changed: &mut Changed<'_>) {
