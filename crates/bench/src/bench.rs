@@ -43,12 +43,14 @@ pub struct Settings {
     pub rest: Duration,
     /// Where random numbers begin.
     pub seed: u64,
+    /// Bytes of memory that the database was given for its data, if that was said.
+    pub memory: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (time, rest) = (Duration::from_secs(10), Duration::from_secs(8));
-        Self { rows: GUIDE_ROWS, clients: None, threads: None, time, rest, seed: 1 }
+        Self { rows: GUIDE_ROWS, clients: None, threads: None, time, rest, seed: 1, memory: None }
     }
 }
 

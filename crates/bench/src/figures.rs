@@ -203,6 +203,15 @@ pub const DEVICE_READS: Target = Target::at_most(1.2, 1.05);
 /// Bytes written to the device for each byte flushed to it.
 pub const WRITE_AMPLIFICATION: Target = Target { goal: Some(12.0), smaller_is_better: true, ..Target::NONE };
 
+/// The memory of the process beyond what it had before there were data, as a part of the setting.
+pub const BUDGET: Target = Target::at_most(1.2, 1.05);
+
+/// How much more an operation may cost with more rows: as the logarithm of their number grows.
+pub fn growth(few: f64, many: f64) -> Target {
+    let times = many.max(3.0).ln() / few.max(2.0).ln();
+    Target { required: Some(times), smaller_is_better: true, ..Target::NONE }
+}
+
 /// Memory at rest, in bytes a key, for so many bytes of key and value a key.
 pub fn memory_at_rest(data: f64) -> Target {
     Target::at_most(1.6 * data + 64.0, 1.3 * data + 48.0)

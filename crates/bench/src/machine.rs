@@ -3,9 +3,12 @@
 //! Everything is read from Linux's `/proc`; on other systems it is unknown, and said to be. A figure
 //! measured while other processes used the processors is worth little, so each measurement says how much they did.
 
+use plinth_env::reply::{self, Reply};
 use plinth_env::{Env, Open, block_on};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// More than any of these files has.
@@ -190,6 +193,65 @@ pub fn resident(env: &Env) -> Option<u64> {
     kilobytes(&read_text(env, "/proc/self/status")?, "VmRSS:")
 }
 
+/// What the kernel has counted of this process's files: calls that read, and bytes that it sent towards disks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileUse {
+    /// System calls that read, of files and all else.
+    pub read_calls: u64,
+    /// Bytes written to file systems on disks, whether or not they have got there yet.
+    pub written_bytes: u64,
+}
+
+impl FileUse {
+    /// Until now; `None` where that can't be known.
+    pub fn now(env: &Env) -> Option<Self> {
+        Self::parse(&read_text(env, "/proc/self/io")?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+        Some(Self { read_calls: number("syscr:")?, written_bytes: number("write_bytes:")? })
+    }
+}
+
+/// Watches the memory that this process occupies, until it is asked.
+pub struct MemoryWatch {
+    stop: StopOnDrop,
+    highest: Reply<Option<u64>>,
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl MemoryWatch {
+    /// Looks from now on, twenty times a second.
+    pub fn begin(env: &Env) -> Self {
+        let (promise, highest) = reply::promise();
+        let (stop, clock) = (Arc::new(AtomicBool::new(false)), env.clone());
+        let stopped = stop.clone();
+        env.spawn("bench-memory", async move {
+            let mut highest = resident(&clock);
+            while !stopped.load(Ordering::Relaxed) {
+                clock.sleep(Duration::from_millis(50)).await;
+                highest = highest.max(resident(&clock));
+            }
+            promise.send(Ok(highest));
+        });
+        Self { stop: StopOnDrop(stop), highest }
+    }
+
+    /// The most that was seen, in bytes; `None` where that can't be known.
+    pub fn end(self) -> Option<u64> {
+        drop(self.stop);
+        self.highest.wait().ok()?
+    }
+}
+
 /// The kind of file system that `directory` lies on: `ext4`, `tmpfs`, ...
 pub fn filesystem(env: &Env, directory: &Path) -> Option<String> {
     let mounts = read_text(env, "/proc/self/mounts")?;
@@ -272,6 +334,13 @@ mod tests {
         assert_eq!(uses.len(), if CpuTimes::now(&env).is_some() { 3 } else { 0 }, "{uses:?}");
         let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others, taken: others / 2.0 });
         assert!(!quiet.is_disturbed() && loud.is_disturbed() && !loud.is_robbed());
+    }
+
+    #[test]
+    fn what_the_kernel_counts_of_files_is_found() {
+        let text = "rchar: 5\nwchar: 6\nsyscr: 7\nsyscw: 8\nread_bytes: 9\nwrite_bytes: 4096\n";
+        assert_eq!(FileUse::parse(text), Some(FileUse { read_calls: 7, written_bytes: 4096 }));
+        assert_eq!(FileUse::parse("syscr: 7\n"), None);
     }
 
     #[test]

@@ -93,6 +93,9 @@ fn bench() -> Command {
         )
         .arg(number("clients", "N").help("Clients at once, for workloads of more than one [default: each its own]"))
         .arg(number("rows", "N").default_value("1000000").help("Rows to load"))
+        .arg(number("memory", "BYTES").help(
+            "Memory that the engine ssd may take for the data, window and caches included [default: 1 GiB]",
+        ))
         .arg(
             Arg::new("seconds")
                 .long("seconds")

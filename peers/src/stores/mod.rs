@@ -19,6 +19,7 @@ pub type Open = fn(&Path) -> Result<Arc<dyn Store>>;
 /// The stores there are, by their names on the command line.
 pub const ALL: &[(&str, Open)] = &[
     ("plinth", plinth::open),
+    ("plinth-ssd", plinth::open_ssd),
     ("redb", redb::open),
     ("fjall", fjall::open),
     #[cfg(feature = "rocksdb")]

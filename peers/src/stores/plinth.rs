@@ -1,14 +1,22 @@
 //! Plinth, with one thread for each client that blocks, as the other stores have it.
 
+use super::CACHE_BYTES;
 use crate::store::{Key, Result, Seen, Store};
 use plinth::{Database, RangeOptions, StreamingMode, Transaction};
 use std::path::Path;
 use std::sync::Arc;
 
-struct Plinth(Database);
+/// A database, and what its column is called.
+struct Plinth(Database, &'static str);
 
 pub fn open(path: &Path) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(Plinth(Database::open(path)?)))
+    Ok(Arc::new(Plinth(Database::open(path)?, "Plinth (threads)")))
+}
+
+/// The engine `ssd`, whose files are sorted tables like those of fjall and RocksDB.
+pub fn open_ssd(path: &Path) -> Result<Arc<dyn Store>> {
+    let database = Database::builder(path).engine("ssd").memory_bytes(CACHE_BYTES).open()?;
+    Ok(Arc::new(Plinth(database, "Plinth ssd (threads)")))
 }
 
 fn read(transaction: &Transaction, keys: &[Key], seen: Seen<'_>) -> plinth::Result<()> {
@@ -21,7 +29,7 @@ fn read(transaction: &Transaction, keys: &[Key], seen: Seen<'_>) -> plinth::Resu
 
 impl Store for Plinth {
     fn name(&self) -> String {
-        "Plinth (threads)".to_owned()
+        self.1.to_owned()
     }
 
     fn isolation(&self) -> &'static str {

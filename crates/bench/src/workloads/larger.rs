@@ -3,17 +3,15 @@
 //! A database of its own is made with so little memory, loaded, and measured: reads, 90/10, 50/50, writes. Where its engine
 //! counts them, the reads that reached the device stand beside, and the bytes written for each byte that was flushed.
 
+use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
 use crate::clients::Plan;
 use crate::dataset::{KEY_LEN, VALUE_MAX, VALUE_MIN};
-use crate::figures;
 use crate::figures::Target;
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::place::Place;
 use crate::{Bench, Error, Progress, Result, words};
-use plinth_client::Database;
-use serde_json::Value;
 
 /// Data larger than memory.
 pub const LARGER: Workload = Workload {
@@ -60,17 +58,22 @@ fn larger(bench: &Bench) -> Result<Outcome> {
     drop(task);
     let load = own.load.as_ref().map(super::Load::rate).unwrap_or_default();
     let own = Bench { progress: bench.progress, ..own };
-    let before = Device::of(&database);
+    let before = Device::of(&bench.env, &database);
     let mut measured = Vec::new();
     let mut after_reads = None;
     for (what, _, mix, threads) in MEASURED {
         let time = bench.settings.time / PART;
         let plan = Plan { time, ..own.plan(&format!("larger, {what}"), CLIENTS, threads) };
         measured.push(mix.drive(&own, &plan)?);
-        after_reads = after_reads.or_else(|| Device::of(&database));
+        after_reads = after_reads.or_else(|| Device::of(&bench.env, &database));
     }
     let mut outcome = outcome(&measured, memory, load);
-    device(&mut outcome, &measured[0], [before, after_reads, Device::of(&database)]);
+    if let (Some(before), Some(after_reads), Some(end)) =
+        (before, after_reads, Device::of(&bench.env, &database))
+    {
+        outcome.figures.extend(after_reads.since(before).of_reads());
+        outcome.figures.extend(end.since(before).of_writes());
+    }
     Ok(outcome)
 }
 
@@ -84,41 +87,4 @@ fn outcome(measured: &[Measurement], memory: u64, load: f64) -> Outcome {
     outcome.figures.extend(figures);
     outcome.notes.push(format!("memory {}, loaded {} rows/s", words::bytes(memory), words::short(load)));
     outcome
-}
-
-/// What an engine on a device has counted.
-#[derive(Clone, Copy)]
-struct Device {
-    reads: f64,
-    flushed: f64,
-    written: f64,
-}
-
-impl Device {
-    /// As the status document has it; `None` if it doesn't.
-    fn of(database: &Database) -> Option<Self> {
-        let document: Value = database.status_json().wait().ok()?.parse().ok()?;
-        let count = |name: &str| document.pointer(&format!("/cluster/plinth/ssd/{name}"))?.as_f64();
-        Some(Self {
-            reads: count("device_reads")?,
-            flushed: count("flushed_bytes")?,
-            written: count("written_bytes")?,
-        })
-    }
-}
-
-/// Adds what the device did: during the reads, and in all.
-fn device(outcome: &mut Outcome, reads: &Measurement, counted: [Option<Device>; 3]) {
-    let [Some(before), Some(after_reads), Some(end)] = counted else { return };
-    // The warm-up's reads are counted by the device and not by the tally.
-    let counted = reads.tally.operations as f64 * 1.1;
-    let per_read = (after_reads.reads - before.reads) / counted.max(1.0);
-    outcome.figures.push(Figure::new("device reads a read", per_read, Unit::Times, figures::DEVICE_READS));
-    let amplification = end.written / end.flushed.max(1.0);
-    outcome.figures.push(Figure::new(
-        "bytes written for each flushed",
-        amplification,
-        Unit::Times,
-        figures::WRITE_AMPLIFICATION,
-    ));
 }

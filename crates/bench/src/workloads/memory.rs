@@ -7,7 +7,7 @@
 use super::{Group, Workload};
 use crate::dataset::{self, Dataset};
 use crate::figures;
-use crate::machine;
+use crate::machine::{self, MemoryWatch};
 use crate::outcome::{Figure, Outcome, Unit};
 use crate::progress::Progress;
 use crate::random::Random;
@@ -56,6 +56,8 @@ pub struct Load {
     pub resident_before: Option<u64>,
     /// Memory of the process right after, in bytes.
     pub resident_after: Option<u64>,
+    /// The most memory of the process meanwhile, in bytes.
+    pub resident_highest: Option<u64>,
 }
 
 impl Load {
@@ -74,6 +76,7 @@ impl Load {
             "seconds_of_tenths": self.tenths.iter().map(Duration::as_secs_f64).collect::<Vec<_>>(),
             "resident_bytes_before": self.resident_before,
             "resident_bytes_after": self.resident_after,
+            "resident_bytes_highest": self.resident_highest,
         })
     }
 }
@@ -87,6 +90,7 @@ pub fn load(
     stop: &Arc<AtomicBool>,
 ) -> Result<Load> {
     let resident_before = machine::resident(env);
+    let watch = MemoryWatch::begin(env);
     let began = env.now();
     let task = progress.counted("loading", dataset.rows(), "rows");
     let shared = Arc::new(Loading {
@@ -118,9 +122,17 @@ pub fn load(
     if stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    let (time, resident_after) = (env.now() - began, machine::resident(env));
+    let (time, resident_after, resident_highest) = (env.now() - began, machine::resident(env), watch.end());
     let tenths = lock(&shared.tenths).iter().map(|at| *at - began).collect();
-    Ok(Load { rows: shared.dataset.rows(), bytes, time, tenths, resident_before, resident_after })
+    Ok(Load {
+        rows: shared.dataset.rows(),
+        bytes,
+        time,
+        tenths,
+        resident_before,
+        resident_after,
+        resident_highest,
+    })
 }
 
 /// What the loaders share.
@@ -220,8 +232,13 @@ fn at_rest(bench: &Bench) -> Result<Outcome> {
 
 /// Waits until old versions have left the window and are forgotten.
 fn rest(bench: &Bench) {
-    let (began, time) = (bench.env.now(), bench.settings.rest);
-    let task = bench.progress.timed("memory at rest", time);
+    wait(bench, "memory at rest", bench.settings.rest);
+}
+
+/// Waits, and shows that it does.
+pub(super) fn wait(bench: &Bench, title: &str, time: Duration) {
+    let began = bench.env.now();
+    let task = bench.progress.timed(title, time);
     loop {
         let passed = bench.env.now() - began;
         if passed >= time {

@@ -6,11 +6,14 @@
 
 mod adjacent;
 mod aged;
+mod budget;
 mod bulk_load;
 mod cached;
 mod checkpoint;
 mod cluster;
 mod concurrency;
+mod device;
+mod growth;
 mod larger;
 mod latency;
 mod memory;
@@ -107,8 +110,10 @@ pub const ALL: &[Workload] = &[
     checkpoint::CHECKPOINT,
     aged::AGED,
     larger::LARGER,
+    growth::GROWTH,
     restart::RESTART,
     sustained::SUSTAINED,
+    budget::BUDGET,
     series::NAMES,
     series::ROWS,
     series::DICTIONARY,
@@ -116,7 +121,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 34] = [
+const IN_REPORTS: [&str; 36] = [
     "write1",
     "write2",
     "write3",
@@ -147,6 +152,8 @@ const IN_REPORTS: [&str; 34] = [
     "memory",
     "checkpoint",
     "restart",
+    "growth",
+    "budget",
     "series-names",
     "series-rows",
     "series-dictionary",

@@ -109,7 +109,7 @@ fn measure(
     provenance: Provenance,
     stop: &Arc<AtomicBool>,
 ) -> Result<Report, Failure> {
-    let database = open(path, &provenance.engine)?;
+    let database = open(path, &provenance.engine, settings.memory)?;
     let progress = terminal::progress();
     let mut bench = Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
     let (env, engine) = (env.clone(), provenance.engine.clone());
@@ -131,8 +131,16 @@ fn measure_served(
     Ok(bench.run(workloads, provenance(&engine))?)
 }
 
-fn open(path: &Path, engine: &str) -> Result<Database, Failure> {
-    Database::builder(path).engine(engine).open().map_err(|error| match error.detail() {
+fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Database, Failure> {
+    if memory.is_some() && engine != "ssd" {
+        let text = format!("--memory bounds the engine ssd; the engine {engine} takes what its data need");
+        return Err(Failure::usage(&text));
+    }
+    let mut builder = Database::builder(path).engine(engine);
+    if let Some(bytes) = memory {
+        builder = builder.memory_bytes(bytes);
+    }
+    builder.open().map_err(|error| match error.detail() {
         Some(detail) if error == Error::invalid_option_value() => Failure::usage(detail),
         _ => Failure::of(format!("cannot open {}", path.display()), error),
     })
@@ -170,6 +178,7 @@ fn settings(options: &ArgMatches) -> Result<Settings, Failure> {
         rows: number("rows").unwrap_or_default(),
         clients: number("clients").map(|clients| clients as usize),
         threads: number("threads").map(|threads| threads as usize),
+        memory: number("memory"),
         time: seconds("seconds")?,
         rest: seconds("rest")?,
         ..Settings::default()

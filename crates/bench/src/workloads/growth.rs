@@ -1,0 +1,91 @@
+//! How the cost of a read and of a write grows with the data: on databases of a hundredth and a tenth of the rows, and of all.
+//!
+//! Cost is time of a processor, the engine's own work in the background included, so that other processes disturb it little.
+
+use super::memory::wait;
+use super::mix::{Mix, OPERATIONS};
+use super::{Group, Workload};
+use crate::curve::{Axis, Curve};
+use crate::figures;
+use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::place::Place;
+use crate::{Bench, Error, Progress, Result, Settings, words};
+use serde_json::json;
+use std::time::Duration;
+
+/// The cost of operations by the number of rows.
+pub const GROWTH: Workload = Workload {
+    name: "growth",
+    about: "processor time of a read and of a write with a hundredth of the rows, a tenth, and all of them",
+    group: Group::Own,
+    long: true,
+    run: growth,
+};
+
+const DIRECTORY: &str = "plinth-bench-growth";
+const CLIENTS: usize = 100;
+const PARTS: [u64; 3] = [100, 10, 1];
+/// What is measured, on one thread: its words, the transaction.
+const MEASURED: [(&str, Mix); 2] = [("read", Mix::new(OPERATIONS, 0)), ("write", Mix::new(0, OPERATIONS))];
+
+fn growth(bench: &Bench) -> Result<Outcome> {
+    let host = bench.host.as_ref();
+    let host = host.ok_or_else(|| Error::Skipped("it needs a database in this process".to_owned()))?;
+    let mut points = [const { Vec::new() }; 2];
+    let mut reads = None;
+    for part in PARTS {
+        let rows = (bench.dataset.rows() / part).max(1);
+        let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
+        let database = host.create(&place.path, bench.settings.memory)?;
+        let task = bench.progress.unknown(&format!("growth, loading {} rows", words::grouped(rows)));
+        let settings = Settings { rows, ..bench.settings.clone() };
+        let own =
+            Bench::prepare(database, place.path.clone(), settings, Progress::Silent, bench.stop.clone())?;
+        drop(task);
+        let own = Bench { progress: bench.progress, ..own };
+        for ((what, mix), points) in MEASURED.iter().zip(&mut points) {
+            // What the load and the writes before left to do in the background is not this measurement's.
+            wait(&own, "growth, at rest", 2 * bench.settings.rest);
+            let title = format!("growth, {what}s of {} rows", words::grouped(rows));
+            let measured = mix.drive(&own, &own.plan(&title, CLIENTS, 1))?;
+            points.push((rows as f64, cost(&measured)));
+            if mix.reads > 0 {
+                reads = Some(measured);
+            }
+        }
+    }
+    Ok(outcome(&points, reads))
+}
+
+/// Seconds of a processor for an operation; of the clock, where the former can't be known.
+fn cost(measured: &Measurement) -> f64 {
+    1.0 / measured.rate_of_processor().unwrap_or_else(|| measured.rate()).max(1e-9)
+}
+
+fn outcome(points: &[Vec<(f64, f64)>; 2], reads: Option<Measurement>) -> Outcome {
+    let mut figures = MEASURED.iter().zip(points).map(|((what, _), points)| {
+        let ((rows_first, first), (rows_last, last)) = (points[0], points[points.len() - 1]);
+        let target = figures::growth(rows_first, rows_last);
+        let what = format!("{what} with {} rows, of {}", words::short(rows_last), words::short(rows_first));
+        Figure::new(what, last / first.max(1e-12), Unit::Times, target)
+    });
+    let headline = figures.next().expect("reads are measured");
+    let mut outcome = Outcome::new("growth", "cost by the number of rows".to_owned(), headline, reads);
+    outcome.figures.extend(figures);
+    let mut curve = Curve::new(
+        "Cost by the number of rows",
+        Axis::logarithmic("rows", Unit::Count),
+        Axis::linear("processor time an operation", Unit::Seconds),
+    );
+    for ((what, _), points) in MEASURED.iter().zip(points) {
+        let costs = points.iter().map(|(rows, cost)| {
+            format!("{} with {} rows", words::duration(Duration::from_secs_f64(*cost)), words::short(*rows))
+        });
+        outcome.notes.push(format!("a {what}: {}", costs.collect::<Vec<_>>().join(", ")));
+        curve = curve.with(format!("{what}s"), points.clone());
+    }
+    let points = json!({"reads": points[0], "writes": points[1]});
+    outcome.details.push(("seconds_of_processor_by_rows", points));
+    outcome.curves.push(curve);
+    outcome
+}
