@@ -75,7 +75,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 5,
         name: "plinth",
-        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-pipeline", "plinth-fdb"],
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth-client",
+            "plinth-pipeline",
+            "plinth-fdb",
+            "plinth-series",
+        ],
         tests_use: &[],
     },
     Layer {

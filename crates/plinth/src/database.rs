@@ -141,6 +141,40 @@ impl Database {
         Ok(Self::over(Arc::new(crate::fdb::Foundation::open(target)?)))
     }
 
+    /// The time series of this database. Points that a transaction writes are committed with its keys and values, or not at all.
+    ///
+    /// ```
+    /// use plinth::Database;
+    /// use plinth::series::{Direction, Error};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let db = Database::in_memory()?;
+    /// let series = db.series();
+    /// let noon = 1_767_268_800_000_000_000; // nanoseconds since 1970
+    ///
+    /// db.try_transact_blocking(|tr| {
+    ///     tr.set("valve/3", "open");
+    ///     series.append(tr, "valve.moves plant=north valve=3", noon, 1)?;
+    ///     series.append(tr, "pressure plant=north", noon, 2.25)?;
+    ///     Ok::<_, Error>(())
+    /// })?;
+    ///
+    /// // Who opens the series owns them: takes in what transactions wrote, answers queries, writes millions of points a second.
+    /// plinth::block_on(async {
+    ///     let store = series.open().await?;
+    ///     let pressure = store.series("pressure plant=north").await?;
+    ///     pressure.append(noon + 1_000_000_000, 2.5)?;
+    ///     let points = pressure.scan(.., Direction::Forward).await?.collect().await?;
+    ///     assert_eq!(points.len(), 2);
+    ///     store.sync().await
+    /// })
+    /// # }
+    /// ```
+    #[cfg(feature = "series")]
+    pub fn series(&self) -> crate::series::SeriesLayer {
+        crate::series::SeriesLayer::new(&self.client)
+    }
+
     /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
     /// database does so by itself now and then; commits and reads go on meanwhile. Gives the version of its data.
     ///

@@ -68,6 +68,7 @@
 //! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
 //! | give parts of an application their own keys | [`directory`] |
+//! | keep time series, and write points and keys in one transaction | `Database::series`, `series` (feature `series`) |
 //! | see what went wrong, and what to do | [`Error`], with FoundationDB's numbers |
 //! | know what is too large | [`limits`] |
 //!
@@ -116,6 +117,8 @@ pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]
 pub use plinth_fdb as fdb;
 pub use plinth_pipeline::{CheckReport, Compression, LongestWaits, SalvageReport, check, salvage};
+#[cfg(feature = "series")]
+pub use plinth_series as series;
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,

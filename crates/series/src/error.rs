@@ -1,5 +1,6 @@
 //! What can go wrong with series.
 
+use plinth_client::TransactError;
 use std::fmt;
 
 /// The result of everything here that can fail.
@@ -29,6 +30,8 @@ pub enum Error {
     Behind,
     /// The series was deleted; open it again to begin a new one.
     Deleted,
+    /// These series were opened to be read alone.
+    ReadOnly,
     /// Too much of a kind, such as deleted spans of one series.
     TooMany {
         /// Of what, and how many there may be.
@@ -51,6 +54,16 @@ impl Error {
     }
 }
 
+/// So that bodies of transactions may give errors of series: see [`plinth_client::Database::try_transact`].
+impl TransactError for Error {
+    fn database_error(&self) -> Option<&plinth_types::Error> {
+        match self {
+            Self::Database(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,6 +72,7 @@ impl fmt::Display for Error {
             Self::NotOwner => write!(f, "somebody else has taken these series over"),
             Self::Behind => write!(f, "too many points wait to be saved"),
             Self::Deleted => write!(f, "the series was deleted"),
+            Self::ReadOnly => write!(f, "these series were opened to be read alone"),
             Self::TooMany { what } => write!(f, "too many: {what}"),
             Self::Database(error) => error.fmt(f),
         }

@@ -8,7 +8,7 @@
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::{Cell, Shared, State, lock, side, tail};
+use super::{Cell, Shared, State, inbox, lock, side, tail};
 use crate::error::{Error, Result};
 use crate::tree::{Address, Nodes, Trunk};
 use crate::value::{Point, Points};
@@ -42,6 +42,8 @@ struct Step {
     late: Vec<(Arc<Cell>, Vec<Point>)>,
     /// The batches before this number go.
     cut: Option<u64>,
+    /// What was taken in from the inbox, and goes.
+    taken: Option<inbox::Taken>,
 }
 
 impl Flusher {
@@ -74,6 +76,34 @@ pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
     flush_now(shared, None).await
 }
 
+/// Takes in what transactions wrote before, and saves it.
+pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
+    shared.turn.wait().await;
+    let _turn = Turn(&shared.turn);
+    take_in_now(shared).await
+}
+
+async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
+    shared.check()?;
+    commit_steps(shared).await?;
+    let Some(last) = inbox::last(shared).await? else { return Ok(()) };
+    while let Some(taken) = inbox::take_some(shared).await? {
+        let is_all = taken.1 > last;
+        // Nothing is awaited between taking points into memory and this list, from which they and their rows go together.
+        let mut steps = prepare(shared, None);
+        match steps.last_mut() {
+            Some(step) => step.taken = Some(taken),
+            None => steps.push(Step { taken: Some(taken), ..Step::default() }),
+        }
+        lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
+        commit_steps(shared).await?;
+        if is_all {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Seals all of a series, and does `then` before anybody else may save anything.
 pub(super) async fn sealed<T>(
     shared: &Arc<Shared>,
@@ -82,6 +112,7 @@ pub(super) async fn sealed<T>(
 ) -> Result<T> {
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
+    take_in_now(shared).await?;
     flush_now(shared, Some(cell)).await?;
     then().await
 }
@@ -141,6 +172,9 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     }
     if let Some(cut) = step.cut {
         tr.clear_range(keys.tail(0), keys.tail(cut));
+    }
+    if let Some((begin, end)) = &step.taken {
+        tr.clear_range(begin, end);
     }
     tr.commit().await?;
     Ok(trunks)

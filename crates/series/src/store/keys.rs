@@ -5,7 +5,7 @@
 use super::search::Listing;
 use crate::error::{Error, Result};
 use crate::tree::Address;
-use foundationdb_tuple::{Subspace, TuplePack};
+use foundationdb_tuple::{Subspace, TuplePack, Versionstamp};
 
 /// The kinds of keys; their numbers are part of the format.
 const FORMAT: i64 = 0;
@@ -19,6 +19,7 @@ const TWIG: i64 = 7;
 const SIDE: i64 = 8;
 const MASK: i64 = 9;
 const TAIL: i64 = 10;
+const INBOX: i64 = 11;
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]
@@ -163,6 +164,16 @@ impl Keys {
 
     pub(crate) fn tails(&self) -> Vec<u8> {
         self.pack(&(TAIL,))
+    }
+
+    /// What the keys of the inbox's rows begin with.
+    pub(crate) fn inbox(&self) -> Vec<u8> {
+        self.pack(&(INBOX,))
+    }
+
+    /// The key of a row as a transaction writes it: with room for its versionstamp.
+    pub(crate) fn inbox_row(&self, number: u64) -> Vec<u8> {
+        self.under.pack_with_versionstamp(&(INBOX, Versionstamp::incomplete(0), number))
     }
 
     pub(crate) fn number_of_tail(&self, key: &[u8]) -> Result<u64> {

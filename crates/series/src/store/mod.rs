@@ -14,7 +14,9 @@
 //! looked for in three places: tree, late points, memory; `query.rs` merges them.
 
 mod flush;
+mod inbox;
 mod keys;
+mod layer;
 mod mask;
 mod names;
 mod nodes;
@@ -25,6 +27,7 @@ mod search;
 mod side;
 mod tail;
 
+pub use layer::SeriesLayer;
 pub use query::{GroupStream, PointStream};
 pub(crate) use search::Found;
 pub use search::{Listing, StoreStats};
@@ -195,11 +198,43 @@ impl SeriesStore {
         names::open(&self.shared, &names).await
     }
 
+    /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in the inbox included. What is written later is seen in
+    /// part, so a view is for one use. Whatever writes gives [`Error::ReadOnly`]. A series that is in the inbox alone is found by its whole name, and not
+    /// by its tags.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Database`]; [`Error::TooMany`] if more waits in the inbox than there may be in memory.
+    pub async fn view(database: &Database, settings: Settings) -> Result<Self> {
+        Ok(Self { shared: open::view(database, settings).await? })
+    }
+
+    /// The series of this name, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Database`], [`Error::Damaged`].
+    pub async fn existing(&self, name: &str) -> Result<Option<Series>> {
+        let name = Name::parse(name)?;
+        let cell = lock(&self.shared.names).get(&name).cloned();
+        if let Some(cell) = cell {
+            return Ok(Some(Series { shared: self.shared.clone(), cell }));
+        }
+        Ok(self.named(&[name]).await?.first().map(|found| self.reading(found)))
+    }
+
+    /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by themselves, and so does the store now and then.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Database`].
+    pub async fn take_in(&self) -> Result<()> {
+        self.shared.take_in().await
+    }
+
     /// The names of all series of a metric that have, for each of `tags`, one of its values.
     ///
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].
     pub async fn find(&self, metric: &str, tags: &[(&str, &[&str])]) -> Result<Vec<Name>> {
+        self.take_in().await?;
         names::find(&self.shared, metric, tags).await
     }
 
@@ -224,6 +259,32 @@ impl Shared {
             return Ok(());
         }
         Err(self.failure.get_or_init(|| Error::NotOwner).clone())
+    }
+
+    /// Takes in what waits in the inbox, unless these series are not ours to write: then what was read of it has to do.
+    async fn take_in(self: &Arc<Self>) -> Result<()> {
+        if self.failure.get().is_some() {
+            return Ok(());
+        }
+        let waits = self.database.transact(|tr| async move { inbox::has_any(&tr, self).await }).await?;
+        if !waits {
+            return Ok(());
+        }
+        match flush::take_in(self).await {
+            Err(Error::NotOwner) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Fails if there is more in memory than may be.
+    fn check_room(&self) -> Result<()> {
+        let most = self.settings.open_points.saturating_mul(2);
+        if self.open_points.load(Ordering::Relaxed) <= most {
+            return Ok(());
+        }
+        Err(Error::TooMany {
+            what: format!("points in no leaf yet, {most} may be: their owner has to take them in"),
+        })
     }
 
     /// Notes that a series has something to be saved.

@@ -57,6 +57,31 @@ pub(super) async fn load(shared: &Arc<Shared>, id: Id) -> Result<Option<Arc<Cell
     Ok(Some(know(shared, id, name, trunk)))
 }
 
+/// The cell of a series for a store that only reads. One that is in the inbox alone gets a number from the end of all numbers, which nothing is kept under.
+pub(super) async fn known(shared: &Arc<Shared>, name: &Name, unknown: &mut Id) -> Result<Arc<Cell>> {
+    if let Some(cell) = lock(&shared.names).get(name) {
+        return Ok(cell.clone());
+    }
+    let row =
+        shared.database.transact(|tr| async move { tr.get(shared.keys.name(name.as_str())).await }).await?;
+    if let Some(id) = number(row)?
+        && let Some(cell) = load(shared, id).await?
+    {
+        return Ok(cell);
+    }
+    *unknown -= 1;
+    Ok(know(shared, *unknown, name.clone(), Trunk::default()))
+}
+
+/// The number in a row.
+fn number(row: Option<Bytes>) -> Result<Option<Id>> {
+    let Some(row) = row else { return Ok(None) };
+    match row[..].try_into() {
+        Ok(bytes) => Ok(Some(u64::from_le_bytes(bytes))),
+        Err(_) => Err(Error::damaged("the number of a series", "8 bytes expected")),
+    }
+}
+
 /// The numbers of names, given out where there is none yet, and whether each is new.
 async fn numbers(shared: &Shared, names: &[Name]) -> Result<Vec<(Id, bool)>> {
     let tr = shared.database.create_transaction();
@@ -71,13 +96,6 @@ async fn numbers(shared: &Shared, names: &[Name]) -> Result<Vec<(Id, bool)>> {
 async fn try_numbers(shared: &Shared, tr: &Transaction, names: &[Name]) -> Result<Vec<(Id, bool)>> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
-    let number = |row: Option<Bytes>| match row {
-        None => Ok(None),
-        Some(row) => match row[..].try_into() {
-            Ok(bytes) => Ok(Some(u64::from_le_bytes(bytes))),
-            Err(_) => Err(Error::damaged("the number of a series", "8 bytes expected")),
-        },
-    };
     let next = tr.get(keys.next_id());
     let rows: Vec<_> = names.iter().map(|name| tr.get(keys.name(name.as_str()))).collect();
     let first = number(next.await?)?.unwrap_or(1);

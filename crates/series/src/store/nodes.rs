@@ -4,7 +4,7 @@
 //! do not change: when its transaction gets too old it takes another.
 
 use super::keys::{Id, Keys};
-use super::mask;
+use super::{Shared, inbox, mask};
 use crate::error::{Error, Result};
 use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summaries, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
@@ -83,6 +83,19 @@ impl Reader {
         match error {
             Error::Database(error) => Ok(self.tr.on_error(error).await?),
             error => Err(error),
+        }
+    }
+
+    /// Whether transactions have written what waits to be taken in, for a store that could do so.
+    pub(super) async fn sees_inbox(&self, shared: &Shared) -> Result<bool> {
+        if shared.failure.get().is_some() {
+            return Ok(false);
+        }
+        loop {
+            match inbox::has_any(&self.tr, shared).await {
+                Ok(any) => return Ok(any),
+                Err(error) => self.again(error.into()).await?,
+            }
         }
     }
 

@@ -6,31 +6,61 @@
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Settings, Shared, lock, names, tail};
+use super::{Cell, Settings, Shared, inbox, lock, names, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
 use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
-use plinth_env::sync::Signal;
+use plinth_env::sync::{First, Signal, race};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 /// Batches of the tail that are read in one transaction.
 const BATCHES_AT_ONCE: i32 = 100;
+
+/// How often the inbox is looked into when nobody reads.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The format of keys and values.
 const FORMAT: &[u8] = &[1];
 
 pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<Arc<Shared>> {
     settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let keys = Keys::new(&settings.prefix);
-    let owner = take_over(database, &keys).await?;
-    let shared = Arc::new(Shared {
+    let owner = take_over(database, &Keys::new(&settings.prefix)).await?;
+    let shared = new(database, settings, owner);
+    recover(&shared).await?;
+    shared.turn.notify();
+    // Before anything else is written: some of it may be in the tree already, from a life that ended in the middle.
+    flush::take_in(&shared).await?;
+    start_committing(&shared);
+    Ok(shared)
+}
+
+/// Opens what there is to be read. The inbox is read first and the trees last, since points move from there to here.
+pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
+    let shared = new(database, settings, [0; 16]);
+    let ours = &shared;
+    let (format, rows) = database
+        .transact(
+            |tr| async move { Ok((tr.get(ours.keys.format()).await?, inbox::all_rows(&tr, ours).await?)) },
+        )
+        .await?;
+    check_format(format.as_deref())?;
+    let _ = shared.failure.set(Error::ReadOnly);
+    shared.turn.notify();
+    recover(&shared).await?;
+    inbox::look(&shared, &rows).await?;
+    Ok(shared)
+}
+
+fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> {
+    Arc::new(Shared {
         database: database.clone(),
-        keys,
+        keys: Keys::new(&settings.prefix),
         settings,
         owner,
         names: Mutex::new(BTreeMap::new()),
@@ -40,11 +70,7 @@ pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<
         turn: Signal::new(),
         flusher: Mutex::new(Flusher::default()),
         failure: OnceLock::new(),
-    });
-    recover(&shared).await?;
-    shared.turn.notify();
-    start_committing(&shared);
-    Ok(shared)
+    })
 }
 
 async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
@@ -60,8 +86,13 @@ async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
             Ok(format)
         })
         .await?;
-    match format.as_deref() {
-        None | Some(FORMAT) => Ok(owner),
+    check_format(format.as_deref())?;
+    Ok(owner)
+}
+
+fn check_format(format: Option<&[u8]>) -> Result<()> {
+    match format {
+        None | Some(FORMAT) => Ok(()),
         Some(other) => {
             Err(Error::damaged("the series", format!("format {FORMAT:?} expected, {other:?} found")))
         }
@@ -75,7 +106,7 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
     let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
     let mut begin = Bytes::from(tails);
     loop {
-        // Nobody else writes any more, so batches may be read at several versions.
+        // Batches may be read at several versions: for an owner nobody else writes any more, and for a view, what goes meanwhile is in the trees.
         let range = RangeOptions::from(begin.clone()..end.clone()).limit(BATCHES_AT_ONCE);
         let range = &range.mode(StreamingMode::WantAll);
         let rows = |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
@@ -127,7 +158,7 @@ pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
     Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
 }
 
-/// Starts the task that commits every few milliseconds, as long as somebody holds the store.
+/// Starts the task that commits every few milliseconds, and looks into the inbox now and then, as long as somebody holds the store.
 fn start_committing(shared: &Arc<Shared>) {
     let Some(every) = shared.settings.commit_every else { return };
     let env = shared.database.endpoint().env().clone();
@@ -135,10 +166,18 @@ fn start_committing(shared: &Arc<Shared>) {
     let shared: Weak<Shared> = Arc::downgrade(shared);
     let timer = env.clone();
     let task = env.spawn("plinth-series", async move {
+        let mut looked = timer.now();
         loop {
-            work.wait().await;
-            timer.sleep(every).await;
+            let next = looked.saturating_add(LOOK);
+            if race(work.wait(), timer.sleep_until(next)).await == First::Left(()) {
+                timer.sleep(every).await;
+            }
             let Some(shared) = shared.upgrade() else { return };
+            if timer.now() >= next {
+                looked = timer.now();
+                // What goes wrong here is told to whoever reads or syncs.
+                let _ = shared.take_in().await;
+            }
             // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {
                 shared.work.notify();

@@ -172,8 +172,14 @@ impl GroupStream {
 impl Merged {
     async fn new(series: &Series, span: Span, direction: Direction) -> Result<Self> {
         let shared = &series.shared;
-        let (late_in_memory, mut memory) = series.in_memory(span);
-        let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+        let (mut late_in_memory, mut memory) = series.in_memory(span);
+        let mut reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+        if reader.sees_inbox(shared).await? {
+            shared.take_in().await?;
+            (late_in_memory, memory) = series.in_memory(span);
+            // Memory is looked at first, then the tree; so what was read before does not count.
+            reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+        }
         let rows = reader.rows(&shared.keys.sides(series.cell.id)).await?;
         let walk = Walk::new(&reader, span, direction).await?;
         if let Some(last) = walk.last() {

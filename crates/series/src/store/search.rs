@@ -159,6 +159,9 @@ impl SeriesStore {
         least: Id,
         limit: usize,
     ) -> Result<Vec<Found>> {
+        if least == 0 {
+            self.take_in().await?;
+        }
         let index = Index::new(&self.shared);
         let any = [(String::new(), vec![String::new()])];
         let conditions = if tags.is_empty() { &any[..] } else { tags };
@@ -196,6 +199,9 @@ impl SeriesStore {
 
     /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at the end.
     pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
+        if least == 0 {
+            self.take_in().await?;
+        }
         let index = Index::new(&self.shared);
         let begin = index.keys.series(least);
         let rows = index.page(&begin, &end_of(&index.keys.all_series())).await?;
@@ -206,8 +212,31 @@ impl SeriesStore {
         Ok((found.collect::<Result<_>>()?, rows.len() < PAGE))
     }
 
+    /// Series in the order of their numbers, some of them: those of a metric that have for each of `tags` one of its values, or all. And where the next ones
+    /// begin, which is to be given as `from`; 0 for the first.
+    ///
+    /// # Errors
+    /// [`Error::Database`], [`Error::Damaged`].
+    pub async fn browse(
+        &self,
+        filter: Option<(&str, &[(String, Vec<String>)])>,
+        from: u64,
+    ) -> Result<(Vec<Series>, Option<u64>)> {
+        let (found, is_end) = match filter {
+            None => self.page_of_all(from).await?,
+            Some((metric, tags)) => {
+                let found = self.search(metric, tags, from, PAGE).await?;
+                let is_end = found.len() < PAGE;
+                (found, is_end)
+            }
+        };
+        let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
+        Ok((found.iter().map(|found| self.reading(found)).collect(), next))
+    }
+
     /// The series of these names, as far as there are such.
     pub(crate) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
+        self.take_in().await?;
         let index = Index::new(&self.shared);
         let mut ids = Vec::new();
         for name in names {
@@ -257,6 +286,9 @@ impl SeriesStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<String>> {
+        if after.is_none() {
+            self.take_in().await?;
+        }
         let index = Index::new(&self.shared);
         let keys = index.keys;
         let end = end_of(&keys.listing_prefix(listing, prefix));
