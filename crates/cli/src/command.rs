@@ -31,6 +31,7 @@ pub fn command(version: &'static str) -> Command {
             crate::server::command(),
             crate::server::dev_command(),
             crate::migrate::command(),
+            crate::series::command(),
             crate::sim::command(),
         ])
         .subcommands([crate::monitor::status_command(), crate::monitor::top_command()])

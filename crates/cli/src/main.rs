@@ -11,6 +11,7 @@
 //!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
+//!   plinth series          series/      points out of and into files; lists, descriptions, plots
 //!   plinth status, top     monitor.rs   the status document, in words, once or live
 //!   plinth sim             sim.rs       seeds ─▶ plinth-sim
 //!   plinth check DIR       damage.rs    every checksum
@@ -38,6 +39,7 @@ mod monitor;
 #[cfg(feature = "otel")]
 mod otel;
 mod scratch;
+mod series;
 mod server;
 mod settings;
 mod shell;
@@ -75,6 +77,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("shell", options)) => shell::run(options),
         Some(("sim", options)) => Ok(sim::run(options)),
         Some(("migrate", options)) => migrate::run(options),
+        Some(("series", options)) => series::run(options),
         Some(("status", options)) => monitor::status(options),
         Some(("top", options)) => monitor::top(options),
         Some(("check", options)) => damage::check(options),

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+pub mod dump;
 mod error;
 pub mod event;
 pub mod ingest;

@@ -23,6 +23,15 @@ fn all(series: &Series) -> Vec<Point> {
     block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap()
 }
 
+/// What a rival writes.
+fn write(db: &Database, key: &str, value: &[u8]) {
+    db.transact_blocking(|tr| {
+        tr.set(key, value);
+        Ok(())
+    })
+    .unwrap();
+}
+
 fn listed(points: &Points) -> Vec<Point> {
     points.iter().map(|(time, value)| Point { time: *time, value: *value }).collect()
 }
@@ -91,7 +100,7 @@ impl Model {
         self.layer.append_all(&tr, named(two)).unwrap();
         tr.set("hot", "written");
         if fate == 0 {
-            self.db.transact_blocking(|tr| Ok(tr.set("hot", "by another"))).unwrap();
+            write(&self.db, "hot", b"by another");
         }
         if fate == 1 {
             return;
@@ -200,7 +209,7 @@ fn a_retried_body_writes_its_points_once_and_with_its_last_values() {
         runs += 1;
         let seen = tr.get("stock").wait()?.map_or(0, |value| value[0]);
         if runs < 3 {
-            db.transact_blocking(|other| Ok(other.set("stock", [10 + runs as u8])))?;
+            write(&db, "stock", &[10 + runs as u8]);
         }
         tr.set("stock", [seen + 1]);
         layer.append(tr, "stock shop=1", runs, i64::from(seen))?;
@@ -282,7 +291,7 @@ fn what_transactions_write_is_taken_in_without_being_asked() {
 type Acknowledged = Arc<Mutex<BTreeSet<i64>>>;
 
 /// Transactions, each with a key and points of all series under its number: some run again because of a rival, some are given up.
-async fn write(
+async fn transact(
     env: Env,
     db: Database,
     mut random: Random,
@@ -302,7 +311,11 @@ async fn write(
                 layer.append_all(&tr, (0..points).map(point))?;
             }
             if std::mem::take(&mut has_rival) {
-                db.transact(|tr| async move { Ok(tr.set("hot", "written")) }).await?;
+                db.transact(|tr| async move {
+                    tr.set("hot", "written");
+                    Ok(())
+                })
+                .await?;
             }
             if is_given_up {
                 break;
@@ -382,7 +395,7 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
                 let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
                 let owning = own(env.clone(), db.clone(), settings_now, one);
                 drop(env.spawn("owner", async move { panic!("seed {seed}: {:?}", owning.await) }));
-                let ended = write(env, db, two, next, done).await;
+                let ended = transact(env, db, two, next, done).await;
                 panic!("seed {seed}: the writer ended: {ended:?}");
             });
             simulation.run_for(Duration::from_millis(20 + random.below(1500)));

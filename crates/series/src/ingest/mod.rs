@@ -16,6 +16,7 @@
 //! replies to what was wrong are counted instead of kept when they are not taken, and what is remembered of names is given back when all
 //! sessions together have too much.
 
+mod csv;
 mod influx;
 mod lines;
 mod names;
@@ -27,6 +28,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use csv::HEADING as CSV_HEADING;
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
 pub use session::{Memory, Protocol, Session};

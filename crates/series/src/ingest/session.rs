@@ -3,6 +3,7 @@
 //! Feed it, save what it took, send its replies, and feed it the rest. Samples wait between a feed and the save behind it, never longer, so what
 //! was acknowledged by a sync is what the store has committed.
 
+use super::csv;
 use super::influx::{self, Clock};
 use super::names::Names;
 use super::opentsdb;
@@ -34,6 +35,8 @@ pub enum Protocol {
     OpenTsdb,
     /// InfluxDB's line protocol.
     Influx(Clock),
+    /// `series,time,value`, as [`crate::dump`] writes it.
+    Csv,
 }
 
 /// What all sessions of a process remember of names, together.
@@ -58,6 +61,7 @@ enum Parser {
     Resp(resp::Parser),
     OpenTsdb(opentsdb::Parser),
     Influx(influx::Parser),
+    Csv(csv::Parser),
 }
 
 impl Parser {
@@ -66,6 +70,7 @@ impl Parser {
             Protocol::Resp => Self::Resp(resp::Parser::default()),
             Protocol::OpenTsdb => Self::OpenTsdb(opentsdb::Parser::default()),
             Protocol::Influx(clock) => Self::Influx(influx::Parser::new(clock)),
+            Protocol::Csv => Self::Csv(csv::Parser::default()),
         }
     }
 }
@@ -116,6 +121,7 @@ impl Session {
             Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
             Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Influx(parser) => parser.feed(&mut self.intake, bytes),
+            Parser::Csv(parser) => parser.feed(&mut self.intake, bytes),
         }
     }
 
@@ -153,6 +159,7 @@ impl Session {
             Parser::Resp(parser) => parser.finish(&mut self.intake, rest),
             Parser::OpenTsdb(parser) => parser.finish(&mut self.intake, rest),
             Parser::Influx(parser) => parser.finish(&mut self.intake, rest),
+            Parser::Csv(parser) => parser.finish(&mut self.intake, rest),
         }
     }
 
@@ -186,7 +193,7 @@ impl Session {
             self.intake.wants_sync = false;
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Influx(_) => {
+                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.reply(format_args!("database: {error}\n"))
                 }
             }
@@ -224,7 +231,9 @@ impl Session {
             let saved = self.saved;
             match self.parser {
                 Parser::Resp(_) => self.intake.say(format_args!("+OK {saved}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Influx(_) => self.intake.say(format_args!("ok {saved}\n")),
+                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                    self.intake.say(format_args!("ok {saved}\n"))
+                }
             }
         }
         Ok(())
@@ -291,7 +300,7 @@ impl Session {
                 Parser::Resp(_) => {
                     self.intake.say(format_args!("-ERR {unsaid} more errors were not sent\r\n"))
                 }
-                Parser::OpenTsdb(_) | Parser::Influx(_) => {
+                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.say(format_args!("{unsaid} more errors were not sent\n"));
                 }
             }

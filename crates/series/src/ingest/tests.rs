@@ -479,3 +479,51 @@ fn remote_write_of_prometheus() {
     // A header that promises four gigabytes.
     assert!(session.take_remote_write(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0]).unwrap_err().contains("may be"));
 }
+
+#[test]
+fn each_row_of_values_separated_by_commas() {
+    let text = "series,time,value\n\
+        cpu.user host=a,20200101T000000.000000001,0.5\r\n\
+        \"m\"\"x host=a,b\",7,-3\n\
+        m host=a,-1,5.0\n\n\
+        !note who=me,2000,\"a, b\"";
+    let outcome = whole(Protocol::Csv, text.as_bytes());
+    assert_eq!(outcome.replies, "");
+    let found: Vec<_> =
+        outcome.points.iter().map(|(name, time, value)| format!("{name} {time} {value:?}")).collect();
+    assert_eq!(
+        found[..4],
+        [
+            "cpu.user host=a 1577836800000000001 Float(0.5)",
+            "m\"x host=a,b 7 Integer(-3)",
+            "m host=a -1 Float(5.0)",
+            "!note who=me 2000 Integer(4)",
+        ]
+    );
+    for (wrong, words) in [
+        ("m a=1", "three fields are expected"),
+        ("m a=1,1", "three fields are expected"),
+        ("m a=1,1,1,1", "there are more"),
+        ("m,1,1", "it has no tag"),
+        (",1,1", "no name of a series"),
+        ("m|n a=1,1,1", "has no |"),
+        ("m a=1,yesterday,1", "timestamp"),
+        ("m a=1,1,", "can't parse double value"),
+        ("m a=1,1,x", "can't parse double value"),
+        ("m a=1,1,99999999999999999999", "integer overflow"),
+        ("\"m a=1,1,1", "a quotation mark is expected"),
+        ("\"m a=1\"x,1,1", "a comma is expected"),
+        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
+    ] {
+        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1,1\n").as_bytes());
+        assert!(
+            outcome.replies.contains(words) && outcome.replies.contains("(line 1)"),
+            "{wrong}: {outcome:?}"
+        );
+        assert_eq!(
+            (outcome.points.len(), outcome.replies.matches('\n').count()),
+            (1, 1),
+            "{wrong} {outcome:?}"
+        );
+    }
+}

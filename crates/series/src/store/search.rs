@@ -219,12 +219,13 @@ impl SeriesStore {
     /// [`Error::Database`], [`Error::Damaged`].
     pub async fn browse(
         &self,
-        filter: Option<(&str, &[(String, Vec<String>)])>,
+        metric: Option<&str>,
+        tags: &[(String, Vec<String>)],
         from: u64,
     ) -> Result<(Vec<Series>, Option<u64>)> {
-        let (found, is_end) = match filter {
+        let (found, is_end) = match metric {
             None => self.page_of_all(from).await?,
-            Some((metric, tags)) => {
+            Some(metric) => {
                 let found = self.search(metric, tags, from, PAGE).await?;
                 let is_end = found.len() < PAGE;
                 (found, is_end)

@@ -162,7 +162,9 @@ pub(crate) async fn start(
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
             Protocol::Resp => addresses.resp = Some(door.local_address()),
-            Protocol::OpenTsdb | Protocol::Influx(_) => addresses.opentsdb = Some(door.local_address()),
+            Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Csv => {
+                addresses.opentsdb = Some(door.local_address())
+            }
         }
         let accepting = accept(hub.clone(), door, number, protocol, limits.connections);
         drop(env.spawn_network("accept series", accepting));

@@ -1,0 +1,273 @@
+//! `plinth series`: points of time series into a database and out of it, and what is there.
+//!
+//! A directory is opened by this process alone, which then owns its series; behind a server the series stay their owner's: they are looked at, and points
+//! that are imported are written in transactions, for the owner to take in.
+//!
+//! An import takes every line that makes sense and tells of each other one by its number. What it was told is taken is committed; run again, it puts
+//! no point there twice.
+
+mod export;
+mod import;
+mod plot;
+
+use crate::failure::Failure;
+use crate::target::Target;
+use crate::terminal;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use plinth::series::dump::Form;
+use plinth::series::{Error, Name, Series, SeriesStore, Summary, Value, time};
+use plinth::{Database, block_on};
+use plinth_bench::words::{duration, grouped};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command line of `plinth series`.
+pub fn command() -> Command {
+    let about = "Time series: what there is, points from files and into them, a plot in the terminal";
+    Command::new("series")
+        .about(about)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(
+            "SERIES is a metric and tags, as in: cpu.user host=a. With fewer tags than a series has, or with the metric alone,\n\
+             it stands for all series that have them. TIME is 20260101T120000, or nanoseconds since 1970.\n\n\
+             Examples:\n  plinth series import --dir ./shop points.csv\n  plinth series list --dir ./shop cpu.user\n  \
+             plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
+             plinth series plot --dir ./shop cpu.user host=a",
+        )
+        .subcommands([
+            place(Command::new("list").about("The names of series, one a line")).arg(selector(false)),
+            range(place(Command::new("describe").about("How many points series have, from when to when, and of what size")))
+                .arg(selector(true)),
+            range(place(Command::new("plot").about("Draws a series in the terminal")))
+                .args([size("width", "72", 10..=1000), size("height", "16", 2..=200)])
+                .arg(selector(true)),
+            range(place(Command::new("export").about("Writes points as text, to standard output or a file")))
+                .arg(format().default_value("csv"))
+                .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help("The file; it must not exist"))
+                .arg(selector(false)),
+            place(Command::new("import").about("Takes in points from files"))
+                .arg(format())
+                .arg(
+                    Arg::new("file")
+                        .value_name("FILE")
+                        .num_args(1..)
+                        .required(true)
+                        .help("The files, one after the other; - is standard input"),
+                ),
+        ])
+}
+
+fn place(command: Command) -> Command {
+    let path = |name: &'static str, value: &'static str| {
+        Arg::new(name).long(name).value_name(value).value_parser(value_parser!(PathBuf))
+    };
+    command.arg(path("dir", "DIR").help("The database in this directory")).arg(
+        path("cluster-file", "FILE")
+            .conflicts_with("dir")
+            .help("The database of a server, by its cluster file [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
+    )
+}
+
+fn range(command: Command) -> Command {
+    let end = |name: &'static str| {
+        let parser = |text: &str| moment(text).ok_or("20260101T120000 or nanoseconds since 1970 are allowed");
+        Arg::new(name).long(name).value_name("TIME").allow_negative_numbers(true).value_parser(parser)
+    };
+    command.args([end("from").help("The first moment"), end("to").help("The moment behind the last")])
+}
+
+fn selector(is_required: bool) -> Arg {
+    Arg::new("series")
+        .value_name("SERIES")
+        .num_args(1..)
+        .required(is_required)
+        .help("Which series [default: all]")
+}
+
+fn format() -> Arg {
+    Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(Form::ALL.map(|(name, _)| name))
+        .help("resp (Akumuli's protocol), csv (series,time,value) or influx (InfluxDB's line protocol)")
+}
+
+fn size(name: &'static str, default: &'static str, range: std::ops::RangeInclusive<u64>) -> Arg {
+    let parser = value_parser!(u64).range(range);
+    Arg::new(name)
+        .long(name)
+        .value_name("N")
+        .default_value(default)
+        .value_parser(parser)
+        .help("In characters")
+}
+
+fn moment(text: &str) -> Option<i64> {
+    time::parse_iso(text.as_bytes()).or_else(|| text.parse().ok())
+}
+
+/// A moment as people read it.
+fn shown(time: i64) -> String {
+    let mut text = Vec::new();
+    time::write_iso(time, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The form of a name that the command line knows.
+fn form(name: &str) -> Option<Form> {
+    Form::ALL.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+}
+
+/// Runs the command with these options.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let Some((command, options)) = options.subcommand() else {
+        return Err(Failure::usage("there is no such command; see plinth series --help"));
+    };
+    let place = Place::open(options, command == "import")?;
+    let code = match command {
+        "import" => import::run(&place, options)?,
+        "export" => export::run(&place, options)?,
+        "list" => list(&place, options)?,
+        "describe" => describe(&place, options)?,
+        _ => plot::run(&place, options)?,
+    };
+    let name = place.name.clone();
+    place.database.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
+    Ok(code)
+}
+
+/// A database with series.
+struct Place {
+    database: Database,
+    name: String,
+    /// Whether no other process has it.
+    is_ours: bool,
+}
+
+impl Place {
+    fn open(options: &ArgMatches, may_make: bool) -> Result<Self, Failure> {
+        let dir = options.get_one::<PathBuf>("dir");
+        let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_default();
+        let target = dir.map_or(Target::ClusterFile(file), |dir| Target::Directory(dir.clone()));
+        let name = match &target {
+            Target::Directory(path) | Target::ClusterFile(path) if path.as_os_str().is_empty() => {
+                let _ = path;
+                "the database that the cluster file names".to_owned()
+            }
+            Target::Directory(path) | Target::ClusterFile(path) => path.display().to_string(),
+            Target::Foundation(target) => target.to_string(),
+        };
+        let database = target.open(!may_make).map_err(|error| match dir {
+            None if options.get_one::<PathBuf>("cluster-file").is_none() => {
+                Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
+            }
+            _ => Failure::of(format!("cannot open {name}"), error),
+        })?;
+        Ok(Self { database, name, is_ours: dir.is_some() })
+    }
+
+    /// Its series, to be read; to be written too where nobody else has them.
+    fn store(&self) -> Result<SeriesStore, Failure> {
+        let layer = self.database.series();
+        let opened = block_on(async { if self.is_ours { layer.open().await } else { layer.view().await } });
+        opened.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: Error) -> Failure {
+        Failure::of(&self.name, error)
+    }
+
+    /// Calls `each` for every series that the options select.
+    fn each(
+        &self,
+        store: &SeriesStore,
+        options: &ArgMatches,
+        mut each: impl FnMut(&Series) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let words: Vec<String> =
+            options.get_many::<String>("series").into_iter().flatten().cloned().collect();
+        let selected = words.join(" ");
+        let (metric, tags) = filter(&selected)?;
+        let metric = (!metric.is_empty()).then_some(metric.as_str());
+        let (mut from, mut count) = (0, 0);
+        loop {
+            let (series, next) =
+                block_on(store.browse(metric, &tags, from)).map_err(|error| self.failed(error))?;
+            for series in &series {
+                count += 1;
+                each(series)?;
+            }
+            match next {
+                Some(next) => from = next,
+                None if count == 0 && metric.is_some() => {
+                    return Err(Failure::new(format!("{} has no series {selected}", self.name)));
+                }
+                None => return Ok(count),
+            }
+        }
+    }
+}
+
+/// A metric and the tags that series have to have.
+type Filter = (String, Vec<(String, Vec<String>)>);
+
+fn filter(text: &str) -> Result<Filter, Failure> {
+    if text.contains('=') {
+        let name = Name::parse(text).map_err(|error| Failure::usage(error.to_string()))?;
+        let tags = name.tags().map(|(tag, value)| (tag.to_owned(), vec![value.to_owned()])).collect();
+        return Ok((name.metric().to_owned(), tags));
+    }
+    if text.trim().contains(' ') {
+        return Err(Failure::usage(format!("{text}: a metric and tags such as host=a are expected")));
+    }
+    Ok((text.trim().to_owned(), Vec::new()))
+}
+
+/// The range of times that the options name.
+fn times(options: &ArgMatches) -> (std::ops::Bound<i64>, std::ops::Bound<i64>) {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let end = |name| options.get_one::<i64>(name).copied();
+    (end("from").map_or(Unbounded, Included), end("to").map_or(Unbounded, Excluded))
+}
+
+fn list(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
+    place.each(&place.store()?, options, |series| terminal::print(&format!("{}\n", series.name())))?;
+    Ok(0)
+}
+
+fn describe(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
+    place.each(&place.store()?, options, |series| {
+        let summary = block_on(series.aggregate(times(options))).map_err(|error| place.failed(error))?;
+        let text = summary.map_or_else(|| "no points\n".to_owned(), |summary| described(&summary));
+        terminal::print(&format!("{}\n{text}\n", series.name()))
+    })?;
+    Ok(0)
+}
+
+fn described(summary: &Summary) -> String {
+    let at = |value: Value, time: i64| format!("{} at {}", number(value), shown(time));
+    let span = summary.last.time.abs_diff(summary.first.time);
+    let mut lines = vec![
+        format!("points       {}", grouped(summary.count)),
+        format!("first        {}", at(summary.first.value, summary.first.time)),
+        format!("last         {}", at(summary.last.value, summary.last.time)),
+        format!("span         {}", duration(Duration::from_nanos(span))),
+    ];
+    if let (Some(least), Some(greatest)) = (summary.min, summary.max) {
+        lines.push(format!("least        {}", at(least.value, least.time)));
+        lines.push(format!("greatest     {}", at(greatest.value, greatest.time)));
+        lines.push(format!("mean         {}", summary.mean()));
+    }
+    if summary.numbers < summary.count {
+        lines.push(format!("not numbers  {}", grouped(summary.count - summary.numbers)));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn number(value: Value) -> String {
+    match value {
+        Value::Integer(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+    }
+}

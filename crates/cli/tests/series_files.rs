@@ -1,0 +1,223 @@
+//! `plinth series` as its users meet it: points through files of each format and back, from and to a directory and a server, and lines that make no sense.
+//!
+//! What a format does with each value is tested in `crates/series`; here it is files, words and exit codes.
+
+use plinth::Database;
+use plinth_env::{Env, TemporaryDir, block_on};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+fn place() -> TemporaryDir {
+    block_on(Env::real().files().temporary_dir("plinth-cli-series")).unwrap()
+}
+
+fn path(place: &TemporaryDir, name: &str) -> String {
+    place.path().join(name).display().to_string()
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn series(arguments: &[&str]) -> Output {
+    program().arg("series").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asserts that it went well, and gives what it printed.
+fn done(arguments: &[&str]) -> String {
+    let output = series(arguments);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+fn write(path: &str, contents: &str) {
+    block_on(Env::real().files().replace(path, contents.as_bytes())).unwrap();
+}
+
+fn read(path: &str) -> String {
+    text(&block_on(Env::real().files().read(path)).unwrap())
+}
+
+/// Points of some series, as CSV. The event is four points.
+fn sample() -> String {
+    let mut sample = "series,time,value\n".to_owned();
+    for second in 0..30_000 {
+        let (minute, hour) = (second / 60 % 60, second / 3600);
+        let time = format!("20260101T{hour:02}{minute:02}{:02}.000000000", second % 60);
+        sample += &format!("cpu.user host=a os=linux,{time},{:?}\n", f64::from(second) * 0.1);
+    }
+    sample += "cpu.user host=b os=linux,20260101T000000.000000001,-0.0\n";
+    sample += "disk.free host=a,20260101T000000.000000000,9007199254740993\n";
+    sample += "disk.free host=a,20260101T000001.000000000,-7\n";
+    sample += "!deploy.note host=a,20260101T000000.000000000,\"version 7, at last\"\n";
+    sample
+}
+
+/// Lines, whatever their order: series come in that of their making.
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn forms_come_back(to: &[&str], place: &TemporaryDir) {
+    let csv = path(place, "sample.csv");
+    write(&csv, &sample());
+    let said = done(&[&["import"], to, &[csv.as_str()]].concat());
+    assert!(said.contains("30,007 points are committed"), "{said}");
+    for form in ["csv", "resp", "influx"] {
+        let (file, back) = (path(place, &format!("out.{form}")), path(place, &format!("back-{form}")));
+        loop {
+            // Behind a server it takes a moment until the series are found by name.
+            let listed = done(&[&["list"], to].concat());
+            if listed.lines().count() == 4 {
+                break;
+            }
+        }
+        done(&[&["export"], to, &["--format", form, "--out", &file]].concat());
+        let said = done(&["import", "--dir", &back, &file]);
+        assert!(said.contains("30,007 points are committed"), "{form}: {said}");
+        let out = done(&["export", "--dir", &back]);
+        assert!(sorted(&out) == sorted(&sample()), "{form}: {} bytes, not as they were", out.len());
+        block_on(Env::real().files().remove(&file)).unwrap();
+    }
+}
+
+#[test]
+fn points_go_through_every_format_and_come_back() {
+    let place = place();
+    let dir = path(&place, "data");
+    forms_come_back(&["--dir", &dir], &place);
+    // Again: no point is there twice.
+    done(&["import", "--dir", &dir, &path(&place, "sample.csv")]);
+    assert!(sorted(&done(&["export", "--dir", &dir])) == sorted(&sample()));
+
+    assert_eq!(
+        done(&["list", "--dir", &dir, "cpu.user"]),
+        "cpu.user host=a os=linux\ncpu.user host=b os=linux\n"
+    );
+    assert_eq!(done(&["list", "--dir", &dir, "cpu.user", "host=b"]), "cpu.user host=b os=linux\n");
+    let said = done(&["describe", "--dir", &dir, "disk.free"]);
+    assert!(
+        said.contains("points       2\n") && said.contains("least        -7 at 20260101T000001"),
+        "{said}"
+    );
+    let said =
+        done(&["export", "--dir", &dir, "--from", "20260101T000001", "--to", "20260101T000003", "cpu.user"]);
+    assert_eq!(said.lines().count(), 3, "{said}");
+    let said = done(&["plot", "--dir", &dir, "--width", "40", "--height", "5", "cpu.user", "host=a"]);
+    assert_eq!(said.lines().filter(|line| line.contains('┤')).count(), 5, "{said}");
+    assert!(said.contains("2999.9") && said.matches('•').count() == 40, "{said}");
+}
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Server {
+    fn start(place: &TemporaryDir) -> (Self, String) {
+        let mut child = program()
+            .args([
+                "server",
+                "--dir",
+                &path(place, "served"),
+                "--listen",
+                "127.0.0.1:0",
+                "--series-resp",
+                "127.0.0.1:0",
+            ])
+            .arg("--series-metrics=false")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let cluster_file = line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        assert!(line.starts_with("ready"), "{line}");
+        (Self(child), cluster_file)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_keeps_its_series_while_they_are_imported_and_exported() {
+    let place = place();
+    let (_server, cluster_file) = Server::start(&place);
+    forms_come_back(&["--cluster-file", &cluster_file], &place);
+}
+
+#[test]
+fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
+    let place = place();
+    let dir = path(&place, "data");
+    for (name, contents, line, why) in [
+        ("bad.csv", "m a=1,1,1\nm a=1,2\nm a=1,3,3\n", "(line 2)", "three fields are expected"),
+        ("bad.influx", "m,a=1 v=1i 1\nm,a=1 v=x 2\nm,a=1 v=3i 3\n", "(line 2)", "can't parse double value"),
+        (
+            "bad.resp",
+            "+m a=1\n:1\n:1\n+m a=1\n:2\n+x\n+m a=1\n:3\n:3\n",
+            "(line 6)",
+            "can't parse double value",
+        ),
+    ] {
+        let file = path(&place, name);
+        write(&file, contents);
+        let output = series(&["import", "--dir", &dir, &file]);
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{out}{said}");
+        assert!(said.contains(&file) && said.contains(line) && said.contains(why), "{said}");
+        assert!(out.contains("2 points are committed, 1 of its messages were refused"), "{out}");
+    }
+    let refused = |arguments: &[&str], code: i32, words: &str| {
+        let output = series(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    let there = read(&path(&place, "bad.csv")).len();
+    assert!(there > 0);
+    refused(&["import", "--dir", &dir, &path(&place, "none.csv")], 1, "none.csv");
+    write(&path(&place, "unknown"), "x");
+    refused(&["import", "--dir", &dir, &path(&place, "unknown")], 2, "--format");
+    refused(&["list", "--dir", &path(&place, "nowhere")], 1, "cannot open");
+    refused(&["plot", "--dir", &dir, "nothing", "a=1"], 1, "has no series nothing a=1");
+    refused(&["list", "--dir", &dir, "a b"], 2, "host=a");
+    refused(&["export", "--dir", &dir, "--from", "yesterday"], 2, "20260101T120000");
+    refused(&["export", "--dir", &dir, "--out", &path(&place, "bad.csv")], 1, "bad.csv");
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let place = place();
+    let dir = path(&place, "data");
+    let mut child = program()
+        .args(["series", "import", "--dir", &dir, "--format", "influx", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"cpu,host=a user=0.5 1\ncpu,host=a user=1.5 2").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(text(&output.stdout).contains("2 points are committed"), "{output:?}");
+    let db = Database::open(&dir).unwrap();
+    let store = block_on(db.series().open()).unwrap();
+    let user = block_on(store.existing("cpu.user host=a")).unwrap().unwrap();
+    assert_eq!(block_on(user.aggregate(..)).unwrap().map(|summary| summary.sum), Some(2.0));
+}

@@ -1,0 +1,141 @@
+//! Points as comma-separated values: `series,time,value`, a line each, as exports write them.
+//!
+//! A field with a comma or a quotation mark in it stands between quotation marks, of which those within are doubled (RFC 4180), but a line is a row whatever
+//! is in it. Digits alone are an integer and any other number is a float, so both come back as what they were. What belongs to a series of events is a text.
+//! A first line that says `series,time,value` is a heading.
+
+use super::Sample;
+use super::lines::{Line, Lines};
+use super::number::{self, Recent};
+use super::session::{Intake, SAMPLES, Shown};
+use crate::event;
+use crate::value::Value;
+use std::borrow::Cow;
+
+/// The heading of an export.
+pub(crate) const HEADING: &str = "series,time,value\n";
+
+#[derive(Default, Debug)]
+pub(super) struct Parser {
+    lines: Lines,
+    recent: Recent,
+}
+
+impl Parser {
+    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while intake.samples.len() < SAMPLES {
+            match self.lines.next(bytes, &mut at) {
+                Some(Line::Whole(line)) => self.line(intake, line),
+                Some(Line::TooLong) => self.refuse(intake, "the line is longer than 16384 bytes", b""),
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// The last line needs no end.
+    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.lines.number += 1;
+            self.line(intake, rest);
+        }
+    }
+
+    fn line(&mut self, intake: &mut Intake, line: &[u8]) {
+        let is_heading = self.lines.number == 1 && line == HEADING.trim_end().as_bytes();
+        if line.is_empty() || is_heading {
+            return;
+        }
+        if let Err(why) = self.row(intake, line) {
+            self.refuse(intake, &why, line);
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, intake: &mut Intake, why: &str, line: &[u8]) {
+        let number = self.lines.number;
+        intake.reply(format_args!("{why} (line {number}) - {}\n", Shown(line)));
+    }
+
+    fn row(&mut self, intake: &mut Intake, line: &[u8]) -> Result<(), Cow<'static, str>> {
+        const FEW: &str = "three fields are expected: series, time and value";
+        let (name, rest) = field(line)?;
+        let (time, rest) = field(rest.ok_or(FEW)?)?;
+        let (value, rest) = field(rest.ok_or(FEW)?)?;
+        if rest.is_some() {
+            return Err("three fields are expected, there are more: series, time and value".into());
+        }
+        let time = self.recent.parse(&time, number::time).map_err(number::Wrong::text)?;
+        let row = match intake.names.find(&name, b"") {
+            Some(row) => row,
+            None => {
+                if name.contains(&b'|') {
+                    return Err("the name of a series has no |".into());
+                }
+                let (metric, tags) = name.split_at(blank(&name));
+                intake.names.insert(&name, b"", metric, tags).map_err(|error| match error {
+                    crate::Error::Name { why, .. } => format!("no name of a series: {why}"),
+                    other => other.to_string(),
+                })?
+            }
+        };
+        if row.has_events {
+            let points = event::points(time, &value).map_err(|error| error.to_string())?;
+            let sample =
+                |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
+            intake.samples.extend(points.into_iter().map(sample));
+        } else {
+            let value = self::value(&value).map_err(number::Wrong::text)?;
+            intake.samples.push(Sample { target: row.first, time, value });
+        }
+        Ok(())
+    }
+}
+
+/// Digits alone are an integer.
+fn value(text: &[u8]) -> Result<Value, number::Wrong> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        return number::integer(text).map(Value::Integer);
+    }
+    number::value(text)
+}
+
+/// Where the first blank stands that is not escaped.
+fn blank(name: &[u8]) -> usize {
+    let mut escaped = false;
+    let found = name.iter().position(|byte| {
+        let found = *byte == b' ' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        found
+    });
+    found.unwrap_or(name.len())
+}
+
+/// A field and, if there is a comma behind it, the rest of its line.
+type Field<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
+
+fn field(line: &[u8]) -> Result<Field<'_>, &'static str> {
+    let Some(quoted) = line.strip_prefix(b"\"") else {
+        return Ok(match memchr::memchr(b',', line) {
+            Some(comma) => (line[..comma].into(), Some(&line[comma + 1..])),
+            None => (line.into(), None),
+        });
+    };
+    let (mut text, mut rest) = (Vec::new(), quoted);
+    loop {
+        let end = memchr::memchr(b'"', rest).ok_or("a quotation mark is expected at the end of a field")?;
+        text.extend_from_slice(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest {
+            [b'"', more @ ..] => {
+                text.push(b'"');
+                rest = more;
+            }
+            [] => return Ok((text.into(), None)),
+            [b',', more @ ..] => return Ok((text.into(), Some(more))),
+            _ => return Err("a comma is expected behind the quotation mark of a field"),
+        }
+    }
+}
