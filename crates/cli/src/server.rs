@@ -80,6 +80,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
             resp: Some(free_port(&env, RESP_PORT)),
             opentsdb: Some(free_port(&env, OPENTSDB_PORT)),
             http: Some(free_port(&env, QUERY_PORT)),
+            ..SeriesConfig::default()
         },
     };
     serve(&env, &settings, dir, Some(dev), |server, file| {
@@ -117,7 +118,7 @@ struct Dev {
 
 /// A line that says where points of time series are taken in, if they are.
 fn series(server: &Server) -> String {
-    let SeriesConfig { resp, opentsdb, http } = server.series_addresses();
+    let SeriesConfig { resp, opentsdb, http, .. } = server.series_addresses();
     let all = [("resp", resp), ("opentsdb", opentsdb), ("http", http)];
     let all: String =
         all.iter().filter_map(|(name, address)| address.map(|at| format!(" {name} {at}"))).collect();
@@ -230,6 +231,7 @@ fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, F
             resp: settings.address("series-resp"),
             opentsdb: settings.address("series-opentsdb"),
             http: settings.address("series-http"),
+            metrics: settings.flag("series-metrics"),
         },
         metrics: None,
         limits: Limits { connections, ..defaults.limits },

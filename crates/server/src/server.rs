@@ -146,6 +146,9 @@ impl Server {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
+        if let Some((series, address)) = series.as_ref().zip(addresses.first()) {
+            series.record(&shared, shared.config.public.unwrap_or(*address));
+        }
         Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
     }
 

@@ -24,7 +24,12 @@ struct Served {
 fn start() -> Served {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let endpoint: Arc<dyn Endpoint> = Arc::new(node.endpoint());
-    let series = SeriesConfig { resp: Some(loopback()), opentsdb: Some(loopback()), http: Some(loopback()) };
+    let series = SeriesConfig {
+        resp: Some(loopback()),
+        opentsdb: Some(loopback()),
+        http: Some(loopback()),
+        ..SeriesConfig::default()
+    };
     let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
     let server = block_on(Server::start(endpoint.clone(), config)).unwrap();
     let at = server.series_addresses();

@@ -115,6 +115,12 @@ const ALL: &[Setting] = &[
         Otherwise("nowhere; `dev`: 127.0.0.1:8181, or another port"),
         "Where to answer queries of time series over HTTP",
     ),
+    Setting::new(
+        "series-metrics",
+        Kind::Flag,
+        Is("true"),
+        "Where series are taken in, record what /metrics shows as series too, for a week",
+    ),
     Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
     Setting::new(
         "tls-cert",

@@ -11,10 +11,12 @@
 
 mod http;
 mod lines;
+mod own;
 mod write;
 
 use crate::config::Limits;
 use crate::door::{Door, Doors, Purpose};
+use crate::server::Shared;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
@@ -39,6 +41,8 @@ pub struct SeriesConfig {
     pub opentsdb: Option<SocketAddr>,
     /// Queries over HTTP, whose port is 8181.
     pub http: Option<SocketAddr>,
+    /// Whether the server records its own measurements as series, where it takes any in.
+    pub metrics: bool,
 }
 
 impl SeriesConfig {
@@ -60,6 +64,7 @@ pub(crate) struct Hub {
     stopping: AtomicBool,
     stops: Vec<Signal>,
     http_stop: Signal,
+    own_stop: Signal,
     /// Queries at work.
     queries: Arc<AtomicUsize>,
     connections: Connections,
@@ -128,7 +133,7 @@ pub(crate) async fn start(
     doors: &Doors,
     admit: impl Fn(SocketAddr) -> Result<()>,
 ) -> Result<Option<Listeners>> {
-    if *config == SeriesConfig::default() {
+    if config.http.is_none() && config.lines().next().is_none() {
         return Ok(None);
     }
     let env = endpoint.env().clone();
@@ -151,6 +156,7 @@ pub(crate) async fn start(
         stopping: AtomicBool::new(false),
         stops: bound.iter().map(|_| Signal::new()).collect(),
         http_stop: Signal::new(),
+        own_stop: Signal::new(),
         queries: Arc::default(),
         connections: Connections::default(),
     });
@@ -182,11 +188,20 @@ fn opening(error: plinth_series::Error) -> Error {
 }
 
 impl Listeners {
+    /// Begins to record the server's own measurements, if that is asked for.
+    pub(crate) fn record(&self, shared: &Arc<Shared>, server: SocketAddr) {
+        if self.addresses.metrics {
+            let recording = own::record(self.hub.clone(), shared.clone(), server.to_string());
+            drop(self.hub.env.spawn_network("series of the server", recording));
+        }
+    }
+
     /// Accepts and reads nothing more.
     pub(crate) fn begin_stop(&self) {
         self.hub.stopping.store(true, Ordering::Relaxed);
         self.hub.stops.iter().for_each(Signal::notify);
         self.hub.http_stop.notify();
+        self.hub.own_stop.notify();
         self.hub.connections.stop_all();
     }
 

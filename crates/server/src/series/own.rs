@@ -1,0 +1,138 @@
+//! The server's own measurements as series: what `/metrics` shows, every ten seconds, kept for a week.
+//!
+//! A series has the metric's name, its labels as tags, and `server`, the address that clients know. Buckets of histograms are left out: their counts and sums
+//! say how it went, at a tenth of the series. When somebody else takes the series over, recording ends with them.
+
+use super::Hub;
+use crate::server::Shared;
+use plinth_env::sync::{First, race};
+use plinth_series::{Error, Result, Series, SeriesStore, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often they are recorded.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long they are kept, and how often older ones are deleted.
+const KEPT: Duration = Duration::from_hours(7 * 24);
+const CLEAN_EVERY: Duration = Duration::from_hours(1);
+
+/// Records until the server stops, or the series are somebody else's.
+pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
+    let mut own = Own { store: hub.store.clone(), server, series: BTreeMap::new() };
+    let mut cleaned = hub.env.now();
+    loop {
+        if race(hub.own_stop.wait(), hub.env.sleep(EVERY)).await == First::Left(()) || hub.is_stopping() {
+            return;
+        }
+        let now = hub.env.wall_clock();
+        let mut result = own.take(&crate::metrics::text(&shared), nanos(now)).await;
+        if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
+            cleaned = hub.env.now();
+            result = own.forget(nanos(now.saturating_sub(KEPT))).await;
+        }
+        // What fails otherwise is tried again with the next values.
+        if matches!(result, Err(Error::NotOwner)) {
+            return;
+        }
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The series that were recorded so far, by what stands before the value.
+struct Own {
+    store: SeriesStore,
+    server: String,
+    series: BTreeMap<String, Series>,
+}
+
+impl Own {
+    /// Appends what a text in Prometheus' format says.
+    async fn take(&mut self, text: &str, now: i64) -> Result<()> {
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+        let measured: Vec<(&str, Value)> = lines
+            .filter_map(|line| {
+                let (what, value) = line.rsplit_once(' ')?;
+                let integer = value.parse().map(Value::Integer);
+                Some((what, integer.or_else(|_| value.parse().map(Value::Float)).ok()?))
+            })
+            .collect();
+        let new: Vec<&str> =
+            measured.iter().map(|(what, _)| *what).filter(|what| !self.series.contains_key(*what)).collect();
+        let names: Vec<String> = new.iter().map(|what| self.name(what)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if !names.is_empty() {
+            let opened = self.store.all_series(&names).await?;
+            self.series.extend(new.iter().map(|what| (*what).to_owned()).zip(opened));
+        }
+        for (what, value) in measured {
+            match self.series.get(what).map(|series| series.append(now, value)) {
+                // Somebody deleted it: it begins again with the next values.
+                Some(Err(Error::Deleted)) => drop(self.series.remove(what)),
+                // A store that is behind has better things to do.
+                None | Some(Ok(()) | Err(Error::Behind)) => {}
+                Some(result) => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the series of `metric{label="value"}`.
+    fn name(&self, what: &str) -> String {
+        let (metric, labels) = what.split_once('{').unwrap_or((what, ""));
+        let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once("=\""));
+        let tags = labels.map(|(label, value)| {
+            let value = value.trim_end_matches('"').replace(' ', "\\ ");
+            format!(" {label}={}", if value.is_empty() { "none" } else { &value })
+        });
+        format!("{metric} server={}{}", self.server, tags.collect::<String>())
+    }
+
+    /// Deletes what is older than `first`.
+    async fn forget(&self, first: i64) -> Result<()> {
+        for series in self.series.values() {
+            series.delete_range(..first).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_client::Database;
+    use plinth_env::{Env, block_on};
+    use plinth_pipeline::{Node, NodeConfig};
+
+    #[test]
+    fn measurements_become_series_and_old_ones_go() {
+        let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+        let store = block_on(SeriesStore::open(&Database::new(Arc::new(node.endpoint())))).unwrap();
+        let mut own = Own { store, server: "127.0.0.1:4500".to_owned(), series: BTreeMap::new() };
+        for time in 1..=9 {
+            let text = format!(
+                "# HELP a_total What.\na_total {time}\nb{{engine=\"ssd\",why=\"no room\"}} 0.5\n\
+                 c_bucket{{le=\"1\"}} 3\nd NaN\nnonsense\n"
+            );
+            block_on(own.take(&text, time)).unwrap();
+        }
+        block_on(own.forget(5)).unwrap();
+        let names: Vec<String> = own.series.values().map(|series| series.name().to_string()).collect();
+        let server = "server=127.0.0.1:4500";
+        assert_eq!(
+            names,
+            [
+                format!("a_total {server}"),
+                format!("b engine=ssd {server} why=no\\ room"),
+                format!("d {server}")
+            ]
+        );
+        for (series, sum) in own.series.values().zip([35.0, 2.5, 0.0]) {
+            let found = block_on(series.aggregate(..)).unwrap().unwrap();
+            assert_eq!((found.count, found.sum), (5, sum), "{}", series.name());
+        }
+    }
+}
