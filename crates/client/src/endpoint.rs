@@ -6,9 +6,10 @@
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Version,
 };
+use std::sync::Arc;
 
 /// A database as a client sees it.
 ///
@@ -57,12 +58,67 @@ pub trait Endpoint: Send + Sync + 'static {
     /// The status document, as JSON.
     fn status_json(&self) -> Reply<String>;
 
+    /// Pins the newest version that can be kept, which may be some seconds behind the newest commits: it stays readable for as
+    /// long as what is given lives, however much is written meanwhile.
+    ///
+    /// # Errors
+    /// `unsupported_operation` where versions can't be kept; those of keeping it.
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        let detail = "this database keeps no versions that a snapshot could pin";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
+    /// The connections of clients, as `ip:port` and the client's name each.
+    ///
+    /// # Errors
+    /// `unsupported_operation` where there is no server.
+    fn clients(&self) -> Reply<Vec<String>> {
+        Reply::ready(Err(no_clients()))
+    }
+
+    /// Closes connections of clients, and says how many those were: the one from `ip:port`, those from `ip`, or `all`, but not
+    /// the one that this is asked over unless it is named. Clients connect again by themselves, if they may.
+    ///
+    /// # Errors
+    /// `unsupported_operation` where there is no server; `invalid_option_value` for what is none of these.
+    fn disconnect(&self, client: &str) -> Reply<i64> {
+        let _ = client;
+        Reply::ready(Err(no_clients()))
+    }
+
     /// Whether the answer to a commit can get lost although the commit took effect, as on a socket.
     ///
     /// Only then does a client add to each transaction what it needs to find out afterwards (a key that it conflicts
     /// with itself on): where the answer can't get lost, that would be work for nothing.
     fn may_lose_answers(&self) -> bool {
         true
+    }
+}
+
+fn no_clients() -> Error {
+    Error::unsupported_operation().with_detail("only a server of Plinth's has clients' connections")
+}
+
+/// A version of a database that stays as it was.
+#[derive(Clone)]
+pub struct Pinned {
+    /// The version that every read sees, whichever it asks for.
+    pub version: Version,
+    /// The database as it was. Commits of writes are refused, and so are watches. Keeps the version until it is dropped.
+    pub endpoint: Arc<dyn Endpoint>,
+}
+
+impl Pinned {
+    /// What a pinned snapshot answers to a commit.
+    pub fn refused_commit() -> Reply<CommitReply> {
+        let detail = "a pinned snapshot takes no writes";
+        Reply::ready(Err(Error::transaction_read_only().with_detail(detail)))
+    }
+
+    /// What it answers to a watch.
+    pub fn refused_watch() -> Reply<Version> {
+        let detail = "in a pinned snapshot nothing changes that could be watched";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 }
 

@@ -42,8 +42,8 @@ mod tenant;
 mod transaction;
 mod write_map;
 
-pub use database::{API_VERSION, API_VERSION_OLDEST, Database};
-pub use endpoint::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
+pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use plinth_env::reply::Reply;

@@ -83,8 +83,11 @@ pub(crate) fn replies(bytes: &[u8]) {
             Err(error) => Some(error),
         },
         Some(Kind::CommitReply) => reply::commit(&body).err(),
-        Some(Kind::WatchReply | Kind::RangeSizeReply) => reply::number(&body).err(),
-        Some(Kind::SplitPointsReply | Kind::AddressesReply) => reply::list(&body).err(),
+        Some(Kind::WatchReply | Kind::RangeSizeReply | Kind::RenewReply | Kind::DisconnectReply) => {
+            reply::number(&body).err()
+        }
+        Some(Kind::SplitPointsReply | Kind::AddressesReply | Kind::ClientsReply) => reply::list(&body).err(),
+        Some(Kind::PinReply) => reply::pin(&body).err(),
         Some(Kind::Failure) => {
             assert_ne!(reply::failure(&body).code(), 0);
             None

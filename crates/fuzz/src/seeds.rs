@@ -67,6 +67,8 @@ fn requests() -> Vec<(&'static str, Request)> {
     let tags = vec![Bytes::from_static(b"tag"), Bytes::from_static(b"other")];
     let version = ReadVersion { priority: 1, lock_aware: true, causal_risky: true, count: 3, tags };
     let value = Some(Bytes::from_static(b"old"));
+    let snapshot = *b"sixteen bytes id";
+    let in_snapshot = Request::GetRange { version: 0, space: KeySpace::Normal, read: read.clone() };
     vec![
         ("ping", Request::Ping),
         ("read-version", Request::ReadVersion(version)),
@@ -80,6 +82,12 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("split-points", Request::SplitPoints { range, chunk: 10 }),
         ("addresses", Request::Addresses(Bytes::from_static(b"k"))),
         ("status", Request::Status),
+        ("pin", Request::Pin { lease_ms: 30_000 }),
+        ("renew", Request::Renew { snapshot, lease_ms: 30_000 }),
+        ("release", Request::Release(snapshot)),
+        ("in-snapshot", Request::InSnapshot { snapshot, read: Box::new(in_snapshot) }),
+        ("clients", Request::Clients),
+        ("disconnect", Request::Disconnect(Bytes::from_static(b"192.0.2.1:50000"))),
     ]
 }
 
@@ -105,7 +113,13 @@ fn replies() -> Vec<Vec<u8>> {
     let range = RangeResult { more: true, read_to_begin: false, read_through_end: true, rows: rows.finish() };
     let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
     let error = Error::transaction_too_old().with_detail("why");
-    let writes: [Write<'_>; 9] = [
+    let pinned = reply::Pinned {
+        snapshot: *b"sixteen bytes id",
+        version: 77,
+        metadata_version: value(b"m"),
+        lease_ms: 30_000,
+    };
+    let writes: [Write<'_>; 10] = [
         &|out| reply::put_pong(out, 1),
         &|out| reply::put_read_version(out, 1, 77, Some(b"metadata")),
         &|out| reply::put_get_many(out, 1, &[value(b"v"), None, value(b"")]),
@@ -115,6 +129,7 @@ fn replies() -> Vec<Vec<u8>> {
         &|out| reply::put_number(out, 1, Kind::WatchReply, 12),
         &|out| reply::put_list(out, 1, Kind::SplitPointsReply, &keys),
         &|out| reply::put_failure(out, 1, &error),
+        &|out| reply::put_pin(out, 1, &pinned),
     ];
     let write = |write: &Write<'_>| {
         let mut out = Vec::new();

@@ -6,8 +6,9 @@
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
+use crate::pinned;
 use crate::shared::Shared;
-use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_storage::Storage;
@@ -194,6 +195,17 @@ impl Endpoint for InProcess {
 
     fn status_json(&self) -> Reply<String> {
         Reply::ready(Ok(crate::status::document(&self.node)))
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        if self.shared().storage.ssd_engine().is_none() {
+            return Reply::ready(Err(pinned::no_files()));
+        }
+        // Writing what isn't in files yet takes time, which the caller's thread may not have.
+        let (node, (promise, reply)) = (self.node.clone(), promise());
+        let pin = async move { promise.send(node.pin_snapshot().await) };
+        drop(self.shared().env.spawn("pin", pin));
+        reply
     }
 
     /// In one process an answer is lost only together with the node, which takes no commits after that.

@@ -61,7 +61,6 @@ pub use identity::{DIRECTORY_FORMAT, EngineKind};
 pub use metrics::LongestWaits;
 pub use node::{Creation, Node, NodeConfig};
 pub use pace::LoadTargets;
-pub use pinned::PinnedSnapshot;
 pub use plinth_log::Problem;
 pub use plinth_storage::SsdSettings;
 pub use plinth_storage::ssd::Compression;

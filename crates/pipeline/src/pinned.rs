@@ -6,9 +6,9 @@
 //! version, and commits of writes are refused.
 
 use crate::node::Node;
-use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::{Env, Reply};
-use plinth_storage::ssd::Pinned;
+use plinth_storage::ssd;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
     RangeResult, Result, Version, system,
@@ -16,10 +16,15 @@ use plinth_types::{
 use std::sync::Arc;
 
 /// A version of a node's database that stays as it was. Keeps the node, and the files it needs, until it is dropped.
-#[derive(Clone)]
-pub struct PinnedSnapshot {
+struct PinnedSnapshot {
     node: Arc<Node>,
-    pinned: Arc<Pinned>,
+    pinned: Arc<ssd::Pinned>,
+}
+
+/// What a database answers whose engine has no files to hold on to.
+pub(crate) fn no_files() -> Error {
+    let detail = "only the engine ssd keeps versions in files that a snapshot can hold on to";
+    Error::unsupported_operation().with_detail(detail)
 }
 
 impl Node {
@@ -28,20 +33,12 @@ impl Node {
     ///
     /// # Errors
     /// `unsupported_operation` for the engine `memory`; those of writing files.
-    pub async fn pin_snapshot(self: &Arc<Self>) -> Result<PinnedSnapshot> {
-        let Some(storage) = self.shared.storage.ssd_engine() else {
-            let detail = "only the engine ssd keeps versions in files that a snapshot can hold on to";
-            return Err(Error::unsupported_operation().with_detail(detail));
-        };
+    pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
+        let Some(storage) = self.shared.storage.ssd_engine() else { return Err(no_files()) };
         storage.flush().await?;
-        Ok(PinnedSnapshot { node: self.clone(), pinned: Arc::new(storage.pin()) })
-    }
-}
-
-impl PinnedSnapshot {
-    /// The version that every read sees.
-    pub fn version(&self) -> Version {
-        self.pinned.version()
+        let pinned = Arc::new(storage.pin());
+        let version = pinned.version();
+        Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
     }
 }
 
@@ -51,7 +48,7 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        let version = self.version();
+        let version = self.pinned.version();
         let mut keys = KeyList::new();
         keys.push(system::METADATA_VERSION);
         let mut values = self.pinned.get_many(KeySpace::Normal, &keys);
@@ -80,13 +77,11 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn commit(&self, _request: CommitRequest) -> Reply<CommitReply> {
-        let detail = "a pinned snapshot takes no writes";
-        Reply::ready(Err(Error::transaction_read_only().with_detail(detail)))
+        Pinned::refused_commit()
     }
 
     fn watch(&self, _key: Bytes, _value: Option<Bytes>, _version: Version) -> Reply<Version> {
-        let detail = "in a pinned snapshot nothing changes that could be watched";
-        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+        Pinned::refused_watch()
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {

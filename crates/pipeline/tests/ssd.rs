@@ -6,14 +6,13 @@
 mod common;
 
 use common::*;
-use plinth_client::{Database, Endpoint};
+use plinth_client::Endpoint;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{EngineKind, InProcess, Node, NodeConfig, SsdSettings, check, salvage};
-use plinth_types::{Bytes, Error, KeyList, KeySpace, MutationType as M};
+use plinth_types::{Bytes, Error, MutationType as M};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 const DIR: &str = "/db";
@@ -230,48 +229,6 @@ fn a_directory_that_could_not_be_opened_is_free_at_once() {
             assert_ne!(check(&machine, Path::new(DIR)).await.unwrap().problems, []);
         }
     });
-}
-
-#[test]
-fn a_pinned_snapshot_stays_as_it_was() {
-    block_on(async {
-        let env = Env::real();
-        let dir = env.files().temporary_dir("ssd").await.unwrap();
-        let node = open_ssd(&env, dir.path()).await.unwrap();
-        for n in 0..100 {
-            set(&node, &key(n), b"before").await.unwrap();
-        }
-        // The window moves on with the clock.
-        let pinned = loop {
-            env.sleep(Duration::from_millis(50)).await;
-            version(&node).await;
-            let pinned = node.node().pin_snapshot().await.unwrap();
-            let last = pinned.get_many(0, KeySpace::Normal, &keys(&[&key(99)])).await.unwrap();
-            if last[0].is_some() {
-                break pinned;
-            }
-        };
-        for n in 0..100 {
-            set(&node, &key(n), b"after").await.unwrap();
-        }
-        let db = Database::new(Arc::new(pinned.clone()));
-        let tr = db.create_transaction();
-        let rows = tr.get_range("key".."kez").await.unwrap();
-        assert!(rows.rows.len() == 100 && rows.rows.iter().all(|(_, value)| value == b"before"));
-        tr.set(b"key", b"no");
-        assert_eq!(tr.commit().await.err(), Some(Error::transaction_read_only()));
-        assert_eq!(get(&node, &key(5)).await.as_deref(), Some(&b"after"[..]));
-        let status = node.status_json().await.unwrap();
-        assert!(status.contains("\"count\":1"), "{status}");
-    });
-}
-
-fn keys(list: &[&[u8]]) -> KeyList {
-    let mut keys = KeyList::new();
-    for key in list {
-        keys.push(key);
-    }
-    keys
 }
 
 #[test]

@@ -110,8 +110,9 @@ pub use plinth_client::remote::{ClusterFile, RemoteOptions};
 #[cfg(feature = "tls")]
 pub use plinth_client::remote::{Source, TlsOptions};
 pub use plinth_client::{
-    ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, RangeOptions, RangeStream,
-    Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction, TransactionOption,
+    ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, PinnedSnapshot,
+    RangeOptions, RangeStream, Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction,
+    TransactionOption,
 };
 pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]

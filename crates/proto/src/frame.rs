@@ -9,12 +9,17 @@ use plinth_types::{Error, Result};
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;
+/// Where the kind stands in a frame.
+pub const KIND: usize = 12;
 /// Most bytes of a request's body: a transaction of the largest size, and room.
 pub const MAX_REQUEST: usize = 16 << 20;
 /// Most bytes of a reply's body: the values of [`crate::request::MAX_KEYS`] keys, and room.
 pub const MAX_REPLY: usize = 32 << 20;
 /// The id of a message that belongs to no request: the server's last words on a connection.
 pub const NO_ID: u32 = u32::MAX;
+
+/// The version of the protocol with pinned snapshots and the operator's requests.
+const SNAPSHOTS: u16 = 2;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -47,6 +52,18 @@ pub enum Kind {
     Addresses = 11,
     /// Asks for the status document.
     Status = 12,
+    /// Pins a snapshot, on a lease.
+    Pin = 13,
+    /// Renews the lease of a pinned snapshot.
+    Renew = 14,
+    /// Gives a pinned snapshot up.
+    Release = 15,
+    /// A read in a pinned snapshot; answered as that read is.
+    InSnapshot = 16,
+    /// Asks for the connections of clients.
+    Clients = 17,
+    /// Closes connections of clients.
+    Disconnect = 18,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -69,6 +86,16 @@ pub enum Kind {
     AddressesReply = REPLY | 11,
     /// The answer to [`Kind::Status`].
     StatusReply = REPLY | 12,
+    /// The answer to [`Kind::Pin`].
+    PinReply = REPLY | 13,
+    /// The answer to [`Kind::Renew`].
+    RenewReply = REPLY | 14,
+    /// The answer to [`Kind::Release`].
+    ReleaseReply = REPLY | 15,
+    /// The answer to [`Kind::Clients`].
+    ClientsReply = REPLY | 17,
+    /// The answer to [`Kind::Disconnect`].
+    DisconnectReply = REPLY | 18,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -90,6 +117,12 @@ impl Kind {
             10 => SplitPoints,
             11 => Addresses,
             12 => Status,
+            13 => Pin,
+            14 => Renew,
+            15 => Release,
+            16 => InSnapshot,
+            17 => Clients,
+            18 => Disconnect,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -101,9 +134,20 @@ impl Kind {
             0x8a => SplitPointsReply,
             0x8b => AddressesReply,
             0x8c => StatusReply,
+            0x8d => PinReply,
+            0x8e => RenewReply,
+            0x8f => ReleaseReply,
+            0x91 => ClientsReply,
+            0x92 => DisconnectReply,
             0xff => Failure,
             _ => return None,
         })
+    }
+
+    /// The version of the protocol that this came with.
+    pub fn since(self) -> u16 {
+        let is_first = (self as u8 & !REPLY) < Self::Pin as u8 || self == Self::Failure;
+        if is_first { 1 } else { SNAPSHOTS }
     }
 
     /// Whether a server sends this, not a client.
@@ -154,7 +198,7 @@ pub fn split(bytes: &[u8], max_body: usize) -> Result<Option<Frame<'_>>> {
     if found != expected {
         return Err(damaged(expected, found));
     }
-    Ok(Some(Frame { id: word(8), kind: header[12], body }))
+    Ok(Some(Frame { id: word(8), kind: header[KIND], body }))
 }
 
 /// How many bytes the frame at the begin of `bytes` will have, as far as can be told: at least a header.
@@ -183,6 +227,17 @@ pub fn finish(out: &mut [u8], start: usize) {
     out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
     let checksum = crc32c::crc32c(&out[start + 4..]);
     out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Makes the last frame of `out`, which begins at `start`, one of another kind, whose body is `prefix`, the kind that it had, and the body that it had.
+///
+/// # Panics
+/// If no frame begins there.
+pub(crate) fn wrap(out: &mut Vec<u8>, start: usize, kind: Kind, prefix: &[u8]) {
+    let inner = std::mem::replace(&mut out[start + KIND], kind as u8);
+    let at = start + HEADER;
+    out.splice(at..at, prefix.iter().copied().chain([inner]));
+    finish(out, start);
 }
 
 /// Gives the frame at the begin of `frame` another id.

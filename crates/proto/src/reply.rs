@@ -4,6 +4,7 @@
 //! decoded is [`Bytes`].
 
 use crate::frame::{self, Kind};
+use crate::request::SnapshotId;
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Bytes, CommitReply, Error, RangeResult, Result, Rows, Version};
 
@@ -168,7 +169,50 @@ pub fn commit(body: &[u8]) -> Result<CommitReply> {
     Ok(reply)
 }
 
-/// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`] (bytes).
+/// A snapshot that was pinned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pinned {
+    /// What names it from here on.
+    pub snapshot: SnapshotId,
+    /// The version that its reads see.
+    pub version: Version,
+    /// The value of `\xff/metadataVersion` at that version.
+    pub metadata_version: Option<Bytes>,
+    /// For how long it is kept unless the lease is renewed, in milliseconds: at most what was asked for.
+    pub lease_ms: u32,
+}
+
+/// Appends a [`Kind::PinReply`].
+pub fn put_pin(out: &mut Vec<u8>, id: u32, pinned: &Pinned) {
+    let start = frame::begin(out, id, Kind::PinReply);
+    out.extend_from_slice(&pinned.snapshot);
+    out.put_i64(pinned.version);
+    out.put_optional(pinned.metadata_version.as_deref());
+    out.put_u32(pinned.lease_ms);
+    frame::finish(out, start);
+}
+
+/// What was pinned.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn pin(body: &Bytes) -> Result<Pinned> {
+    let mut reader = Reader::new(body);
+    let (snapshot, version) = (reader.array()?, reader.i64()?);
+    let metadata_version = reader.optional()?.map(Bytes::copy_from_slice);
+    let pinned = Pinned { snapshot, version, metadata_version, lease_ms: reader.u32()? };
+    reader.end()?;
+    Ok(pinned)
+}
+
+/// Appends a [`Kind::ReleaseReply`].
+pub fn put_released(out: &mut Vec<u8>, id: u32) {
+    let start = frame::begin(out, id, Kind::ReleaseReply);
+    frame::finish(out, start);
+}
+
+/// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`] (bytes), [`Kind::RenewReply`]
+/// (milliseconds), [`Kind::DisconnectReply`] (connections).
 pub fn put_number(out: &mut Vec<u8>, id: u32, kind: Kind, number: i64) {
     let start = frame::begin(out, id, kind);
     out.put_i64(number);
@@ -186,7 +230,7 @@ pub fn number(body: &[u8]) -> Result<i64> {
     Ok(number)
 }
 
-/// Appends a reply that is a list: [`Kind::SplitPointsReply`] (keys), [`Kind::AddressesReply`] (texts).
+/// Appends a reply that is a list: [`Kind::SplitPointsReply`] (keys), [`Kind::AddressesReply`] and [`Kind::ClientsReply`] (texts).
 pub fn put_list(out: &mut Vec<u8>, id: u32, kind: Kind, list: &[impl AsRef<[u8]>]) {
     let start = frame::begin(out, id, kind);
     out.put_u32(list.len() as u32);

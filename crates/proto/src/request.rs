@@ -18,6 +18,13 @@ const _: () = assert!(MAX_KEYS * (plinth_types::limits::VALUE_SIZE + 4) < frame:
 /// Most tags of a request for a read version.
 const MAX_TAGS: usize = 64;
 
+/// What names a pinned snapshot at its server: nobody else can guess it.
+pub type SnapshotId = [u8; 16];
+
+/// The requests that can be asked in a pinned snapshot.
+const IN_SNAPSHOT: [Kind; 5] =
+    [Kind::GetMany, Kind::GetKey, Kind::GetRange, Kind::RangeSize, Kind::SplitPoints];
+
 /// A request, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -78,6 +85,32 @@ pub enum Request {
     Addresses(Bytes),
     /// [`Kind::Status`].
     Status,
+    /// [`Kind::Pin`].
+    Pin {
+        /// For how long the snapshot is kept unless the lease is renewed, in milliseconds.
+        lease_ms: u32,
+    },
+    /// [`Kind::Renew`].
+    Renew {
+        /// Which one.
+        snapshot: SnapshotId,
+        /// For how long from now on, in milliseconds.
+        lease_ms: u32,
+    },
+    /// [`Kind::Release`].
+    Release(SnapshotId),
+    /// [`Kind::InSnapshot`].
+    InSnapshot {
+        /// Which one.
+        snapshot: SnapshotId,
+        /// A read: [`Request::GetMany`], [`Request::GetKey`], [`Request::GetRange`], [`Request::RangeSize`],
+        /// [`Request::SplitPoints`].
+        read: Box<Request>,
+    },
+    /// [`Kind::Clients`].
+    Clients,
+    /// [`Kind::Disconnect`]: `ip:port`, `ip` or `all`.
+    Disconnect(Bytes),
 }
 
 /// A request for a read version, for one or more transactions.
@@ -130,6 +163,12 @@ impl Request {
             }
             Kind::Addresses => Self::Addresses(Bytes::copy_from_slice(body.bytes()?)),
             Kind::Status => Self::Status,
+            Kind::Pin => Self::Pin { lease_ms: body.u32()? },
+            Kind::Renew => Self::Renew { snapshot: body.array()?, lease_ms: body.u32()? },
+            Kind::Release => Self::Release(body.array()?),
+            Kind::InSnapshot => in_snapshot(&mut body)?,
+            Kind::Clients => Self::Clients,
+            Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
             _ => return Err(malformed(format!("no request has the kind {}", frame.kind))),
         };
         body.end()?;
@@ -153,11 +192,19 @@ impl Request {
             Self::SplitPoints { range, chunk } => put_split_points(out, id, range, *chunk),
             Self::Addresses(key) => put_addresses(out, id, key),
             Self::Status => empty(out, id, Kind::Status),
+            Self::Pin { lease_ms } => put_pin(out, id, *lease_ms),
+            Self::Renew { snapshot, lease_ms } => put_renew(out, id, snapshot, *lease_ms),
+            Self::Release(snapshot) => put_release(out, id, snapshot),
+            Self::InSnapshot { snapshot, read } => {
+                put_in_snapshot(out, snapshot, |out| read.encode(out, id));
+            }
+            Self::Clients => empty(out, id, Kind::Clients),
+            Self::Disconnect(client) => put_disconnect(out, id, client),
         }
     }
 }
 
-/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`].
+/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`], [`Kind::Clients`].
 pub fn empty(out: &mut Vec<u8>, id: u32, kind: Kind) {
     let start = frame::begin(out, id, kind);
     frame::finish(out, start);
@@ -309,6 +356,51 @@ pub fn put_split_points(out: &mut Vec<u8>, id: u32, range: &KeyRange, chunk: i64
 pub fn put_addresses(out: &mut Vec<u8>, id: u32, key: &[u8]) {
     let start = frame::begin(out, id, Kind::Addresses);
     out.put_bytes(key);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Pin`].
+pub fn put_pin(out: &mut Vec<u8>, id: u32, lease_ms: u32) {
+    let start = frame::begin(out, id, Kind::Pin);
+    out.put_u32(lease_ms);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Renew`].
+pub fn put_renew(out: &mut Vec<u8>, id: u32, snapshot: &SnapshotId, lease_ms: u32) {
+    let start = frame::begin(out, id, Kind::Renew);
+    out.extend_from_slice(snapshot);
+    out.put_u32(lease_ms);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Release`].
+pub fn put_release(out: &mut Vec<u8>, id: u32, snapshot: &SnapshotId) {
+    let start = frame::begin(out, id, Kind::Release);
+    out.extend_from_slice(snapshot);
+    frame::finish(out, start);
+}
+
+/// Appends the one request that `read` appends, as a [`Kind::InSnapshot`].
+pub fn put_in_snapshot(out: &mut Vec<u8>, snapshot: &SnapshotId, read: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    read(out);
+    frame::wrap(out, start, Kind::InSnapshot, snapshot);
+}
+
+fn in_snapshot(body: &mut Reader<'_>) -> Result<Request> {
+    let (snapshot, kind) = (body.array()?, body.u8()?);
+    if !IN_SNAPSHOT.iter().any(|known| *known as u8 == kind) {
+        return Err(malformed(format!("in a snapshot nothing can be asked that has the kind {kind}")));
+    }
+    let read = Request::decode(&Frame { id: frame::NO_ID, kind, body: body.rest() })?;
+    Ok(Request::InSnapshot { snapshot, read: Box::new(read) })
+}
+
+/// Appends a [`Kind::Disconnect`].
+pub fn put_disconnect(out: &mut Vec<u8>, id: u32, client: &[u8]) {
+    let start = frame::begin(out, id, Kind::Disconnect);
+    out.put_bytes(client);
     frame::finish(out, start);
 }
 

@@ -1,4 +1,4 @@
-//! Messages go there and back, damaged ones are refused, and the bytes of version 1 stay what they are.
+//! Messages go there and back, damaged ones are refused, and the bytes of each version stay what they are.
 //!
 //! Random messages come from a seed, which a failure prints. Damage is made in two ways: bits flipped in a whole frame,
 //! which the checksum must notice, and lies under a right checksum, which the decoders must survive.
@@ -6,7 +6,7 @@
 use crate::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST};
 use crate::hello::{Hello, Welcome};
 use crate::reply;
-use crate::request::{MAX_KEYS, ReadVersion, Request};
+use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace,
     MutationList, MutationType, RangeList, RangeRead, RangeResult, Rows,
@@ -80,7 +80,24 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(12) {
+        match self.below(18) {
+            11 => Request::Pin { lease_ms: self.next() as u32 },
+            12 => Request::Renew { snapshot: self.snapshot(), lease_ms: self.next() as u32 },
+            13 => Request::Release(self.snapshot()),
+            14 => Request::Clients,
+            15 => Request::Disconnect(self.bytes(20)),
+            16 => loop {
+                let read = Box::new(self.request());
+                let snapshot = self.snapshot();
+                if let Request::GetMany { .. }
+                | Request::GetKey { .. }
+                | Request::GetRange { .. }
+                | Request::RangeSize(_)
+                | Request::SplitPoints { .. } = *read
+                {
+                    break Request::InSnapshot { snapshot, read };
+                }
+            },
             0 => Request::Ping,
             1 => Request::ReadVersion(ReadVersion {
                 priority: self.below(3) as u8,
@@ -122,6 +139,10 @@ impl Random {
             10 => Request::Addresses(self.bytes(9)),
             _ => Request::Status,
         }
+    }
+
+    fn snapshot(&mut self) -> SnapshotId {
+        std::array::from_fn(|_| self.next() as u8)
     }
 
     fn rows(&mut self) -> RangeResult {
@@ -198,6 +219,14 @@ fn replies_go_there_and_back() {
         }
         let out = encoded(|out| reply::put_number(out, 7, Kind::WatchReply, version));
         assert_eq!(reply::number(&body(&out, Kind::WatchReply)).unwrap(), version);
+        let pinned = reply::Pinned {
+            snapshot: random.snapshot(),
+            version,
+            metadata_version: random.chance().then(|| random.bytes(10)),
+            lease_ms: random.next() as u32,
+        };
+        let out = encoded(|out| reply::put_pin(out, 7, &pinned));
+        assert_eq!(reply::pin(&body(&out, Kind::PinReply)).unwrap(), pinned);
         let list = vec![random.bytes(5), random.bytes(5)];
         let out = encoded(|out| reply::put_list(out, 7, Kind::SplitPointsReply, &list));
         assert_eq!(reply::list(&body(&out, Kind::SplitPointsReply)).unwrap(), list);
@@ -248,6 +277,7 @@ fn lies_in_a_frame_that_is_whole_end_in_an_error_or_in_a_message() {
         let body = Bytes::copy_from_slice(split.body);
         let _ = (reply::read_version(&body), reply::get_many(&body), reply::get_range(&body));
         let _ = (reply::commit(&body), reply::number(&body), reply::list(&body), reply::failure(&body));
+        let _ = reply::pin(&body);
         let _ = (Hello::decode(&body), Welcome::decode(&body));
     }
     assert!(refused > 1000, "only {refused} of the lies were told apart");
@@ -305,7 +335,7 @@ fn hellos_find_the_newest_common_version_or_say_why_not() {
 
 #[test]
 fn version_one_keeps_its_bytes() {
-    let hello = encoded(|out| Hello::new("a:b", "c").encode(out));
+    let hello = encoded(|out| Hello { newest: 1, ..Hello::new("a:b", "c") }.encode(out));
     assert_eq!(
         hello,
         b"\x89PLNTH\r\n\x18\0\0\0\x4f\x50\xdf\x4a\x01\0\x01\0\0\0\0\0\0\0\0\0\x03\0\0\0a:b\x01\0\0\0c"
@@ -318,4 +348,27 @@ fn version_one_keeps_its_bytes() {
         frame,
         b"\x70\xdd\x08\x5c\x12\0\0\0\x05\0\0\0\x03\0\0\0\x02\x01\0\0\0\0\0\0\x01\x01\0\0\0\x01\0\0\0k"
     );
+}
+
+#[test]
+fn version_two_keeps_its_bytes() {
+    let hello = encoded(|out| Hello::new("a:b", "c").encode(out));
+    assert_eq!(
+        hello,
+        b"\x89PLNTH\r\n\x18\0\0\0\x93\x63\xe1\xae\x01\0\x02\0\0\0\0\0\0\0\0\0\x03\0\0\0a:b\x01\0\0\0c"
+    );
+    let mut keys = KeyList::new();
+    keys.push(b"k");
+    let read = Box::new(Request::GetMany { version: 0x0102, space: KeySpace::System, keys });
+    let request = Request::InSnapshot { snapshot: std::array::from_fn(|at| at as u8), read };
+    let frame = encoded(|out| request.encode(out, 5));
+    assert_eq!(
+        frame,
+        b"\xcb\xfe\x3c\xd4\x23\0\0\0\x05\0\0\0\x10\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\
+          \x03\x02\x01\0\0\0\0\0\0\x01\x01\0\0\0\x01\0\0\0k"
+    );
+    for kind in (0..=255).filter_map(Kind::from_code) {
+        let code = kind as u8 & 0x7f;
+        assert_eq!(kind.since(), if (13..=18).contains(&code) { 2 } else { 1 }, "{kind:?}");
+    }
 }

@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.rest.split_first_chunk::<N>().ok_or_else(too_short)?;
         self.rest = rest;
         Ok(*array)

@@ -73,6 +73,10 @@ pub struct Limits {
     pub buffered_bytes: usize,
     /// Watches of one connection.
     pub watches: usize,
+    /// Pinned snapshots of all clients together. Each keeps files that could otherwise be removed.
+    pub snapshots: usize,
+    /// For how long at most one is kept whose client doesn't renew it.
+    pub snapshot_lease: Duration,
     /// How long a client may take to say hello.
     pub greeting: Duration,
     /// How long a client may be silent, or take nothing that is sent to it. Clients ping more often than that.
@@ -89,6 +93,8 @@ impl Default for Limits {
             output_bytes: 256 << 10,
             buffered_bytes: 256 << 20,
             watches: 20_000,
+            snapshots: 32,
+            snapshot_lease: Duration::from_secs(60),
             greeting: Duration::from_secs(10),
             silence: Duration::from_secs(60),
             farewell: Duration::from_secs(10),

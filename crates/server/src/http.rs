@@ -60,7 +60,7 @@ impl std::fmt::Debug for Page {
 pub(crate) async fn serve(shared: Arc<Shared>, door: Door) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
-        match race(shared.http_stop.wait(), door.accept()).await {
+        match race(shared.stops.http.wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => shared.env.sleep(Duration::from_millis(50)).await,
             First::Right(Ok(stream)) => admit(&shared, &open, stream),

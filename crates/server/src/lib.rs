@@ -45,6 +45,7 @@ mod outbox;
 mod registry;
 mod series;
 mod server;
+mod snapshots;
 mod status;
 
 pub use config::{Limits, ServerConfig};

@@ -7,13 +7,18 @@ use plinth_env::Env;
 use plinth_types::{Error, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
+
+/// Longest name of a client that is kept, in characters.
+const MOST_NAME: usize = 64;
 
 /// One connection, as others see it.
 pub(crate) struct Outbox {
     pub(crate) peer: SocketAddr,
+    /// What its client says it is, once it has.
+    name: OnceLock<Box<str>>,
     state: Mutex<State>,
     /// Bytes of requests whose answers are yet to come.
     in_flight: AtomicUsize,
@@ -47,10 +52,22 @@ impl Outbox {
     pub(crate) fn new(peer: SocketAddr) -> Arc<Self> {
         Arc::new(Self {
             peer,
+            name: OnceLock::new(),
             state: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             deadline: AtomicU64::new(u64::MAX),
         })
+    }
+
+    /// The client has said what it is: cut to what fits a line, without what a terminal would obey.
+    pub(crate) fn introduce(&self, name: &str) {
+        let name: String = name.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
+        let _ = self.name.set(name.into());
+    }
+
+    /// What the client says it is; empty until then.
+    pub(crate) fn name(&self) -> &str {
+        self.name.get().map_or("", |name| name)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -67,6 +67,18 @@ impl Registry {
         self.lock().connections.values().for_each(|outbox| look(outbox));
     }
 
+    /// Closes those that `matches` says, because an operator asked for it; says how many.
+    pub(crate) fn disconnect(&self, matches: impl Fn(u64, &Outbox) -> bool) -> usize {
+        let chosen: Vec<_> = {
+            let table = self.lock();
+            let chosen = table.connections.iter().filter(|(number, outbox)| matches(**number, outbox));
+            chosen.map(|(_, outbox)| outbox.clone()).collect()
+        };
+        let why = Error::connection_failed().with_detail("an operator had the server close the connection");
+        chosen.iter().for_each(|outbox| outbox.order(Order::Close(why.clone())));
+        chosen.len()
+    }
+
     /// Closes those that have been silent for too long.
     pub(crate) fn sweep(&self, env: &Env) {
         let now = env.now();

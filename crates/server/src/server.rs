@@ -12,6 +12,7 @@ use crate::events;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::series::{self, SeriesConfig};
+use crate::snapshots::Snapshots;
 use plinth_client::Endpoint;
 use plinth_client::remote::ClusterFile;
 use plinth_env::sync::{First, race};
@@ -62,13 +63,25 @@ pub(crate) struct Shared {
     pub(crate) buffered: AtomicUsize,
     refusals: AtomicUsize,
     stopping: AtomicBool,
-    /// One for each listener and the sweeper.
-    stops: Vec<Signal>,
-    pub(crate) http_stop: Signal,
+    pub(crate) stops: Stops,
     pub(crate) console: Console,
-    pub(crate) history_stop: Signal,
+    pub(crate) snapshots: Arc<Snapshots>,
     /// Where it takes in time series.
     pub(crate) series: SeriesConfig,
+}
+
+/// What tells each task that the server stops.
+pub(crate) struct Stops {
+    /// One for each listener and the sweeper.
+    tasks: Vec<Signal>,
+    pub(crate) http: Signal,
+    pub(crate) history: Signal,
+}
+
+impl Stops {
+    fn notify(&self) {
+        self.tasks.iter().chain([&self.http, &self.history]).for_each(Signal::notify);
+    }
 }
 
 impl Shared {
@@ -120,7 +133,9 @@ impl Server {
         let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let admit = |address| check_reach(&env, address, &config, &doors, Purpose::Series);
         let series = series::start(&endpoint, &config.series, &config.limits, &doors, admit).await?;
-        let stops = (0..=listeners.len()).map(|_| Signal::new()).collect();
+        let snapshots =
+            Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
+        let tasks = (0..=listeners.len()).map(|_| Signal::new()).collect();
         let shared = Arc::new(Shared {
             env: env.clone(),
             endpoint,
@@ -132,10 +147,9 @@ impl Server {
             buffered: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            stops,
-            http_stop: Signal::new(),
+            stops: Stops { tasks, http: Signal::new(), history: Signal::new() },
             console,
-            history_stop: Signal::new(),
+            snapshots,
             series: series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default(),
         });
         if let Some(http) = http {
@@ -215,9 +229,8 @@ impl Server {
 
     fn begin_stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        self.shared.stops.iter().for_each(Signal::notify);
-        self.shared.http_stop.notify();
-        self.shared.history_stop.notify();
+        self.shared.stops.notify();
+        self.shared.snapshots.close();
         if let Some(series) = &self.series {
             series.begin_stop();
         }
@@ -351,7 +364,7 @@ async fn settle_place(
 /// Accepts connections until told to stop.
 async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
     loop {
-        let accepted = race(shared.stops[number].wait(), door.accept()).await;
+        let accepted = race(shared.stops.tasks[number].wait(), door.accept()).await;
         match accepted {
             First::Left(()) => return,
             First::Right(Ok(stream)) => admit(&shared, stream),
@@ -415,10 +428,11 @@ async fn turn_away(mut stream: Stream, why: Error) {
 
 /// Looks for silent connections, and now and then for new certificates, until told to stop.
 async fn sweep(shared: Arc<Shared>) {
-    let Some(stop) = shared.stops.last() else { return };
+    let Some(stop) = shared.stops.tasks.last() else { return };
     let mut sweeps = 0;
     while let First::Right(()) = race(stop.wait(), shared.env.sleep(SWEEP)).await {
         shared.connections.sweep(&shared.env);
+        shared.snapshots.sweep(shared.env.now());
         sweeps += 1;
         if sweeps % CERTIFICATES == 0 {
             events::reloaded(&shared.doors.reload().await);

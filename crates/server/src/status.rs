@@ -56,6 +56,7 @@ fn server(shared: &Shared) -> Value {
         "bytes_received": figures.bytes_in,
         "bytes_sent": figures.bytes_out,
         "bytes_buffered": shared.buffered.load(std::sync::atomic::Ordering::Relaxed),
+        "pinned_snapshots": shared.snapshots.status(shared.env.now()),
         "series": { "resp": shared.series.resp, "opentsdb": shared.series.opentsdb },
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
         "uptime_seconds": shared.env.now().as_secs_f64(),

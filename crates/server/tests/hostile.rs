@@ -39,7 +39,7 @@ fn other_protocols_and_other_versions_are_told_so() {
     Hello { oldest: 7, newest: 9, ..Hello::new("", "newer") }.encode(&mut hello);
     newer.send(&hello).unwrap();
     let welcome = newer.welcome().unwrap();
-    assert_eq!((welcome.version, welcome.newest), (0, 1));
+    assert_eq!((welcome.version, welcome.newest), (0, plinth_proto::hello::NEWEST));
     assert_eq!(welcome.refused.unwrap().code(), 2100);
     assert_serves(&server);
 }

@@ -32,8 +32,8 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Connects and greets. Gives the stream, what arrived behind the welcome, and the database's identity.
-pub(super) async fn open(link: &Link, address: &Address) -> Opened {
+/// Connects and greets.
+pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result<Opened> {
     let stream = connected(link, address).await?;
     let place = stream.peer_address();
     let mut stream = if address.tls { secured(link, stream).await? } else { stream };
@@ -61,7 +61,8 @@ pub(super) async fn open(link: &Link, address: &Address) -> Opened {
                 return Err(error);
             }
             received.drain(..len);
-            return Ok((stream, received, welcome.cluster_id));
+            let Welcome { cluster_id, version, .. } = welcome;
+            return Ok(Opened { stream, rest: received, cluster_id, version });
         }
         let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
         if len == 0 {

@@ -9,14 +9,15 @@
 use super::RemoteOptions;
 use super::cluster_file::ClusterFile;
 use super::conversation::{self, Conversation};
-use super::slots::{Answer, Slots, unknown};
+use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
+use plinth_proto::hello::NEWEST;
 use plinth_proto::{ReadVersion, request};
-use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
+use plinth_types::{CommitReply, CommitRequest, Error, Version};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -47,6 +48,8 @@ struct State {
     /// Commits whose frames are in `output`.
     unsent_commits: Vec<u32>,
     connected: bool,
+    /// The version of the protocol that the connection speaks.
+    version: u16,
     closed: bool,
     /// The task's, while it sleeps in a conversation.
     waker: Option<Waker>,
@@ -66,6 +69,16 @@ impl State {
                 self.unsent_commits.push(id);
             }
         }
+    }
+
+    /// Takes a request out that the server is too old for, and says so.
+    #[inline]
+    fn unaskable(&mut self, id: u32) -> Option<(Pending, Error)> {
+        if !self.connected || self.version == NEWEST {
+            return None;
+        }
+        let error = self.slots.get_mut(id)?.can_be_asked_in(self.version).err()?;
+        Some((self.slots.take(id)?, error))
     }
 
     fn is_idle(&self) -> bool {
@@ -99,6 +112,10 @@ impl Link {
     pub(super) fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
         let mut state = self.lock();
         let (id, _) = state.slots.insert(answer, encode);
+        if let Some((pending, error)) = state.unaskable(id) {
+            drop(state);
+            return pending.answer.fail(&error);
+        }
         state.queue(id);
         self.ring(state);
     }
@@ -253,14 +270,23 @@ impl Link {
     }
 
     /// There is a connection: everything that waits goes into the output.
-    fn connected(&self, cluster_id: String) {
-        let mut state = self.lock();
-        let state = &mut *state;
+    fn connected(&self, cluster_id: String, version: u16) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
         state.cluster_id = Some(cluster_id);
         state.failure = None;
         state.connected = true;
+        state.version = version;
         let ids: Vec<_> = state.slots.iter().map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| state.queue(id));
+        let mut unaskable = Vec::new();
+        for id in ids {
+            match state.unaskable(id) {
+                Some(pending) => unaskable.push(pending),
+                None => state.queue(id),
+            }
+        }
+        drop(guard);
+        unaskable.into_iter().for_each(|(pending, error)| pending.answer.fail(&error));
     }
 
     /// The connection is lost: commits that may have reached the server have an unknown fate, everything else waits.
@@ -341,8 +367,8 @@ pub(super) async fn run(link: Arc<Link>) {
             let opening = race(conversation::open(&link, address), link.env.sleep(PATIENCE)).await;
             attempt += 1;
             match opening {
-                First::Left(Ok((stream, rest, cluster_id))) => {
-                    link.connected(cluster_id);
+                First::Left(Ok(Opened { stream, rest, cluster_id, version })) => {
+                    link.connected(cluster_id, version);
                     let why = Conversation::new(link.clone(), stream, rest).await;
                     link.disconnected(&why);
                     pause = PAUSES[0];
@@ -368,5 +394,13 @@ pub(super) async fn run(link: Arc<Link>) {
     }
 }
 
-/// The result of opening a connection: see [`conversation::open`].
-pub(super) type Opened = Result<(plinth_env::Stream, Vec<u8>, String)>;
+/// A connection that was opened: see [`conversation::open`].
+pub(super) struct Opened {
+    pub(super) stream: plinth_env::Stream,
+    /// What arrived behind the welcome.
+    pub(super) rest: Vec<u8>,
+    /// The database's identity.
+    pub(super) cluster_id: String,
+    /// The version of the protocol that both speak.
+    pub(super) version: u16,
+}

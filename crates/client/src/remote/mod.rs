@@ -23,12 +23,13 @@ mod conversation;
 mod link;
 mod many;
 mod slots;
+mod snapshot;
 
 pub use cluster_file::{Address, ClusterFile};
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
 
-use crate::endpoint::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use crate::endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 use link::Link;
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
@@ -43,9 +44,12 @@ use slots::Answer;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Connections at most, unless more are asked for.
 const CONNECTIONS: usize = 4;
+/// For how long a pinned snapshot is asked for, unless more is: long enough for a server that is busy or restarts its network.
+const SNAPSHOT_LEASE: Duration = Duration::from_secs(30);
 
 /// How a remote database is reached.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct RemoteOptions {
     pub connections: usize,
     /// What the server is told about this program, for people.
     pub name: String,
+    /// For how long the server shall keep a pinned snapshot after it has heard from this client last. It may grant less.
+    pub snapshot_lease: Duration,
     /// Certificates, for a cluster file whose addresses end in `:tls`. What is left out here comes from FoundationDB's
     /// environment variables.
     #[cfg(feature = "tls")]
@@ -67,17 +73,24 @@ impl RemoteOptions {
         Self {
             connections,
             name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            snapshot_lease: SNAPSHOT_LEASE,
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
         }
     }
 }
 
-/// A database served by another process. Dropping it closes its connections.
+/// A database served by another process. Dropping it, and the snapshots pinned through it, closes its connections.
 pub struct RemoteEndpoint {
+    core: Arc<Core>,
+}
+
+/// The connections, and what is known about where they lead.
+struct Core {
     env: Env,
     file: Arc<ClusterFile>,
     links: Vec<Arc<Link>>,
+    snapshot_lease: Duration,
 }
 
 impl RemoteEndpoint {
@@ -100,18 +113,52 @@ impl RemoteEndpoint {
         for link in &links {
             drop(env.spawn_network("connection", link::run(link.clone())));
         }
-        Self { env: env.clone(), file, links }
+        let core = Core { env: env.clone(), file, links, snapshot_lease: options.snapshot_lease };
+        Self { core: Arc::new(core) }
     }
 
     /// The cluster file that names the database.
     pub fn cluster_file(&self) -> &ClusterFile {
-        &self.file
+        &self.core.file
     }
 
+    #[inline]
+    fn link(&self) -> &Arc<Link> {
+        self.core.link()
+    }
+}
+
+impl Core {
     /// The connection of the calling thread.
     #[inline]
-    fn link(&self) -> &Link {
+    fn link(&self) -> &Arc<Link> {
         &self.links[thread_number() % self.links.len()]
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Texts(promise, Kind::AddressesReply), |out, id| {
+            request::put_addresses(out, id, key);
+        });
+        reply
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            cluster_file_path: self.file.path().map(|path| path.display().to_string()).unwrap_or_default(),
+            connection_string: self.file.connection_string(),
+            cluster_id: self.links.iter().find_map(|link| link.cluster_id()).unwrap_or_default(),
+        }
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        let link = self.link();
+        if let Some(failure) = link.failure() {
+            return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
+        }
+        let (promise, reply) = promise();
+        link.submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
+        reply
     }
 }
 
@@ -135,7 +182,7 @@ fn thread_number() -> usize {
     })
 }
 
-impl Drop for RemoteEndpoint {
+impl Drop for Core {
     fn drop(&mut self) {
         self.links.iter().for_each(|link| link.close());
     }
@@ -143,13 +190,13 @@ impl Drop for RemoteEndpoint {
 
 impl std::fmt::Debug for RemoteEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RemoteEndpoint").field(&self.file.connection_string()).finish()
+        f.debug_tuple("RemoteEndpoint").field(&self.core.file.connection_string()).finish()
     }
 }
 
 impl Endpoint for RemoteEndpoint {
     fn env(&self) -> &Env {
-        &self.env
+        &self.core.env
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
@@ -205,8 +252,7 @@ impl Endpoint for RemoteEndpoint {
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
         let (promise, reply) = promise();
-        let link = &self.links[thread_number() % self.links.len()];
-        Link::submit_watch(link, promise, |out, id| {
+        Link::submit_watch(self.link(), promise, |out, id| {
             request::put_watch(out, id, &key, value.as_deref(), version);
         });
         reply
@@ -214,7 +260,9 @@ impl Endpoint for RemoteEndpoint {
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
         let (promise, reply) = promise();
-        self.link().submit(Answer::Number(promise), |out, id| request::put_range_size(out, id, &range));
+        self.link().submit(Answer::Number(promise, Kind::RangeSizeReply), |out, id| {
+            request::put_range_size(out, id, &range);
+        });
         reply
     }
 
@@ -227,26 +275,34 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        let (promise, reply) = promise();
-        self.link().submit(Answer::Texts(promise), |out, id| request::put_addresses(out, id, key));
-        reply
+        self.core.addresses_for_key(key)
     }
 
     fn describe(&self) -> Description {
-        Description {
-            cluster_file_path: self.file.path().map(|path| path.display().to_string()).unwrap_or_default(),
-            connection_string: self.file.connection_string(),
-            cluster_id: self.links.iter().find_map(|link| link.cluster_id()).unwrap_or_default(),
-        }
+        self.core.describe()
     }
 
     fn status_json(&self) -> Reply<String> {
-        let link = self.link();
-        if let Some(failure) = link.failure() {
-            return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
-        }
+        self.core.status_json()
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        snapshot::pin(&self.core)
+    }
+
+    fn clients(&self) -> Reply<Vec<String>> {
         let (promise, reply) = promise();
-        link.submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
+        self.link().submit(Answer::Texts(promise, Kind::ClientsReply), |out, id| {
+            request::empty(out, id, Kind::Clients);
+        });
+        reply
+    }
+
+    fn disconnect(&self, client: &str) -> Reply<i64> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Number(promise, Kind::DisconnectReply), |out, id| {
+            request::put_disconnect(out, id, client.as_bytes());
+        });
         reply
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
-use plinth_proto::frame::Kind;
+use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
 use plinth_types::{Bytes, CommitReply, Error, RangeResult, Version};
 
@@ -19,9 +19,13 @@ pub(super) enum Answer {
     Range(Promise<RangeResult>),
     Commit(Promise<CommitReply>),
     Watch(Promise<Version>),
-    Number(Promise<i64>),
+    /// A number, in a reply of this kind.
+    Number(Promise<i64>, Kind),
     Keys(Promise<Vec<Bytes>>),
-    Texts(Promise<Vec<String>>),
+    /// Texts, in a reply of this kind.
+    Texts(Promise<Vec<String>>, Kind),
+    Pinned(Promise<reply::Pinned>),
+    Released(Promise<()>),
     Text(Promise<String>),
     /// Nobody: the connection itself wants to know whether the server is there.
     Ping,
@@ -62,17 +66,17 @@ impl Answer {
                 promise.send(outcome.map_err(|error| unknown(&error)));
             }
             Self::Watch(promise) => promise.send(is(Kind::WatchReply).and_then(|()| reply::number(body))),
-            Self::Number(promise) => {
-                promise.send(is(Kind::RangeSizeReply).and_then(|()| reply::number(body)));
-            }
+            Self::Number(promise, kind) => promise.send(is(kind).and_then(|()| reply::number(body))),
             Self::Keys(promise) => {
                 promise.send(is(Kind::SplitPointsReply).and_then(|()| reply::list(&shared())));
             }
-            Self::Texts(promise) => {
-                let list = is(Kind::AddressesReply).and_then(|()| reply::list(&shared()));
+            Self::Texts(promise, kind) => {
+                let list = is(kind).and_then(|()| reply::list(&shared()));
                 let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
                 promise.send(list.map(|list| list.into_iter().map(text).collect()));
             }
+            Self::Pinned(promise) => promise.send(is(Kind::PinReply).and_then(|()| reply::pin(&shared()))),
+            Self::Released(promise) => promise.send(is(Kind::ReleaseReply)),
             Self::Text(promise) => {
                 let text = || String::from_utf8_lossy(body).into_owned();
                 promise.send(is(Kind::StatusReply).map(|()| text()));
@@ -93,9 +97,11 @@ impl Answer {
             Self::Range(promise) => promise.send(Err(error)),
             Self::Commit(promise) => promise.send(Err(error)),
             Self::Watch(promise) => promise.send(Err(error)),
-            Self::Number(promise) => promise.send(Err(error)),
+            Self::Number(promise, _) => promise.send(Err(error)),
             Self::Keys(promise) => promise.send(Err(error)),
-            Self::Texts(promise) => promise.send(Err(error)),
+            Self::Texts(promise, _) => promise.send(Err(error)),
+            Self::Pinned(promise) => promise.send(Err(error)),
+            Self::Released(promise) => promise.send(Err(error)),
             Self::Text(promise) => promise.send(Err(error)),
             Self::Ping => {}
         }
@@ -110,9 +116,11 @@ impl Answer {
             Self::Range(promise) => promise.is_cancelled(),
             Self::Commit(promise) => promise.is_cancelled(),
             Self::Watch(promise) => promise.is_cancelled(),
-            Self::Number(promise) => promise.is_cancelled(),
+            Self::Number(promise, _) => promise.is_cancelled(),
             Self::Keys(promise) => promise.is_cancelled(),
-            Self::Texts(promise) => promise.is_cancelled(),
+            Self::Texts(promise, _) => promise.is_cancelled(),
+            Self::Pinned(promise) => promise.is_cancelled(),
+            Self::Released(promise) => promise.is_cancelled(),
             Self::Text(promise) => promise.is_cancelled(),
             Self::Ping => true,
         }
@@ -135,6 +143,23 @@ pub(super) struct Pending {
     pub(super) frame: Vec<u8>,
     /// Tells it from an earlier request in the same slot.
     pub(super) serial: u64,
+}
+
+impl Pending {
+    /// Whether a server that speaks this version of the protocol can be asked that.
+    ///
+    /// # Errors
+    /// `unsupported_operation`, with both versions.
+    pub(super) fn can_be_asked_in(&self, version: u16) -> Result<(), Error> {
+        let kind = self.frame.get(frame::KIND).and_then(|code| Kind::from_code(*code));
+        let since = kind.map_or(0, Kind::since);
+        if since <= version {
+            return Ok(());
+        }
+        Err(Error::unsupported_operation().with_detail(format!(
+            "the server speaks version {version} of the protocol, and this came with version {since}: it must be upgraded first"
+        )))
+    }
 }
 
 #[derive(Default)]

@@ -4,7 +4,9 @@
 //! The buffers of a turn belong to the thread, so that a connection at rest holds nothing but its socket; what could not
 //! be finished (half a frame, replies that the client doesn't take) stays with the connection and is accounted for.
 
+mod operator;
 mod requests;
+mod snapshots;
 mod together;
 
 use crate::counters::Figures;
@@ -70,6 +72,8 @@ pub(crate) struct Connection {
     outbox: Arc<Outbox>,
     number: u64,
     phase: Phase,
+    /// The version of the protocol that it speaks.
+    version: u16,
     /// Received and not handled: half a frame, or more while the output is full.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -92,6 +96,7 @@ impl Connection {
             outbox,
             number,
             phase: Phase::Greeting,
+            version: 0,
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
@@ -272,6 +277,8 @@ impl Connection {
             )));
         }
         Welcome::accept(&hello, version, &*self.shared.place.cluster_id).encode(&mut self.output);
+        self.version = version;
+        self.outbox.introduce(&hello.name);
         self.phase = Phase::Open;
         Ok(Some(len))
     }

@@ -7,11 +7,14 @@ use super::Connection;
 use super::together::together;
 use crate::guard;
 use crate::outbox::{Watch, WatchBell};
-use plinth_client::{Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind};
 use plinth_proto::{ReadVersion, Request, reply};
-use plinth_types::{Bytes, CommitReply, Error, KeyList, KeySpace, RangeRead, RangeResult, Result, Version};
+use plinth_types::{
+    Bytes, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult, Result,
+    Version,
+};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -30,13 +33,28 @@ impl Connection {
     pub(super) fn handle(&mut self, frame: &Frame<'_>) {
         self.counted.requests += 1;
         let id = frame.id;
-        let done = Request::decode(frame).and_then(|request| self.carry_out(id, request, frame.len()));
+        let done = self
+            .knows(frame.kind)
+            .and_then(|()| Request::decode(frame))
+            .and_then(|request| self.carry_out(id, request, frame.len()));
         if let Err(error) = done {
             self.fail(id, &error);
         }
     }
 
-    fn fail(&mut self, id: u32, error: &Error) {
+    /// Whether the version of the protocol that was agreed on has requests of this kind, or nobody knows them.
+    fn knows(&self, kind: u8) -> Result<()> {
+        let since = Kind::from_code(kind).map_or(0, Kind::since);
+        if since <= self.version {
+            return Ok(());
+        }
+        Err(Error::unsupported_operation().with_detail(format!(
+            "requests of kind {kind} came with version {since} of the protocol, and this connection speaks {}",
+            self.version
+        )))
+    }
+
+    pub(super) fn fail(&mut self, id: u32, error: &Error) {
         self.counted.failures += 1;
         reply::put_failure(&mut self.output, id, error);
     }
@@ -45,17 +63,14 @@ impl Connection {
         let endpoint = self.shared.endpoint.clone();
         match request {
             Request::GetMany { version, space, keys } => {
-                return self.get_many(id, version, space, &keys, len);
+                return self.get_many(&*endpoint, id, (version, space), &keys, len);
             }
             Request::ReadVersion(request) => self.read_version(id, request, len),
             Request::GetRange { version, space, read } => {
-                return self.get_range(id, version, space, read, len);
+                return self.get_range(&*endpoint, id, (version, space), read, len);
             }
             Request::GetKey { version, space, selector } => {
-                guard::selector(&selector)?;
-                self.counted.reads += 1;
-                let answer = endpoint.get_key(version, space, &selector);
-                self.answer(id, answer, len, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
+                return self.get_key(&*endpoint, id, (version, space), &selector, len);
             }
             Request::Commit(request) => {
                 guard::commit(&request)?;
@@ -73,20 +88,8 @@ impl Connection {
                     self.fail(id, &Error::operation_cancelled());
                 }
             }
-            Request::RangeSize(range) => {
-                let answer = endpoint.range_size(range);
-                self.answer(id, answer, len, |out, id, size| {
-                    reply::put_number(out, id, Kind::RangeSizeReply, *size);
-                });
-            }
-            Request::SplitPoints { range, chunk } => {
-                // The estimate comes from memory; if it doesn't, the pieces are as small as asked for.
-                let size = endpoint.range_size(range.clone()).try_take().and_then(Result::ok).unwrap_or(0);
-                let answer = endpoint.split_points(range, guard::chunk(chunk, size));
-                self.answer(id, answer, len, |out, id, points: &Vec<Bytes>| {
-                    reply::put_list(out, id, Kind::SplitPointsReply, points);
-                });
-            }
+            Request::RangeSize(range) => self.range_size(&*endpoint, id, range, len),
+            Request::SplitPoints { range, chunk } => self.split_points(&*endpoint, id, range, chunk, len),
             Request::Addresses(_) => {
                 let addresses = &self.shared.place.addresses;
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
@@ -102,21 +105,27 @@ impl Connection {
                 });
             }
             Request::Ping => reply::put_pong(&mut self.output, id),
+            Request::Pin { lease_ms } => self.pin(id, lease_ms, len)?,
+            Request::Renew { snapshot, lease_ms } => self.renew(id, &snapshot, lease_ms)?,
+            Request::Release(snapshot) => self.release(id, &snapshot),
+            Request::InSnapshot { snapshot, read } => return self.read_in(id, &snapshot, *read, len),
+            Request::Clients => self.clients(id),
+            Request::Disconnect(client) => self.disconnect(id, &client)?,
         }
         Ok(())
     }
 
     #[inline]
-    fn get_many(
+    pub(super) fn get_many(
         &mut self,
+        endpoint: &dyn Endpoint,
         id: u32,
-        version: Version,
-        space: KeySpace,
+        (version, space): (Version, KeySpace),
         keys: &KeyList,
         len: usize,
     ) -> Result<()> {
         self.counted.reads += keys.len() as u64;
-        let mut answer = self.shared.endpoint.get_many(version, space, keys);
+        let mut answer = endpoint.get_many(version, space, keys);
         match answer.try_take() {
             Some(Ok(values)) => reply::put_get_many(&mut self.output, id, &values),
             Some(Err(error)) => return Err(error),
@@ -127,17 +136,55 @@ impl Connection {
         Ok(())
     }
 
-    fn get_range(
+    pub(super) fn get_key(
         &mut self,
+        endpoint: &dyn Endpoint,
         id: u32,
-        version: Version,
-        space: KeySpace,
+        (version, space): (Version, KeySpace),
+        selector: &KeySelector,
+        len: usize,
+    ) -> Result<()> {
+        guard::selector(selector)?;
+        self.counted.reads += 1;
+        let answer = endpoint.get_key(version, space, selector);
+        self.answer(id, answer, len, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
+        Ok(())
+    }
+
+    pub(super) fn range_size(&mut self, endpoint: &dyn Endpoint, id: u32, range: KeyRange, len: usize) {
+        let answer = endpoint.range_size(range);
+        self.answer(id, answer, len, |out, id, size| {
+            reply::put_number(out, id, Kind::RangeSizeReply, *size);
+        });
+    }
+
+    pub(super) fn split_points(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        range: KeyRange,
+        chunk: i64,
+        len: usize,
+    ) {
+        // The estimate comes from memory; if it doesn't, the pieces are as small as asked for.
+        let size = endpoint.range_size(range.clone()).try_take().and_then(Result::ok).unwrap_or(0);
+        let answer = endpoint.split_points(range, guard::chunk(chunk, size));
+        self.answer(id, answer, len, |out, id, points: &Vec<Bytes>| {
+            reply::put_list(out, id, Kind::SplitPointsReply, points);
+        });
+    }
+
+    pub(super) fn get_range(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        (version, space): (Version, KeySpace),
         mut read: RangeRead,
         len: usize,
     ) -> Result<()> {
         guard::range(&mut read)?;
         self.counted.ranges += 1;
-        let mut answer = self.shared.endpoint.get_range(version, space, &read);
+        let mut answer = endpoint.get_range(version, space, &read);
         match answer.try_take() {
             Some(Ok(result)) => {
                 self.counted.rows += result.rows.len() as u64;
@@ -176,7 +223,13 @@ impl Connection {
     }
 
     /// Writes an answer that is there; has one that isn't come by way of the outbox.
-    fn answer<T: Send + 'static>(&mut self, id: u32, mut answer: Reply<T>, len: usize, put: Put<T>) {
+    pub(super) fn answer<T: Send + 'static>(
+        &mut self,
+        id: u32,
+        mut answer: Reply<T>,
+        len: usize,
+        put: Put<T>,
+    ) {
         match answer.try_take() {
             Some(Ok(value)) => put(&mut self.output, id, &value),
             Some(Err(error)) => self.fail(id, &error),

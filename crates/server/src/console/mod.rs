@@ -89,7 +89,7 @@ pub(crate) async fn sample(shared: Arc<Shared>) {
     loop {
         let text = crate::metrics::text(&shared);
         shared.console.history.take(shared.env.now(), shared.env.wall_clock(), &text);
-        if let First::Left(()) = race(shared.history_stop.wait(), shared.env.sleep(INTERVAL)).await {
+        if let First::Left(()) = race(shared.stops.history.wait(), shared.env.sleep(INTERVAL)).await {
             return;
         }
     }

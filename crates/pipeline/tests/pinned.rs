@@ -1,0 +1,152 @@
+//! Pinned snapshots: a version that stays readable whatever is written, for whoever reaches the database, in the process or behind
+//! a server.
+//!
+//! The window is short, so that versions leave it while a test runs; each waits for what it needs, however long that takes.
+
+mod common;
+
+use common::*;
+use plinth_client::{Database, Endpoint, PinnedSnapshot, RangeOptions};
+use plinth_env::{Env, TemporaryDir, block_on};
+use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
+use plinth_types::{Error, KeyRange, KeySelector};
+use std::sync::Arc;
+use std::time::Duration;
+
+const ROWS: usize = 300;
+
+/// A database on the engine `ssd`, which ends before its directory.
+struct Ssd {
+    endpoint: Arc<dyn Endpoint>,
+    _dir: TemporaryDir,
+}
+
+async fn ssd() -> Ssd {
+    let env = Env::real();
+    let dir = env.files().temporary_dir("pinned").await.unwrap();
+    let config = NodeConfig {
+        engine: EngineKind::Ssd,
+        ssd: SsdSettings::with_memory(2 << 20),
+        window: 50_000,
+        ..NodeConfig::default()
+    };
+    let node = Node::open(&env, dir.path(), config).await.unwrap();
+    Ssd { endpoint: provided(Arc::new(node.endpoint())), _dir: dir }
+}
+
+fn key(n: usize) -> String {
+    format!("key{n:04}")
+}
+
+fn write(db: &Database, value: &str) {
+    db.transact_blocking(|tr| {
+        (0..ROWS).for_each(|n| tr.set(key(n), value));
+        tr.set("last", value);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A snapshot in which `last` has this value: the window moves on with the clock.
+async fn pinned_with(db: &Database, value: &str) -> PinnedSnapshot {
+    loop {
+        db.endpoint().env().sleep(Duration::from_millis(50)).await;
+        // Whoever asks for a version moves the window.
+        db.transact_blocking(|tr| tr.get_read_version().wait()).unwrap();
+        let snapshot = db.pin_snapshot().await.unwrap();
+        let last = snapshot.transact_blocking(|tr| tr.get("last").wait()).unwrap();
+        if last.as_deref() == Some(value.as_bytes()) {
+            return snapshot;
+        }
+    }
+}
+
+/// How many snapshots the database says are pinned.
+async fn count(db: &Database) -> u64 {
+    let status: serde_json::Value = serde_json::from_str(&db.status_json().await.unwrap()).unwrap();
+    status["cluster"]["plinth"]["ssd"]["pinned_snapshots"]["count"].as_u64().unwrap()
+}
+
+#[test]
+fn a_pinned_snapshot_stays_as_it_was() {
+    block_on(async {
+        let ssd = ssd().await;
+        let db = Database::new(ssd.endpoint.clone());
+        write(&db, "before");
+        let snapshot = pinned_with(&db, "before").await;
+        write(&db, "after");
+        let later = pinned_with(&db, "after").await;
+        assert!(later.version() > snapshot.version());
+        for (snapshot, value) in [(&snapshot, "before"), (&later, "after")] {
+            let tr = snapshot.create_transaction();
+            assert_eq!(tr.get_read_version().await, Ok(snapshot.version()));
+            let rows = tr.range(RangeOptions::from("key".."kez")).collect().await.unwrap();
+            assert!(rows.len() == ROWS && rows.iter().all(|row| row.value == value.as_bytes()));
+            assert_eq!(tr.get(key(7)).await.unwrap().as_deref(), Some(value.as_bytes()));
+            let found = tr.get_key(KeySelector::first_greater_than(key(7))).await.unwrap();
+            assert_eq!(found, key(8).as_bytes());
+        }
+        let now = db.transact_blocking(|tr| tr.get(key(5)).wait()).unwrap();
+        assert_eq!(now.as_deref(), Some(&b"after"[..]));
+    });
+}
+
+#[test]
+fn a_pinned_snapshot_takes_no_writes_and_has_nothing_to_watch() {
+    block_on(async {
+        let ssd = ssd().await;
+        let db = Database::new(ssd.endpoint.clone());
+        write(&db, "v");
+        let snapshot = pinned_with(&db, "v").await;
+        let tr = snapshot.create_transaction();
+        tr.set("key", "no");
+        let refused = tr.commit().await.unwrap_err();
+        assert_eq!(refused, Error::transaction_read_only());
+        assert_eq!(refused.detail(), Some("a pinned snapshot takes no writes"));
+        let endpoint = snapshot.endpoint();
+        let refused = endpoint.watch("key".into(), None, snapshot.version()).await.unwrap_err();
+        assert_eq!(refused, Error::unsupported_operation());
+        assert_eq!(endpoint.pin_snapshot().await.err(), Some(Error::unsupported_operation()));
+        // What it has is measured and cut like any database.
+        let range = KeyRange::new(&b""[..], &b"\xff"[..]);
+        assert!(endpoint.range_size(range.clone()).await.unwrap() > 0);
+        let pieces = endpoint.split_points(range.clone(), 1 << 30).await.unwrap();
+        assert_eq!((pieces.first(), pieces.last()), (Some(&range.begin), Some(&range.end)));
+    });
+}
+
+#[test]
+fn a_snapshot_is_counted_until_its_last_handle_has_gone() {
+    block_on(async {
+        let ssd = ssd().await;
+        let db = Database::new(ssd.endpoint.clone());
+        write(&db, "v");
+        assert_eq!(count(&db).await, 0);
+        let (one, two) = (db.pin_snapshot().await.unwrap(), db.pin_snapshot().await.unwrap());
+        let again = one.clone();
+        assert_eq!(count(&db).await, 2);
+        drop((one, two));
+        while count(&db).await > 1 {
+            db.endpoint().env().sleep(Duration::from_millis(5)).await;
+        }
+        again.transact_blocking(|tr| tr.get("last").wait()).unwrap();
+        let tr = again.create_transaction();
+        drop(again);
+        // A transaction is a handle as well.
+        tr.get("last").await.unwrap();
+        assert_eq!(count(&db).await, 1);
+        drop(tr);
+        while count(&db).await > 0 {
+            db.endpoint().env().sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
+fn the_engine_memory_says_that_it_keeps_no_versions() {
+    block_on(async {
+        let error = Database::new(in_memory().await).pin_snapshot().await.unwrap_err();
+        assert_eq!(error, Error::unsupported_operation());
+        assert!(error.detail().is_some_and(|detail| detail.contains("engine ssd")), "{error}");
+    });
+}

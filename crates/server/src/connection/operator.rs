@@ -1,0 +1,51 @@
+//! What an operator asks of a server about its clients: who they are, and to close their connections.
+
+use super::Connection;
+use plinth_proto::frame::Kind;
+use plinth_proto::reply;
+use plinth_types::{Error, Result};
+use std::net::{IpAddr, SocketAddr};
+
+/// Which connections are meant.
+enum Which {
+    All,
+    From(IpAddr),
+    One(SocketAddr),
+}
+
+impl Which {
+    fn parse(text: &[u8]) -> Result<Self> {
+        let text = String::from_utf8_lossy(text);
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let address = text.parse().map(Self::One).or_else(|_| text.parse().map(Self::From));
+        address.map_err(|_| {
+            let detail = format!("connections are named by IP:PORT, by IP, or by `all`, not by {text:?}");
+            Error::invalid_option_value().with_detail(detail)
+        })
+    }
+}
+
+impl Connection {
+    /// Lists the connections: `ip:port` and the client's name.
+    pub(super) fn clients(&mut self, id: u32) {
+        let mut clients = Vec::new();
+        self.shared.connections.visit(|outbox| clients.push(format!("{} {}", outbox.peer, outbox.name())));
+        reply::put_list(&mut self.output, id, Kind::ClientsReply, &clients);
+    }
+
+    /// Closes connections. The one that asks goes on, unless it names itself.
+    pub(super) fn disconnect(&mut self, id: u32, client: &[u8]) -> Result<()> {
+        let which = Which::parse(client)?;
+        let own = self.number;
+        let closed = self.shared.connections.disconnect(|number, outbox| match which {
+            Which::All => number != own,
+            Which::From(ip) => number != own && outbox.peer.ip() == ip,
+            Which::One(peer) => outbox.peer == peer,
+        });
+        let closed = i64::try_from(closed).unwrap_or(i64::MAX);
+        reply::put_number(&mut self.output, id, Kind::DisconnectReply, closed);
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Requests about pinned snapshots: pinning one, renewing its lease, reading in it.
+
+use super::Connection;
+use plinth_client::ReadVersionRequest;
+use plinth_env::reply::promise;
+use plinth_proto::frame::Kind;
+use plinth_proto::{Request, SnapshotId, reply};
+use plinth_types::{Error, Result};
+
+impl Connection {
+    /// Pins a snapshot. Should the connection end before the answer has left, the lease lapses.
+    pub(super) fn pin(&mut self, id: u32, lease_ms: u32, len: usize) -> Result<()> {
+        let place = self.shared.snapshots.reserve()?;
+        let (shared, client) = (self.shared.clone(), self.outbox.peer);
+        let (done, answer) = promise();
+        self.shared.endpoint.pin_snapshot().on_complete(move |pinned| {
+            let pinned = match pinned {
+                Ok(pinned) => pinned,
+                Err(error) => return done.send(Err(error)),
+            };
+            let version = pinned.version;
+            let any = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };
+            let metadata = pinned.endpoint.read_version(any);
+            metadata.on_complete(move |metadata| {
+                done.send(metadata.and_then(|metadata| {
+                    let lease_ms = shared.snapshots.granted_ms(lease_ms);
+                    let times = [shared.env.now(), shared.snapshots.granted(lease_ms)];
+                    let snapshot =
+                        shared.snapshots.hold(place, pinned, client, shared.env.random_u64(), times)?;
+                    let metadata_version = metadata.metadata_version;
+                    Ok(reply::Pinned { snapshot, version, metadata_version, lease_ms })
+                }));
+            });
+        });
+        self.answer(id, answer, len, reply::put_pin);
+        Ok(())
+    }
+
+    pub(super) fn renew(&mut self, id: u32, snapshot: &SnapshotId, lease_ms: u32) -> Result<()> {
+        let snapshots = &self.shared.snapshots;
+        let lease = snapshots.granted(lease_ms);
+        snapshots.renew(snapshot, self.shared.env.now(), lease)?;
+        let granted = snapshots.granted_ms(lease_ms).into();
+        reply::put_number(&mut self.output, id, Kind::RenewReply, granted);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, id: u32, snapshot: &SnapshotId) {
+        self.shared.snapshots.release(snapshot);
+        reply::put_released(&mut self.output, id);
+    }
+
+    /// Reads as it would without the snapshot, from the database as it was.
+    pub(super) fn read_in(
+        &mut self,
+        id: u32,
+        snapshot: &SnapshotId,
+        read: Request,
+        len: usize,
+    ) -> Result<()> {
+        let endpoint = self.shared.snapshots.find(snapshot, self.shared.env.now())?;
+        match read {
+            Request::GetMany { version, space, keys } => {
+                self.get_many(&*endpoint, id, (version, space), &keys, len)
+            }
+            Request::GetKey { version, space, selector } => {
+                self.get_key(&*endpoint, id, (version, space), &selector, len)
+            }
+            Request::GetRange { version, space, read } => {
+                self.get_range(&*endpoint, id, (version, space), read, len)
+            }
+            Request::RangeSize(range) => {
+                self.range_size(&*endpoint, id, range, len);
+                Ok(())
+            }
+            Request::SplitPoints { range, chunk } => {
+                self.split_points(&*endpoint, id, range, chunk, len);
+                Ok(())
+            }
+            other => {
+                let detail =
+                    format!("in a pinned snapshot there are only reads, and this is none: {other:?}");
+                Err(Error::client_invalid_operation().with_detail(detail))
+            }
+        }
+    }
+}
