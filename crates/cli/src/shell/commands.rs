@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{data, option, status, throttle, transaction};
+use super::{data, operator, option, status, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -55,6 +55,13 @@ pub const ALL: &[Command] = &[
         "If it fails the transaction is rolled back, and can be begun anew.",
     ),
     command(
+        "configure",
+        1..=16,
+        "configure WORD...",
+        "compares with how the database is configured",
+        "Words as in FoundationDB: a redundancy mode, a storage engine, NAME=VALUE. All of it is settled when a database is made; what is asked for and isn't so is named, with what to do.",
+    ),
+    command(
         "exit",
         0..=0,
         "exit",
@@ -92,6 +99,20 @@ pub const ALL: &[Command] = &[
     ),
     command("help", 0..=1, "help [COMMAND]", "shows what there is", "Also: help escaping, help options."),
     command(
+        "kill",
+        0..=64,
+        "kill [list|all|IP[:PORT]...]",
+        "lists connections of clients, or closes them",
+        "Needs a server. All but the shell's own; clients connect again by themselves, and their commits on the way have an unknown result.",
+    ),
+    command(
+        "lock",
+        0..=0,
+        "lock",
+        "keeps out all transactions but lock-aware ones",
+        "Shows the UID that unlock asks for.",
+    ),
+    command(
         "option",
         0..=3,
         "option [on|off NAME [ARGUMENT]]",
@@ -117,6 +138,7 @@ pub const ALL: &[Command] = &[
         "limits how many transactions with a tag begin in a second",
         "For an hour and for priority default and below, unless said otherwise. It holds within a second.",
     ),
+    command("unlock", 1..=1, "unlock UID", "takes the lock away", "UID as lock has shown it."),
     command(
         "writemode",
         1..=1,
@@ -185,6 +207,10 @@ pub fn execute<Out: Write>(
         "getversion" => transaction::get_version(session),
         "sleep" => transaction::sleep(session, &arguments[0]),
         "option" => option::option(session, arguments),
+        "configure" => operator::configure(session, arguments),
+        "kill" => operator::kill(session, arguments),
+        "lock" => operator::lock(session),
+        "unlock" => operator::unlock(session, &arguments[0]),
         "throttle" => throttle::throttle(session, arguments),
         "status" => status::status(session, arguments.first()),
         "help" => help(session, arguments.first()),

@@ -1,4 +1,4 @@
-//! `plinth shell`: FoundationDB's shell commands for data, on a database.
+//! `plinth shell`: FoundationDB's shell commands for data and for operators, on a database.
 //!
 //! A line comes from the command line (`--exec`), from a terminal with an editor, or from a pipe. In all three it goes
 //! through the same [`Session`](session::Session), which takes any client's database; only this file knows how one is opened.
@@ -9,6 +9,7 @@
 mod commands;
 mod data;
 mod editor;
+mod operator;
 mod option;
 mod session;
 mod status;

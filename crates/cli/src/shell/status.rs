@@ -2,6 +2,7 @@
 //!
 //! The words are taken from where FoundationDB's tools look; what a database doesn't tell is left out.
 
+use super::operator;
 use super::session::{Refusal, Session};
 use super::words::quoted;
 use plinth_bench::Value;
@@ -17,7 +18,10 @@ pub fn status<Out: Write>(session: &mut Session<Out>, form: Option<&Vec<u8>>) ->
         Some(b"json") => writeln!(session.out, "{document:#}")?,
         Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
         None => write!(session.out, "{}", summary(&document))?,
-        Some(b"details") => write!(session.out, "{}{}", summary(&document), details(&document))?,
+        Some(b"details") => {
+            let clients = operator::clients(&session.database);
+            write!(session.out, "{}{}", summary(&document), details(&document, clients))?;
+        }
         Some(other) => {
             return Err(Refusal::Usage(format!("minimal, details or json, not {}", quoted(other))));
         }
@@ -55,8 +59,9 @@ fn summary(document: &Value) -> String {
     lines.text
 }
 
-fn details(document: &Value) -> String {
+fn details(document: &Value, clients: Vec<String>) -> String {
     let mut lines = Lines::default();
+    clients.into_iter().for_each(|client| lines.add("Clients", Some(client)));
     for (name, path) in [
         ("Committed", "/cluster/workload/transactions/committed/counter"),
         ("Conflicted", "/cluster/workload/transactions/conflicted/counter"),

@@ -1,20 +1,45 @@
-//! The shell's commands on a database in memory: what each prints, and how each fails.
+//! The shell's commands on a database in memory, some with a server between: what each prints, and how each fails.
 //!
 //! They go through the session that `--exec`, pipes and terminals share; the program's own tests run those.
 
 use super::editor::propose;
 use super::session::{Next, Session};
-use plinth::Database;
+use plinth::{ClusterFile, Database, Env, RemoteOptions, block_on};
+use plinth_server::{Server, ServerConfig};
+use std::net::{Ipv4Addr, SocketAddr};
+
+fn file(server: &Server) -> ClusterFile {
+    ClusterFile::parse(server.connection_string()).unwrap()
+}
 
 struct Shell {
     session: Session<Vec<u8>>,
     _database: Database,
+    /// The server between, if there is one.
+    server: Option<Server>,
 }
 
 impl Shell {
     fn new() -> Self {
         let database = Database::in_memory().unwrap();
-        Self { session: Session::new((*database).clone(), Vec::new()), _database: database }
+        Self { session: Session::new((*database).clone(), Vec::new()), _database: database, server: None }
+    }
+
+    /// A shell on a database that a server serves.
+    fn over_network() -> Self {
+        let database = Database::in_memory().unwrap();
+        let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        let config = ServerConfig { listen, ..ServerConfig::default() };
+        let server = block_on(Server::start(database.endpoint().clone(), config)).unwrap();
+        let far = Database::connect_to(&Env::real(), file(&server));
+        Self { session: Session::new((*far).clone(), Vec::new()), _database: database, server: Some(server) }
+    }
+
+    /// Another client of the server, with one connection, called `other`.
+    fn another_client(&self) -> Database {
+        let env = Env::real();
+        let options = RemoteOptions { connections: 1, name: "other".to_owned(), ..RemoteOptions::new(&env) };
+        Database::connect_with(&env, file(self.server.as_ref().unwrap()), &options)
     }
 
     fn with_rows() -> Self {
@@ -276,4 +301,92 @@ fn tags_are_throttled_listed_and_let_go() {
         shell.refuses(&format!("throttle {wrong}"));
     }
     assert!(shell.refuses("throttle off tag longer-than-sixteen").contains("16 bytes"));
+}
+
+#[test]
+fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
+    for mut shell in [Shell::with_rows(), Shell::over_network()] {
+        shell.does("writemode on; set a 1");
+        let told = shell.does("lock");
+        let id =
+            told.lines().next().unwrap().strip_prefix("Locking database with lockUID: ").unwrap().to_owned();
+        assert!(told.contains("Database locked.") && id.len() == 32, "{told}");
+        // In a transaction of its own a read would wait until it is unlocked.
+        assert!(shell.refuses("begin; get a").starts_with("get: database_locked (1038)"));
+        assert!(shell.does("status").contains("Locked             yes"));
+        assert!(
+            shell
+                .refuses("lock")
+                .contains(&format!("locked already; whoever did it has the id that unlock asks for, {id}"))
+        );
+        assert!(
+            shell.refuses(&format!("unlock {}", "0".repeat(32))).contains("another UID; it stays locked")
+        );
+        assert!(shell.refuses("unlock me").contains("32 hexadecimal digits"));
+        assert!(shell.refuses("begin; get a").contains("1038"), "it is still locked");
+        let told = shell.does(&format!("unlock {}", id.to_uppercase()));
+        assert!(told.ends_with("Database unlocked.\n"), "{told}");
+        assert_eq!(shell.does("get a"), "`a' is `1'\n");
+        assert_eq!(shell.does(&format!("unlock {id}")), "The database is not locked.\n");
+        assert!(shell.refuses("begin; lock").contains("a transaction has been begun"));
+    }
+}
+
+#[test]
+fn clients_are_listed_and_their_connections_closed() {
+    let mut shell = Shell::over_network();
+    let listed =
+        |shell: &mut Shell| -> Vec<String> { shell.does("kill list").lines().map(str::to_owned).collect() };
+    let own = listed(&mut shell);
+    assert!(
+        !own.is_empty()
+            && own.iter().all(|line| line.starts_with("127.0.0.1:") && line.contains(" plinth-client "))
+    );
+    let details = shell.does("status details");
+    assert!(details.contains("Clients") && details.contains("from 127.0.0.1 (plinth-client "), "{details}");
+    // Another client, which waits for something.
+    let other = shell.another_client();
+    let watch = other.transact_blocking(|tr| Ok(tr.watch("k"))).unwrap();
+    let theirs = loop {
+        let new: Vec<_> = listed(&mut shell).into_iter().filter(|line| !own.contains(line)).collect();
+        if let Some(line) = new.into_iter().find(|line| line.contains(" other")) {
+            break line.split(' ').next().unwrap().to_owned();
+        }
+    };
+    assert!(shell.does(&format!("kill {theirs}")).starts_with("Closed 1 connection\n"));
+    // It is gone, and the client comes back by itself over another, with its watch.
+    while listed(&mut shell).iter().any(|line| line.starts_with(&format!("{theirs} "))) {}
+    shell.does("writemode on; set k v");
+    watch.wait().unwrap();
+    assert_eq!(shell.does(&format!("kill {theirs}")), "Closed 0 connections\n");
+    // All but the one that asks: the shell goes on.
+    let closed = shell.does("kill all");
+    assert!(closed.starts_with("Closed "), "{closed}");
+    assert_eq!(other.transact_blocking(|tr| tr.get("k").wait()).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(shell.does("get k"), "`k' is `v'\n");
+    for wrong in ["kill everyone", "kill 127.0.0.1:x", "kill all 127.0.0.1", "kill \\xff"] {
+        shell.refuses(wrong);
+    }
+    let refused = Shell::new().refuses("kill all");
+    assert!(refused.contains("unsupported_operation") && refused.contains("only a server"), "{refused}");
+}
+
+#[test]
+fn what_is_configured_is_confirmed_and_what_cannot_be_is_named() {
+    for mut shell in [Shell::new(), Shell::over_network()] {
+        let same = shell.does("configure single memory logs=1 tenant_mode=optional_experimental");
+        assert_eq!(same, "The database is configured so: nothing to change\n");
+        for (words, told) in [
+            ("double", "redundancy mode is single"),
+            ("ssd", "plinth migrate"),
+            ("new single memory", "new directory"),
+            ("commit_proxies=5", "commit_proxies is 1"),
+            ("tenant_mode=disabled", "tenant_mode is optional_experimental"),
+            ("speed=11", "nothing called speed"),
+            ("faster", "help configure"),
+        ] {
+            let refused = shell.refuses(&format!("configure {words}"));
+            assert!(refused.starts_with("configure: ") && refused.contains(told), "{words}: {refused}");
+        }
+    }
 }
