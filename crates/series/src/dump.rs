@@ -147,9 +147,11 @@ fn influx_head(name: &Name) -> String {
     let metric = name.metric();
     let metric = metric.strip_prefix('!').unwrap_or(metric);
     let (measurement, field) = metric.rsplit_once('.').unwrap_or((metric, "value"));
+    // Among fields a quotation mark begins a text.
+    let field = field.replace('"', "\\\"");
     let tags: String =
         name.tags().map(|(tag, value)| format!(",{}={}", escaped(tag), escaped(value))).collect();
-    format!("{}{tags} {}=", escaped(measurement), escaped(field))
+    format!("{}{tags} {}=", escaped(measurement), escaped(&field))
 }
 
 #[cfg(test)]

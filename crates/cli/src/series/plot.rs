@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn columns_show_least_mean_and_greatest() {
-        let columns = [Some((0.0, 1.0, 2.0)), None, Some((4.0, 4.0, 4.0)), Some((-4.0, 0.0, 4.0))];
+        let columns = [Some((0.0, 0.5, 2.0)), None, Some((4.0, 4.0, 4.0)), Some((-4.0, 0.0, 4.0))];
         let text = drawn(&columns, 5, 0, 1);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..6], [" 4 ┤  •│", "   ┤│  │", "   ┤•  •", "   ┤   │", "-4 ┤   │", "   └────"]);

@@ -31,7 +31,8 @@ use plinth_client::{Database, Transaction};
 /// let sales = view.existing("shop.sales region=eu").await?.expect("somebody has bought something");
 /// assert_eq!(sales.aggregate(..).await?.map(|summary| summary.sum), Some(12.5));
 /// # Ok(()) }
-/// # plinth_env::block_on(example(plinth::Database::in_memory().unwrap().clone())).unwrap();
+/// # let db = plinth::Database::in_memory().unwrap();
+/// # plinth_env::block_on(example((*db).clone())).unwrap();
 /// ```
 ///
 /// Points of one time: the one that was committed last counts. Between a transaction and the owner's own [`append`](super::Series::append) it is the
