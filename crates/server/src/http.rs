@@ -1,9 +1,9 @@
-//! HTTP for people and for the programs that watch: the transport, over hyper.
+//! HTTP: the transport of everything that answers it, over hyper.
 //!
-//! What is asked and answered stands in `console`; here are the sockets. A connection may be used for many requests. It
-//! has a deadline at all times: for a request to arrive wholly, to be answered, for the answer to be taken; so neither
-//! half a request nor an answer that nobody takes keeps anything. Heads are bounded by hyper's buffer, bodies by whoever
-//! reads them, connections by a number.
+//! What is asked and answered stands behind it, as a [`Site`]: the console, and queries of time series; here are the sockets. A
+//! connection may be used for many requests. Its other side has a deadline whenever it is its turn: for a request to arrive
+//! wholly, for the answer to be taken; so neither half a request nor an answer that nobody takes keeps anything. Heads are
+//! bounded by hyper's buffer, bodies by whoever reads them, connections by a number.
 
 use crate::console;
 use crate::door::Door;
@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal};
 use plinth_types::Bytes;
 use std::convert::Infallible;
 use std::io;
@@ -24,16 +25,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a connection keeps of a request's head and of an answer that is being sent.
-const BUFFER: usize = 16 << 10;
-/// How long a connection may be without a whole request.
-const IDLE: Duration = Duration::from_secs(15);
-/// How long answering one may take.
-const ANSWERING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at, and whether the server is stopping.
 const TICK: Duration = Duration::from_millis(250);
-/// Connections at a time.
-const CONNECTIONS: usize = 128;
+/// How long accepting pauses when the system has no room for another connection.
+const BREATH: Duration = Duration::from_millis(50);
+/// How long answering a request to the console may take.
+const ANSWERING: Duration = Duration::from_secs(30);
 
 /// Text made anew for each request, such as a node's measurements.
 #[derive(Clone)]
@@ -56,75 +53,132 @@ impl std::fmt::Debug for Page {
     }
 }
 
+/// What answers the requests that come through a door.
+pub(crate) trait Site: Send + Sync + 'static {
+    /// How answers are sent.
+    type Answer: Body<Data = Bytes, Error = Infallible> + Send + 'static;
+    /// What its connections may cost.
+    const BOUNDS: Bounds;
+
+    fn env(&self) -> &Env;
+    /// Told when nothing more is to be accepted.
+    fn stop(&self) -> &Signal;
+    fn is_stopping(&self) -> bool;
+    /// Answers. The other side's time runs as `patience` was left; while it is not its turn it has to be stopped.
+    fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        patience: Arc<Patience>,
+    ) -> impl Future<Output = Response<Self::Answer>> + Send;
+}
+
+/// What the connections of a site may cost.
+pub(crate) struct Bounds {
+    /// How many at a time.
+    pub(crate) connections: usize,
+    /// What one keeps of a request's head and of an answer that is being sent.
+    pub(crate) buffer: usize,
+    /// How long one may be without a whole request.
+    pub(crate) idle: Duration,
+    /// Whether who has closed its half still gets its answer; if not, it has gone away, and the work for it ends.
+    pub(crate) half_close: bool,
+}
+
+impl Site for Shared {
+    type Answer = Whole;
+    const BOUNDS: Bounds =
+        Bounds { connections: 128, buffer: 16 << 10, idle: Duration::from_secs(15), half_close: true };
+
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn stop(&self) -> &Signal {
+        &self.stops.http
+    }
+
+    fn is_stopping(&self) -> bool {
+        Self::is_stopping(self)
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, patience: Arc<Patience>) -> Response<Whole> {
+        patience.set(ANSWERING);
+        let answer = console::answer(self, request).await;
+        patience.set(Self::BOUNDS.idle);
+        answer
+    }
+}
+
 /// Answers until told to stop.
-pub(crate) async fn serve(shared: Arc<Shared>, door: Door) {
+pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
-        match race(shared.stops.http.wait(), door.accept()).await {
+        match race(site.stop().wait(), door.accept()).await {
             First::Left(()) => return,
-            First::Right(Err(_)) => shared.env.sleep(Duration::from_millis(50)).await,
-            First::Right(Ok(stream)) => admit(&shared, &open, stream),
+            First::Right(Err(_)) => site.env().sleep(BREATH).await,
+            First::Right(Ok(stream)) => admit(&site, &open, stream),
         }
     }
 }
 
 /// Gives a connection its task, if there are not too many.
-fn admit(
-    shared: &Arc<Shared>,
+fn admit<S: Site>(
+    site: &Arc<S>,
     open: &Arc<AtomicUsize>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) {
-    if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+    if open.fetch_add(1, Ordering::Relaxed) >= S::BOUNDS.connections {
         open.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let (theirs, open) = (shared.clone(), open.clone());
-    drop(shared.env.spawn_network("http", async move {
+    let (theirs, open) = (site.clone(), open.clone());
+    drop(site.env().spawn_network("http", async move {
         converse(theirs, stream).await;
         open.fetch_sub(1, Ordering::Relaxed);
     }));
 }
 
 /// Requests and their answers, until the other side has no more of them. What goes wrong on the socket is its affair.
-async fn converse(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let deadline = Arc::new(Deadline::default());
-    deadline.set(&shared, IDLE);
+async fn converse<S: Site>(site: Arc<S>, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let patience = Arc::new(Patience { env: site.env().clone(), at: AtomicU64::new(0) });
+    patience.set(S::BOUNDS.idle);
     let service = service_fn(|request: Request<Incoming>| {
-        let (shared, deadline) = (shared.clone(), deadline.clone());
-        async move {
-            deadline.set(&shared, ANSWERING);
-            let answer: Response<Whole> = console::answer(shared.clone(), request).await;
-            deadline.set(&shared, IDLE);
-            Ok::<_, Infallible>(answer)
-        }
+        let answer = site.clone().answer(request, patience.clone());
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let connection = http1::Builder::new()
-        .max_buf_size(BUFFER)
+        .max_buf_size(S::BOUNDS.buffer)
         .auto_date_header(false)
-        .half_close(true)
+        .half_close(S::BOUNDS.half_close)
         .serve_connection(Io(stream), service);
-    race(connection, overdue(shared.clone(), deadline.clone())).await;
-}
-
-/// Waits until the deadline has passed, or the server stops.
-async fn overdue(shared: Arc<Shared>, deadline: Arc<Deadline>) {
-    while !shared.is_stopping() && !deadline.has_passed(&shared) {
-        shared.env.sleep(TICK).await;
-    }
+    let overdue = async {
+        while !site.is_stopping() && !patience.has_passed() {
+            site.env().sleep(TICK).await;
+        }
+    };
+    race(connection, overdue).await;
 }
 
 /// When a connection's patience ends, in milliseconds of the environment's clock.
-#[derive(Default)]
-struct Deadline(AtomicU64);
+pub(crate) struct Patience {
+    env: Env,
+    at: AtomicU64,
+}
 
-impl Deadline {
-    fn set(&self, shared: &Shared, within: Duration) {
-        let at = (shared.env.now() + within).as_millis();
-        self.0.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
+impl Patience {
+    /// The other side has so long for what comes next.
+    pub(crate) fn set(&self, within: Duration) {
+        let at = (self.env.now() + within).as_millis();
+        self.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn has_passed(&self, shared: &Shared) -> bool {
-        shared.env.now().as_millis() > u128::from(self.0.load(Ordering::Relaxed))
+    /// It isn't the other side that has to hurry now.
+    pub(crate) fn stop(&self) {
+        self.at.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    fn has_passed(&self) -> bool {
+        self.env.now().as_millis() > u128::from(self.at.load(Ordering::Relaxed))
     }
 }
 
@@ -153,7 +207,7 @@ impl Body for Whole {
 }
 
 /// A stream as hyper wants it, without what it would take to read into memory that isn't initialised.
-pub(crate) struct Io<S>(pub(crate) S);
+struct Io<S>(S);
 
 impl<S: AsyncRead + Unpin> hyper::rt::Read for Io<S> {
     fn poll_read(
@@ -187,3 +241,6 @@ impl<S: AsyncWrite + Unpin> hyper::rt::Write for Io<S> {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;

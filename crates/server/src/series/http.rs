@@ -5,14 +5,11 @@
 //! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line.
 
 use super::{Hub, write};
-use crate::door::Door;
-use crate::http::Io;
+use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal};
 use plinth_series::{
     Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, is_prometheus, prometheus,
 };
@@ -21,86 +18,36 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a connection keeps of a request's head and of an answer that is being sent.
-const BUFFER: usize = 128 << 10;
 /// How long a connection may be without a whole request.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a reader may leave a piece of its answer untouched.
 const STALLED: Duration = Duration::from_secs(300);
-/// How often deadlines are looked at, and whether the server is stopping.
-const TICK: Duration = Duration::from_millis(250);
-/// Connections at a time.
-const CONNECTIONS: usize = 256;
 
-/// Answers until told to stop.
-pub(super) async fn serve(hub: Arc<Hub>, door: Door) {
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
-        match race(hub.http_stop.wait(), door.accept()).await {
-            First::Left(()) => return,
-            First::Right(Err(_)) => hub.env.sleep(super::BREATH).await,
-            First::Right(Ok(stream)) => {
-                if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-                    open.fetch_sub(1, Ordering::Relaxed);
-                    continue;
-                }
-                let (theirs, open) = (hub.clone(), open.clone());
-                drop(hub.env.spawn_network("series http", async move {
-                    converse(theirs, stream).await;
-                    open.fetch_sub(1, Ordering::Relaxed);
-                }));
-            }
-        }
-    }
-}
+impl Site for Hub {
+    type Answer = Reply;
+    const BOUNDS: Bounds = Bounds { connections: 256, buffer: 128 << 10, idle: IDLE, half_close: false };
 
-/// Requests and their answers, until the other side has no more of them.
-async fn converse(hub: Arc<Hub>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let deadline = Arc::new(Deadline { hub: hub.clone(), at: AtomicU64::new(0) });
-    deadline.set(IDLE);
-    let service = service_fn(|request: Request<Incoming>| {
-        let (hub, deadline) = (hub.clone(), deadline.clone());
-        async move {
-            let reply = answer(&hub, request).await;
-            Ok::<_, Infallible>(reply.map(|state| Reply { state, deadline }))
-        }
-    });
-    let connection = http1::Builder::new()
-        .max_buf_size(BUFFER)
-        .auto_date_header(false)
-        .serve_connection(Io(stream), service);
-    let overdue = async {
-        while !hub.is_stopping() && !deadline.has_passed() {
-            hub.env.sleep(TICK).await;
-        }
-    };
-    race(connection, overdue).await;
-}
-
-/// When a connection's patience ends, in milliseconds of the environment's clock.
-struct Deadline {
-    hub: Arc<Hub>,
-    at: AtomicU64,
-}
-
-impl Deadline {
-    fn set(&self, within: Duration) {
-        let at = (self.hub.env.now() + within).as_millis();
-        self.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
+    fn env(&self) -> &Env {
+        &self.env
     }
 
-    /// While a query is at work it is not the reader who has to hurry.
-    fn stop(&self) {
-        self.at.store(u64::MAX, Ordering::Relaxed);
+    fn stop(&self) -> &Signal {
+        &self.http_stop
     }
 
-    fn has_passed(&self) -> bool {
-        self.hub.env.now().as_millis() > u128::from(self.at.load(Ordering::Relaxed))
+    fn is_stopping(&self) -> bool {
+        Self::is_stopping(self)
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, patience: Arc<Patience>) -> Response<Reply> {
+        let answer = answer(&self, request, &patience).await;
+        // An answer without a body, or to HEAD, is sent without asking for a piece of it.
+        patience.set(IDLE);
+        answer.map(|state| Reply { state, patience })
     }
 }
 
@@ -127,9 +74,9 @@ impl Drop for Work {
 type Piece = Pin<Box<dyn Future<Output = (Box<Work>, QueryResult<Option<Vec<u8>>>)> + Send>>;
 
 /// A reply on its way.
-struct Reply {
+pub(crate) struct Reply {
     state: State,
-    deadline: Arc<Deadline>,
+    patience: Arc<Patience>,
 }
 
 /// How far it is.
@@ -160,14 +107,14 @@ impl Body for Reply {
                     let (text, rest) = (std::mem::take(text), rest.take());
                     self.state = rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
                     if !text.is_empty() {
-                        self.deadline.set(STALLED);
+                        self.patience.set(STALLED);
                         return Poll::Ready(Some(Ok(Frame::data(text))));
                     }
                 }
                 State::Making(piece) => {
                     let made = piece.as_mut().poll(context);
                     if made.is_pending() {
-                        self.deadline.stop();
+                        self.patience.stop();
                     }
                     self.state = match ready!(made) {
                         (work, Ok(Some(text))) => State::Text(text.into(), Some(work)),
@@ -176,7 +123,7 @@ impl Body for Reply {
                     };
                 }
                 State::End => {
-                    self.deadline.set(IDLE);
+                    self.patience.set(IDLE);
                     return Poll::Ready(None);
                 }
             }
@@ -200,12 +147,12 @@ fn refusal(error: &QueryError) -> Vec<u8> {
 }
 
 /// What a request is answered.
-async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
+async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let path = request.uri().path().to_string();
     let (status, kind, state) = match (path.as_str(), request.method()) {
         (asked, method) if write::owns(asked, method) => {
             let (head, content) = request.into_parts();
-            match body(content, write::MAX_BODY).await {
+            match body(content, write::MAX_BODY, patience).await {
                 Ok(content) => {
                     let (status, text) = write::answer(hub, &head, &content).await;
                     (status, write::kind(&text), State::text(text))
@@ -214,7 +161,7 @@ async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
-            match body(request.into_body(), MAX_QUERY_BYTES).await {
+            match body(request.into_body(), MAX_QUERY_BYTES, patience).await {
                 Ok(text) => (StatusCode::OK, TEXT, asked(hub, &path, &text).await),
                 Err(status) => {
                     (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n"))
@@ -225,7 +172,7 @@ async fn answer(hub: &Hub, request: Request<Incoming>) -> Response<State> {
             (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("-POST expected, with JSON as the body\r\n"))
         }
         (_, &Method::GET | &Method::POST) if is_prometheus(&path) => {
-            let (status, text) = prometheus_answer(hub, &path, request).await;
+            let (status, text) = prometheus_answer(hub, &path, request, patience).await;
             (status, JSON, State::text(text))
         }
         ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
@@ -247,9 +194,14 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// What a request in Prometheus' language is answered; its parameters stand in the URL, the body, or both.
-async fn prometheus_answer(hub: &Hub, path: &str, request: Request<Incoming>) -> (StatusCode, String) {
+async fn prometheus_answer(
+    hub: &Hub,
+    path: &str,
+    request: Request<Incoming>,
+    patience: &Patience,
+) -> (StatusCode, String) {
     let url = request.uri().query().unwrap_or_default().to_string();
-    let Ok(form) = body(request.into_body(), MAX_QUERY_BYTES).await else {
+    let Ok(form) = body(request.into_body(), MAX_QUERY_BYTES, patience).await else {
         let text = r#"{"status":"error","errorType":"bad_data","error":"the body broke off, or is longer than 1 MiB"}"#;
         return (StatusCode::BAD_REQUEST, text.to_string());
     };
@@ -291,8 +243,8 @@ fn stats(hub: &Hub) -> String {
     numbers.to_string() + "\n"
 }
 
-/// A request's body, if it has at most so many bytes.
-async fn body(body: Incoming, most: usize) -> Result<Vec<u8>, StatusCode> {
+/// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's time stops.
+async fn body(body: Incoming, most: usize, patience: &Patience) -> Result<Vec<u8>, StatusCode> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
@@ -302,5 +254,6 @@ async fn body(body: Incoming, most: usize) -> Result<Vec<u8>, StatusCode> {
         }
         bytes.extend_from_slice(&data);
     }
+    patience.stop();
     Ok(bytes)
 }

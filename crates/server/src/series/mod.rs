@@ -163,7 +163,7 @@ pub(crate) async fn start(
     let mut addresses = config.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
-        drop(env.spawn_network("accept series http", http::serve(hub.clone(), door)));
+        drop(env.spawn_network("accept series http", crate::http::serve(hub.clone(), door)));
     }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
