@@ -40,7 +40,7 @@ pub struct CpuUse {
     pub own: f64,
     /// By all others: other processes, a hypervisor, and the kernel's threads, those that write for this process too.
     pub others: f64,
-    /// Of that, by what surely isn't the database's work: other programs' own code, and what a hypervisor gave to other machines.
+    /// Of that, by other programs' own code, and by the hypervisor, for whatever it was.
     pub taken: f64,
 }
 
@@ -165,7 +165,7 @@ impl CpuUse {
         self.others > DISTURBED
     }
 
-    /// Whether so much was surely taken by others. What the kernel does for this process on threads of its own isn't counted, so a
+    /// Whether others took so much. What the kernel does for this process on threads of its own isn't counted, so a
     /// database that makes it work hard can't hide behind that.
     pub fn is_robbed(self) -> bool {
         self.taken > DISTURBED
