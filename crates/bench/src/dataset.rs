@@ -1,6 +1,6 @@
 //! The rows of the benchmarking guide: 16-byte keys, random values of 8 to 100 bytes.
 //!
-//! A row's key is `row:0000` and its number in eight digits, so keys sort by number, and a range of a
+//! A row's key is `row:000` and its number in nine digits, so keys sort by number, and a range of a
 //! thousand keys is a thousand numbers. That long common prefix is what real keys look like, and what
 //! FoundationDB's own benchmark uses. Values are slices of one pool of random bytes: making one costs
 //! nanoseconds, so what is measured is the database.
@@ -15,9 +15,11 @@ pub const VALUE_MIN: usize = 8;
 /// Longest value.
 pub const VALUE_MAX: usize = 100;
 /// Most rows that the keys have digits for.
-pub const MAX_ROWS: u64 = 99_999_999;
+pub const MAX_ROWS: u64 = 999_999_999;
 
-const PREFIX: [u8; 8] = *b"row:0000";
+const PREFIX: [u8; 7] = *b"row:000";
+/// What the last eight of the nine digits can tell apart.
+const EIGHT_DIGITS: u64 = 100_000_000;
 const POOL: usize = 64 * 1024;
 
 /// Which rows there are; cheap to clone.
@@ -66,8 +68,9 @@ impl Dataset {
 pub fn key(number: u64) -> [u8; KEY_LEN] {
     debug_assert!(number <= MAX_ROWS);
     let mut key = [0; KEY_LEN];
-    key[..8].copy_from_slice(&PREFIX);
-    key[8..].copy_from_slice(&eight_digits(number as u32).to_le_bytes());
+    key[..PREFIX.len()].copy_from_slice(&PREFIX);
+    key[PREFIX.len()] = b'0' + (number / EIGHT_DIGITS) as u8;
+    key[8..].copy_from_slice(&eight_digits((number % EIGHT_DIGITS) as u32).to_le_bytes());
     key
 }
 
@@ -91,7 +94,22 @@ mod tests {
     #[test]
     fn keys_are_sixteen_bytes_in_order_of_their_numbers() {
         let mut random = Random::new(3, 0);
-        let edges = [0, 1, 9, 10, 99, 100, 9_999, 10_000, 99_999, 1_000_000, 12_345_678, MAX_ROWS];
+        let edges = [
+            0,
+            1,
+            9,
+            10,
+            99,
+            100,
+            9_999,
+            10_000,
+            99_999,
+            1_000_000,
+            12_345_678,
+            EIGHT_DIGITS - 1,
+            EIGHT_DIGITS,
+            MAX_ROWS,
+        ];
         let numbers = (0..100_000).map(|_| random.below(MAX_ROWS + 1));
         for number in edges.into_iter().chain(numbers) {
             assert_eq!(key(number)[..], *format!("row:{number:012}").as_bytes());

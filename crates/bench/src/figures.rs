@@ -126,6 +126,10 @@ pub const SERIES_ROWS: Target = Target::at_least(2_640_000.0, 5_280_000.0);
 pub const SERIES_DICTIONARY: Target = Target::at_least(3_500_000.0, 7_000_000.0);
 /// [`SERIES_NAMES`] in OpenTSDB's protocol.
 pub const SERIES_OPENTSDB: Target = Target::at_least(1_860_000.0, 3_720_000.0);
+/// Half of the starts, and of the reads, at three quarters of a server's peak, in seconds.
+pub const SERVED_LATENCY: Target = Target { required: Some(0.5e-3), smaller_is_better: true, ..Target::NONE };
+/// Half of its commits there, beyond three synced writes.
+pub const SERVED_COMMIT_LATENCY: Target = Target { required: Some(1e-3), ..SERVED_LATENCY };
 /// What a read costs the server, in seconds of a processor, from its own accounts; FoundationDB's ten microseconds.
 pub const SERVED_READ_CPU: Target = Target { foundationdb: Some(10e-6), ..Target::at_most(3e-6, 1.5e-6) };
 
@@ -200,6 +204,8 @@ pub fn adjacent_times(engine: &str) -> Target {
 
 /// Reads of the device for each read, where data is larger than memory.
 pub const DEVICE_READS: Target = Target::at_most(1.2, 1.05);
+/// Reads of the device a second where no cache answers, as a part of what the device gives to 32 readers at once.
+pub const UNCACHED: Target = Target::at_least(0.8, 0.95);
 /// Bytes written to the device for each byte flushed to it.
 pub const WRITE_AMPLIFICATION: Target = Target { goal: Some(12.0), smaller_is_better: true, ..Target::NONE };
 

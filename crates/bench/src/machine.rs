@@ -198,6 +198,8 @@ pub fn resident(env: &Env) -> Option<u64> {
 pub struct FileUse {
     /// System calls that read, of files and all else.
     pub read_calls: u64,
+    /// Bytes that had to be fetched from disks.
+    pub read_bytes: u64,
     /// Bytes written to file systems on disks, whether or not they have got there yet.
     pub written_bytes: u64,
 }
@@ -210,7 +212,8 @@ impl FileUse {
 
     fn parse(text: &str) -> Option<Self> {
         let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
-        Some(Self { read_calls: number("syscr:")?, written_bytes: number("write_bytes:")? })
+        let [read_calls, read_bytes] = [number("syscr:")?, number("read_bytes:")?];
+        Some(Self { read_calls, read_bytes, written_bytes: number("write_bytes:")? })
     }
 }
 
@@ -339,7 +342,7 @@ mod tests {
     #[test]
     fn what_the_kernel_counts_of_files_is_found() {
         let text = "rchar: 5\nwchar: 6\nsyscr: 7\nsyscw: 8\nread_bytes: 9\nwrite_bytes: 4096\n";
-        assert_eq!(FileUse::parse(text), Some(FileUse { read_calls: 7, written_bytes: 4096 }));
+        assert_eq!(FileUse::parse(text), Some(FileUse { read_calls: 7, read_bytes: 9, written_bytes: 4096 }));
         assert_eq!(FileUse::parse("syscr: 7\n"), None);
     }
 

@@ -4,7 +4,8 @@
 //! what it was meant to measure (coordinated omission). Here arrivals are drawn beforehand, independent of each other as
 //! those of many users are, and each latency is counted from the arrival, also when nobody had time to begin at once.
 //!
-//! One thread makes them all. Shortly before an arrival it stays awake, so that the timer's own delay is not measured.
+//! One thread makes them all. Shortly before an arrival it stays awake, so that the timer's own delay is not measured, but gives way to
+//! every other thread that has work: without that, a server on the same two processors answered in a scheduler's time slices.
 //! With no rate given it keeps a fixed number under way, through the same code: that is the peak that rates are parts of.
 
 use crate::clients::Client;
@@ -272,6 +273,8 @@ impl Run {
 /// Has the task polled again at `at`, or at once if that is soon. What is returned must be kept until then.
 fn wake_for(env: &Env, at: Duration, context: &Context<'_>) -> Option<Timer> {
     if at <= env.now() + 2 * AWAKE_BEFORE {
+        // Whoever has something to do goes first: on a machine of few processors it may be what this thread waits for.
+        std::thread::yield_now();
         context.waker().wake_by_ref();
         return None;
     }

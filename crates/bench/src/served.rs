@@ -32,7 +32,11 @@ impl Spent {
     /// Holds an outcome against what is asked of a server, and adds what a read cost it.
     pub(crate) fn judge(self, database: &Database, outcome: &mut Outcome) {
         for (place, figure) in outcome.figures.iter_mut().enumerate() {
-            let asked = if place == 0 { target(outcome.name) } else { Target::NONE };
+            let asked = match outcome.name {
+                "latency" => latency_target(&figure.what),
+                name if place == 0 => target(name),
+                _ => Target::NONE,
+            };
             figure.target = Target {
                 required: asked.required,
                 goal: asked.goal,
@@ -60,6 +64,15 @@ impl Spent {
 pub(crate) fn series_address(database: &Database, protocol: &str) -> Option<SocketAddr> {
     let document: serde_json::Value = database.status_json().wait().ok()?.parse().ok()?;
     document.pointer("/cluster/plinth/server/series")?.get(protocol)?.as_str()?.parse().ok()
+}
+
+/// What is asked of a server's medians at three quarters of its peak.
+fn latency_target(figure: &str) -> Target {
+    match figure.strip_prefix("median ") {
+        Some("start" | "read") => figures::SERVED_LATENCY,
+        Some(commit) if commit.starts_with("commit") => figures::SERVED_COMMIT_LATENCY,
+        _ => Target::NONE,
+    }
 }
 
 /// What is asked of a server in the workload of this name.

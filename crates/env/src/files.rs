@@ -296,6 +296,15 @@ impl File {
         Ok(())
     }
 
+    /// Asks the system to forget what it keeps of the file in memory, so that reads go to the disk again. Only what is
+    /// durable can be forgotten. It is a wish: systems without such a call, and simulated ones, do nothing.
+    pub async fn forget_cached(&self) -> Result<()> {
+        match &self.kind {
+            FileKind::Real(file) => file.forget_cached(),
+            FileKind::Simulated(_) => Ok(()),
+        }
+    }
+
     /// The name it was opened by.
     pub fn path(&self) -> &Path {
         match &self.kind {

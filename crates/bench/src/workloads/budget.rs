@@ -6,7 +6,7 @@
 
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
-use super::{Group, Workload, join};
+use super::{Group, Workload, join, uncached};
 use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::machine::MemoryWatch;
@@ -52,6 +52,7 @@ fn budget(bench: &Bench) -> Result<Outcome> {
     let mut figures = between.since(before).of_writes();
     if reads.has_uncached() {
         figures.extend(reads.of_reads());
+        figures.extend(uncached::measure(bench)?);
     }
     let base = load.resident_before.unwrap_or_default();
     let stages =

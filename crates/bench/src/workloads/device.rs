@@ -41,6 +41,7 @@ impl Device {
     pub fn since(self, then: Self) -> Self {
         let kernel = self.kernel.zip(then.kernel).map(|(now, then)| FileUse {
             read_calls: now.read_calls - then.read_calls,
+            read_bytes: now.read_bytes - then.read_bytes,
             written_bytes: now.written_bytes - then.written_bytes,
         });
         Self {
@@ -89,6 +90,21 @@ impl Device {
             )
         }));
         figures
+    }
+
+    /// Reads of files that readers waited for.
+    pub fn reads(self) -> f64 {
+        self.reads
+    }
+
+    /// Keys that were looked for in files.
+    pub fn uncached(self) -> f64 {
+        self.uncached
+    }
+
+    /// Bytes that the kernel had to fetch from disks; `None` where it doesn't count them.
+    pub fn fetched_bytes(self) -> Option<f64> {
+        self.kernel.map(|kernel| kernel.read_bytes as f64)
     }
 
     /// Whether anything was looked for in files.

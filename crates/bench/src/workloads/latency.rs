@@ -6,6 +6,7 @@
 use super::mix::{Mix, OPERATIONS};
 use super::write::set_random;
 use super::{Group, Workload};
+use crate::calibrate::SyncTimes;
 use crate::clients::Client;
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
@@ -29,7 +30,13 @@ pub const PARTS: Workload = Workload {
             Shown { name: "read", tally: |offered| &offered.read, target: figures::LATENCY_READ },
             Shown { name: "commit", tally: |offered| &offered.commit, target: figures::LATENCY_COMMIT },
         ];
-        run(bench, "latency", "9 reads and a write", Blend::all(Mix::new(9, 1)), shown)
+        let mut syncs = SyncTimes::default();
+        syncs.measure(bench, bench.settings.time / SYNCS_PART)?;
+        let (mut outcome, measured) =
+            run(bench, "latency", "9 reads and a write", Blend::all(Mix::new(9, 1)), shown)?;
+        syncs.measure(bench, bench.settings.time / SYNCS_PART)?;
+        outcome.figures.extend(medians(&measured, &syncs));
+        Ok(outcome)
     },
 };
 
@@ -44,7 +51,7 @@ pub const READ: Workload = Workload {
             Shown { name: "read", tally: |offered| &offered.read, target: figures::KPI_READ_LATENCY },
             WHOLE,
         ];
-        run(bench, "read-latency", "1 read", Blend::all(Mix::new(1, 0)), shown)
+        run(bench, "read-latency", "1 read", Blend::all(Mix::new(1, 0)), shown).map(|(outcome, _)| outcome)
     },
 };
 
@@ -58,6 +65,7 @@ pub const COMMIT: Workload = Workload {
         let target = figures::KPI_COMMIT_LATENCY;
         let shown = &[Shown { name: "commit", tally: |offered| &offered.commit, target }, WHOLE];
         run(bench, "commit-latency", "5 reads and 5 writes", Blend::all(Mix::new(5, 5)), shown)
+            .map(|(outcome, _)| outcome)
     },
 };
 
@@ -72,6 +80,7 @@ pub const TRANSACTION: Workload = Workload {
         let blend = Blend { often: Mix::new(10, 0), seldom: Mix::new(5, 5), seldom_in_100: 20 };
         let shown = &[Shown { target, ..WHOLE }];
         run(bench, "transaction-latency", "20% with 5 writes, 80% reads", blend, shown)
+            .map(|(outcome, _)| outcome)
     },
 };
 
@@ -79,6 +88,10 @@ pub const TRANSACTION: Workload = Workload {
 const LOADS: [u32; 5] = [10, 25, 50, 75, 90];
 /// What the page speaks of: "less than 75% load".
 const AT_THE_PAGE: u32 = 75;
+/// Before and after the loads the disk's calibrator runs for such a part of the time.
+const SYNCS_PART: u32 = 10;
+/// A server's commit may take so many synced writes and a millisecond.
+const COMMIT_SYNCS: u32 = 3;
 /// The peak and each load take a part of the time.
 const PART: u32 = 2;
 /// With less than this part of what was offered, the load was more than the database or the generator bears.
@@ -148,7 +161,16 @@ impl Blend {
     }
 }
 
-fn run(bench: &Bench, name: &'static str, what: &str, blend: Blend, shown: &[Shown]) -> Result<Outcome> {
+/// A load in percent of the peak, the same in transactions a second, and what came of it.
+type Load = (u32, f64, Offered);
+
+fn run(
+    bench: &Bench,
+    name: &'static str,
+    what: &str,
+    blend: Blend,
+    shown: &[Shown],
+) -> Result<(Outcome, Vec<Load>)> {
     let peak = blend.offer(bench, &format!("{name}, the peak"), Arrivals::UnderWay(PEAK_UNDER_WAY))?;
     let mut measured = Vec::new();
     for percent in LOADS {
@@ -156,7 +178,28 @@ fn run(bench: &Bench, name: &'static str, what: &str, blend: Blend, shown: &[Sho
         let title = format!("{name}, {percent} % load");
         measured.push((percent, rate, blend.offer(bench, &title, Arrivals::PerSecond(rate.max(1.0)))?));
     }
-    Ok(outcome(bench, name, what, &peak, &measured, shown))
+    Ok((outcome(bench, name, what, &peak, &measured, shown), measured))
+}
+
+/// What is asked of a server at three quarters of its peak: medians, that of a commit beside what the disk takes.
+fn medians(measured: &[Load], syncs: &SyncTimes) -> Vec<Figure> {
+    let Some((_, _, offered)) = measured.iter().find(|(percent, ..)| *percent == AT_THE_PAGE) else {
+        return Vec::new();
+    };
+    let figure = |words: &str, median: Duration| {
+        Figure::new(format!("median {words}"), median.as_secs_f64(), Unit::Seconds, Target::NONE)
+    };
+    let [start, read, commit] =
+        [&offered.start, &offered.read, &offered.commit].map(|tally| tally.latency().p50);
+    vec![
+        figure("start", start),
+        figure("read", read),
+        figure(
+            &format!("commit, beyond {COMMIT_SYNCS} fdatasyncs"),
+            commit.saturating_sub(COMMIT_SYNCS * syncs.mean()),
+        )
+        .if_quiet(),
+    ]
 }
 
 fn outcome(
@@ -164,7 +207,7 @@ fn outcome(
     name: &'static str,
     what: &str,
     peak: &Offered,
-    measured: &[(u32, f64, Offered)],
+    measured: &[Load],
     shown: &[Shown],
 ) -> Outcome {
     let mean = |tally: &Tally| tally.latency().mean.as_secs_f64();
@@ -197,7 +240,7 @@ fn outcome(
     outcome
 }
 
-fn curve(name: &str, what: &str, measured: &[(u32, f64, Offered)], shown: &[Shown]) -> Curve {
+fn curve(name: &str, what: &str, measured: &[Load], shown: &[Shown]) -> Curve {
     let title = match name {
         "latency" => "Latency of each part by load, 90/10".to_owned(),
         _ => format!("Mean latency by load, {what}"),
@@ -205,7 +248,7 @@ fn curve(name: &str, what: &str, measured: &[(u32, f64, Offered)], shown: &[Show
     let x = Axis::linear("percent of load", Unit::Part);
     let mut curve = Curve::new(title, x, Axis::logarithmic("mean latency", Unit::Seconds));
     for shown in shown {
-        let point = |(percent, _, offered): &(u32, f64, Offered)| {
+        let point = |(percent, _, offered): &Load| {
             let mean = (shown.tally)(offered).latency().mean.max(Duration::from_nanos(1));
             (f64::from(*percent) / 100.0, mean.as_secs_f64())
         };
@@ -217,8 +260,8 @@ fn curve(name: &str, what: &str, measured: &[(u32, f64, Offered)], shown: &[Show
     curve
 }
 
-fn details(peak: &Offered, measured: &[(u32, f64, Offered)], shown: &[Shown]) -> serde_json::Value {
-    let load = |(percent, rate, offered): &(u32, f64, Offered)| {
+fn details(peak: &Offered, measured: &[Load], shown: &[Shown]) -> serde_json::Value {
+    let load = |(percent, rate, offered): &Load| {
         let latencies: serde_json::Map<String, serde_json::Value> = shown
             .iter()
             .map(|shown| (shown.name.replace(' ', "_"), (shown.tally)(offered).latency().to_json()))

@@ -27,6 +27,7 @@ mod scaling;
 mod series;
 mod sustained;
 mod throughput;
+mod uncached;
 mod write;
 
 pub use memory::{Load, load};

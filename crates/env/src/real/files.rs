@@ -155,6 +155,18 @@ impl RealFile {
         self.inner.file.sync_all().map_err(|error| self.failed("sync", &error, true))
     }
 
+    #[cfg(target_os = "linux")]
+    pub(crate) fn forget_cached(&self) -> Result<()> {
+        rustix::fs::fadvise(&self.inner.file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| self.failed("forget what is in memory of", &io::Error::from(error), false))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "what Linux can do")]
+    pub(crate) fn forget_cached(&self) -> Result<()> {
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> Result<u64> {
         let metadata = self.inner.file.metadata();
         Ok(metadata.map_err(|error| self.failed("get length of", &error, false))?.len())
