@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use plinth_client::RangeOptions;
 use plinth_env::{Env, block_on};
 use plinth_proto::frame::{self, HEADER, Kind, MAX_REQUEST, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request};
@@ -41,6 +42,67 @@ fn other_protocols_and_other_versions_are_told_so() {
     let welcome = newer.welcome().unwrap();
     assert_eq!((welcome.version, welcome.newest), (0, plinth_proto::hello::NEWEST));
     assert_eq!(welcome.refused.unwrap().code(), 2100);
+    assert_serves(&server);
+}
+
+#[test]
+fn a_lie_in_any_byte_of_a_greeting_is_told_and_nobody_waits_for_four_gigabytes() {
+    let server = serve(Limits { greeting: Duration::from_millis(500), ..Limits::default() });
+    let mut hello = Vec::new();
+    Hello::new("plinth:any", "liar").encode(&mut hello);
+    for at in 0..hello.len() {
+        for bit in [0, 7] {
+            let mut lie = hello.clone();
+            lie[at] ^= 1 << bit;
+            let mut raw = Raw::connect(&server);
+            raw.send(&lie).unwrap();
+            match raw.welcome() {
+                Ok(welcome) => {
+                    let refused = welcome.refused.unwrap_or_else(|| panic!("byte {at}: it was believed"));
+                    assert!(
+                        refused.detail().is_some_and(|detail| !detail.is_empty()),
+                        "byte {at}: {refused}"
+                    );
+                }
+                // It says that it is a little longer than it is: the rest is waited for, and not for long.
+                Err(_) => assert!((8..10).contains(&at), "byte {at}, bit {bit}: no word"),
+            }
+        }
+    }
+    let mut huge = Raw::connect(&server);
+    hello[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    huge.send(&hello).unwrap();
+    let refused = huge.welcome().unwrap().refused.unwrap();
+    assert!(refused.detail().unwrap().contains("4294967295"), "{refused}");
+    assert_serves(&server);
+}
+
+#[test]
+fn garbage_ends_its_connection_and_no_other() {
+    let server = serve(Limits::default());
+    let mut witness = Raw::greeted(&server);
+    for seed in 1..300 {
+        let mut random = Random(seed);
+        let mut garbage: Vec<u8> = (0..HEADER + random.below(300)).map(|_| random.next() as u8).collect();
+        if seed % 2 == 0 {
+            let mut raw = Raw::connect(&server);
+            raw.send(&garbage).unwrap();
+            assert!(raw.welcome().unwrap().refused.is_some(), "seed {seed}");
+            assert_eq!(raw.receive(), 0, "seed {seed}");
+        } else {
+            // As a frame it has a length that is there; else it would be waited for.
+            let len = (garbage.len() - HEADER) as u32;
+            garbage[4..8].copy_from_slice(&len.to_le_bytes());
+            let mut raw = Raw::greeted(&server);
+            raw.send(&garbage).unwrap();
+            let (id, error) = raw.failure();
+            assert_eq!((id, error.code()), (NO_ID, 1520), "seed {seed}: {error}");
+            assert_eq!(raw.next(), None, "seed {seed}");
+        }
+        let id = seed as u32;
+        witness.ask(id, &Request::Ping).unwrap();
+        assert_eq!(witness.next().map(|(id, kind, _)| (id, kind)), Some((id, Kind::Pong as u8)));
+    }
     assert_serves(&server);
 }
 
@@ -92,6 +154,7 @@ fn requests() -> Vec<Request> {
     commit.conflicts.writes.push(b"k", b"y");
     commit.conflicts.reads.push_single(b"k");
     let range = KeyRange::new(&b"a"[..], &b"z"[..]);
+    let snapshot_range = range.clone();
     vec![
         Request::Ping,
         Request::ReadVersion(ReadVersion { tags: vec![Bytes::from_static(b"tag")], ..Default::default() }),
@@ -115,13 +178,20 @@ fn requests() -> Vec<Request> {
         Request::SplitPoints { range, chunk: 1 },
         Request::Addresses(Bytes::from_static(b"k")),
         Request::Status,
+        Request::Pin { lease_ms: 1000 },
+        Request::Renew { snapshot: [7; 16], lease_ms: 1000 },
+        Request::Release([7; 16]),
+        Request::InSnapshot { snapshot: [7; 16], read: Box::new(Request::RangeSize(snapshot_range)) },
+        Request::Clients,
+        Request::Disconnect(Bytes::from_static(b"192.0.2.1:9")),
     ]
 }
 
 #[test]
 fn a_lie_in_any_byte_of_any_request_harms_nobody_else() {
     let server = serve(Limits::default());
-    for (seed, request) in (1..).zip(requests().into_iter().cycle().take(12 * 40)) {
+    let all = requests();
+    for (seed, request) in (1..).zip(all.iter().cycle().take(40 * all.len())) {
         let mut random = Random(seed);
         let mut raw = Raw::greeted(&server);
         let mut frame = Vec::new();
@@ -176,6 +246,46 @@ fn clients_that_vanish_in_the_middle_of_anything_leave_nothing_behind() {
     while server.figures().connections > 4 {
         block_on(Env::real().sleep(Duration::from_millis(5)));
     }
+}
+
+#[test]
+fn a_commit_whose_client_vanishes_takes_effect_whole_or_not_at_all() {
+    const CLIENTS: u32 = 120;
+    let server = serve(Limits::default());
+    let mut whole = 0;
+    for client in 0..CLIENTS {
+        let mut random = Random(u64::from(client) + 1);
+        let mut commit = CommitRequest::default();
+        // Long enough to arrive in several pieces.
+        for row in 0..20_u32 {
+            commit.mutations.push(
+                MutationType::Set,
+                &[client.to_be_bytes(), row.to_be_bytes()].concat(),
+                &[7; 9000],
+            );
+        }
+        let mut frame = Vec::new();
+        Request::Commit(Box::new(commit)).encode(&mut frame, 1);
+        // Some say all of it, and don't wait for the answer.
+        let said = if client % 3 == 0 { frame.len() } else { random.below(frame.len()) };
+        whole += usize::from(said == frame.len());
+        Raw::greeted(&server).send(&frame[..said]).unwrap();
+    }
+    while server.figures().connections > 0 {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+    let db = database(&server);
+    let rows_of = |client: u32| {
+        let range = client.to_be_bytes().to_vec()..(client + 1).to_be_bytes().to_vec();
+        db.transact_blocking(|tr| block_on(tr.range(RangeOptions::from(range.clone())).collect()))
+            .unwrap()
+            .len()
+    };
+    let rows: Vec<_> = (0..CLIENTS).map(rows_of).collect();
+    assert!(rows.iter().all(|rows| matches!(rows, 0 | 20)), "{rows:?}");
+    let done = rows.iter().filter(|rows| **rows == 20).count();
+    assert!(done <= whole, "{done} took effect, and {whole} were said to their end");
+    assert_serves(&server);
 }
 
 #[test]
