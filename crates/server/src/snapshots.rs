@@ -230,3 +230,82 @@ fn gone(why: &str) -> Error {
     let detail = format!("the server doesn't hold this pinned snapshot any more: {why}; pin another one");
     Error::version_invalid().with_detail(detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::{Env, block_on};
+    use plinth_pipeline::{Node, NodeConfig};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    /// Leases of nothing: this is about time.
+    struct World {
+        snapshots: Arc<Snapshots>,
+        endpoint: Arc<dyn Endpoint>,
+    }
+
+    impl World {
+        fn new(most: usize) -> Self {
+            let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+            Self {
+                snapshots: Snapshots::new(7, most, Duration::from_secs(60)),
+                endpoint: Arc::new(node.endpoint()),
+            }
+        }
+
+        fn pin(&self, random: u64, now: Duration) -> SnapshotId {
+            let place = self.snapshots.reserve().unwrap();
+            let pinned = Pinned { version: 5, endpoint: self.endpoint.clone() };
+            let client = SocketAddr::from(([127, 0, 0, 1], 9));
+            self.snapshots.hold(place, pinned, client, random, [now, LEASE]).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_over_is_over_before_anybody_sweeps() {
+        let world = World::new(2);
+        let begin = Duration::from_secs(100);
+        let id = world.pin(1, begin);
+        let (last, over) = (begin + LEASE, begin + LEASE + Duration::from_nanos(1));
+        assert!(world.snapshots.find(&id, last).is_ok());
+        assert_eq!(world.snapshots.find(&id, over).err(), Some(Error::version_invalid()));
+        assert_eq!(world.snapshots.renew(&id, over, LEASE).err(), Some(Error::version_invalid()));
+        // Renewed in time it is there for that much longer, and a request that was under way doesn't bring it back.
+        world.snapshots.renew(&id, last, LEASE).unwrap();
+        assert!(world.snapshots.find(&id, last + LEASE).is_ok());
+        assert!(world.snapshots.find(&id, over + LEASE).is_err());
+    }
+
+    #[test]
+    fn a_sweep_gives_up_what_is_over_and_nothing_else() {
+        let world = World::new(2);
+        let (old, new) = (world.pin(1, Duration::ZERO), world.pin(1, LEASE));
+        assert_ne!(old, new, "the same random number twice is two snapshots");
+        assert!(world.snapshots.reserve().is_err(), "two at most");
+        let held = Arc::strong_count(&world.endpoint);
+        world.snapshots.sweep(LEASE);
+        assert_eq!(Arc::strong_count(&world.endpoint), held, "not before its time");
+        world.snapshots.sweep(LEASE + Duration::from_nanos(1));
+        assert_eq!(Arc::strong_count(&world.endpoint), held - 1, "what it kept is let go");
+        let status = world.snapshots.status(LEASE);
+        assert_eq!((&status["count"], &status["lapsed"]), (&1.into(), &1.into()), "{status}");
+        assert!(world.snapshots.find(&new, 2 * LEASE).is_ok());
+        assert!(world.snapshots.reserve().is_ok(), "there is room again");
+    }
+
+    #[test]
+    fn a_place_that_comes_to_nothing_is_given_back_and_the_end_takes_all() {
+        let world = World::new(1);
+        drop(world.snapshots.reserve().unwrap());
+        let id = world.pin(1, Duration::ZERO);
+        world.snapshots.close();
+        assert!(world.snapshots.find(&id, Duration::ZERO).is_err());
+        let place = world.snapshots.reserve().unwrap();
+        let pinned = Pinned { version: 5, endpoint: world.endpoint.clone() };
+        let client = SocketAddr::from(([127, 0, 0, 1], 9));
+        let held = world.snapshots.hold(place, pinned, client, 2, [Duration::ZERO, LEASE]);
+        assert_eq!(held.err(), Some(Error::shutdown_in_progress()));
+        assert_eq!(Arc::strong_count(&world.endpoint), 1, "nothing is kept by a server that stops");
+    }
+}
