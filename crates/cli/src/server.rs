@@ -11,7 +11,9 @@ use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
 use plinth::{Database, block_on};
 use plinth_env::Env;
-use plinth_server::{ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions};
+use plinth_server::{
+    ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,7 +23,8 @@ use std::time::Duration;
 const CLUSTER_FILE: &str = "fdb.cluster";
 /// The name of the file that has HTTP's token, in the same place.
 const TOKEN_FILE: &str = "http-token";
-/// Where `plinth dev` has its console, and takes in series, if the ports are free.
+/// Where `plinth dev` has its clients, its console, and its series, unless somebody else is there.
+const PORT: u16 = 4500;
 const CONSOLE_PORT: u16 = 8080;
 const RESP_PORT: u16 = 8282;
 const OPENTSDB_PORT: u16 = 4242;
@@ -74,16 +77,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
     let dir = given.as_deref().unwrap_or(temporary);
-    let dev = Dev {
-        console: free_port(&env, CONSOLE_PORT),
-        series: SeriesConfig {
-            resp: Some(free_port(&env, RESP_PORT)),
-            opentsdb: Some(free_port(&env, OPENTSDB_PORT)),
-            http: Some(free_port(&env, QUERY_PORT)),
-            ..SeriesConfig::default()
-        },
-    };
-    serve(&env, &settings, dir, Some(dev), |server, file| {
+    serve(&env, &settings, dir, Some(usual()), |server, file| {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
@@ -110,10 +104,16 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     })
 }
 
-/// What `plinth dev` does where nothing else is asked for.
-struct Dev {
-    console: SocketAddr,
-    series: SeriesConfig,
+/// Where `plinth dev` is where nothing else is asked for.
+fn usual() -> Usual {
+    let on = |port| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let series = SeriesConfig {
+        resp: on(RESP_PORT),
+        opentsdb: on(OPENTSDB_PORT),
+        http: on(QUERY_PORT),
+        ..SeriesConfig::default()
+    };
+    Usual { listen: on(PORT), http: on(CONSOLE_PORT), series }
 }
 
 /// A line that says where points of time series are taken in, if they are.
@@ -157,19 +157,12 @@ fn token(server: &Server) -> String {
     server.http_token_file().map(|file| format!("token {}\n", file.display())).unwrap_or_default()
 }
 
-/// The usual port on loopback, or any if that is taken.
-fn free_port(env: &Env, usual: u16) -> SocketAddr {
-    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
-    let is_free = block_on(env.sockets().listen(usual)).is_ok();
-    if is_free { usual } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
-}
-
 /// Opens the database, serves it, says so, and goes on until somebody asks for the end.
 fn serve(
     env: &Env,
     settings: &Settings,
     dir: &Path,
-    dev: Option<Dev>,
+    usual: Option<Usual>,
     announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let stop = interrupt::flag();
@@ -180,13 +173,7 @@ fn serve(
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();
     let metrics = Some(Page::new(move || measured.metrics_text()));
-    let mut config = ServerConfig { metrics, ..config(env, settings, &file)? };
-    if let Some(dev) = dev {
-        config.http = config.http.or(Some(dev.console));
-        config.series.resp = config.series.resp.or(dev.series.resp);
-        config.series.opentsdb = config.series.opentsdb.or(dev.series.opentsdb);
-        config.series.http = config.series.http.or(dev.series.http);
-    }
+    let mut config = ServerConfig { metrics, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
@@ -208,15 +195,28 @@ fn serve(
     Ok(0)
 }
 
-fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, Failure> {
+fn config(
+    env: &Env,
+    settings: &Settings,
+    file: &Path,
+    usual: Option<Usual>,
+) -> Result<ServerConfig, Failure> {
     let defaults = ServerConfig::default();
     let mut listen = settings.addresses("listen");
     if listen.is_empty() {
-        listen = listed(env, file)?.map_or(defaults.listen, |address| vec![address]);
+        listen.extend(listed(env, file)?);
     }
-    let connections = settings.count("connections").unwrap_or(defaults.limits.connections);
+    if listen.is_empty() && usual.is_none() {
+        listen = defaults.listen;
+    }
+    let limits = Limits {
+        connections: settings.count("connections").unwrap_or(defaults.limits.connections),
+        snapshots: settings.count("snapshots").unwrap_or(defaults.limits.snapshots),
+        ..defaults.limits
+    };
     Ok(ServerConfig {
         listen,
+        usual: usual.unwrap_or_default(),
         public: settings.address("public-address"),
         cluster_file: Some(file.to_path_buf()),
         without_tls: settings.flag("without-tls"),
@@ -234,7 +234,7 @@ fn config(env: &Env, settings: &Settings, file: &Path) -> Result<ServerConfig, F
             metrics: settings.flag("series-metrics"),
         },
         metrics: None,
-        limits: Limits { connections, ..defaults.limits },
+        limits,
     })
 }
 

@@ -86,6 +86,56 @@ fn it_says_where_it_is_and_ends_cleanly_and_comes_back_there() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// A server to try things with, and what it printed until it said how it is ended.
+fn dev() -> (Running, Vec<String>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let mut child = command.arg("dev").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(std::io::Result::ok);
+    let said: Vec<_> = lines.take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    let ready = said.first().cloned().unwrap_or_default();
+    (Running { child, ready }, said)
+}
+
+#[test]
+fn a_server_to_try_things_with_goes_elsewhere_where_its_ports_are_taken() {
+    let env = Env::real();
+    // What can't be taken here somebody else has.
+    let taken: Vec<_> = [4500, 8080, 8282, 4242, 8181]
+        .into_iter()
+        .filter_map(|port| block_on(env.sockets().listen(([127, 0, 0, 1], port).into())).ok())
+        .collect();
+    let started: Vec<_> = (0..2).map(|_| dev()).collect();
+    let mut places = Vec::new();
+    for (server, said) in &started {
+        assert!(
+            server.ready.starts_with("ready 127.0.0.1:") && said[1].starts_with("series resp "),
+            "{said:?}"
+        );
+        let words = said[0].split(' ').chain(said[1].split(' '));
+        places.extend(
+            words.filter_map(|word| word.trim_start_matches("http://").parse::<std::net::SocketAddr>().ok()),
+        );
+    }
+    assert_eq!(
+        places.len(),
+        10,
+        "{started:?}",
+        started = started.iter().map(|(_, said)| said).collect::<Vec<_>>()
+    );
+    for listener in &taken {
+        assert!(!places.contains(&listener.local_address()), "{places:?}");
+    }
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 10, "each listens for itself: {places:?}");
+    for (server, said) in started {
+        let file = said[0].split(' ').nth(2).unwrap();
+        let db = Database::connect(file).unwrap();
+        db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
+        assert_eq!(server.terminate(), Some(0));
+    }
+}
+
 #[test]
 fn other_machines_are_let_in_only_in_so_many_words() {
     let place = scratch();

@@ -3,6 +3,7 @@
 use crate::console::ConsoleConfig;
 use crate::http::Page;
 use crate::series::SeriesConfig;
+use crate::wanted::Wanted;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,8 @@ const PORT: u16 = 4500;
 pub struct ServerConfig {
     /// Where to listen. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// Where to listen, answer HTTP and take in time series if the fields for that name no address.
+    pub usual: Usual,
     /// The address that clients are told, if it isn't the first one listened on.
     pub public: Option<SocketAddr>,
     /// The file that clients find the server by. Written if it doesn't exist; if it does, it must name this server.
@@ -44,6 +47,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))],
+            usual: Usual::default(),
             public: None,
             cluster_file: None,
             without_tls: false,
@@ -57,6 +61,28 @@ impl Default for ServerConfig {
             limits: Limits::default(),
         }
     }
+}
+
+impl ServerConfig {
+    /// Where clients are listened for.
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+        if self.listen.is_empty() {
+            return Wanted::choose(None, self.usual.listen).into_iter().collect();
+        }
+        self.listen.iter().copied().map(Wanted::asked).collect()
+    }
+}
+
+/// Addresses that give way: if one is in use, the server takes a port that the system chooses, of the same address, in its place.
+/// [`Server::addresses`](crate::Server::addresses) and its like say which. None by default.
+#[derive(Clone, Default, Debug)]
+pub struct Usual {
+    /// In place of [`ServerConfig::listen`], if that is empty.
+    pub listen: Option<SocketAddr>,
+    /// In place of [`ServerConfig::http`].
+    pub http: Option<SocketAddr>,
+    /// In place of each address that [`ServerConfig::series`] doesn't name.
+    pub series: SeriesConfig,
 }
 
 /// How much a server takes on.

@@ -47,8 +47,9 @@ mod series;
 mod server;
 mod snapshots;
 mod status;
+mod wanted;
 
-pub use config::{Limits, ServerConfig};
+pub use config::{Limits, ServerConfig, Usual};
 pub use console::ConsoleConfig;
 pub use counters::Figures;
 pub use http::Page;

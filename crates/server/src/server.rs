@@ -13,6 +13,7 @@ use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::series::{self, SeriesConfig};
 use crate::snapshots::Snapshots;
+use crate::wanted::Wanted;
 use plinth_client::Endpoint;
 use plinth_client::remote::ClusterFile;
 use plinth_env::sync::{First, race};
@@ -115,14 +116,14 @@ impl Server {
         let env = endpoint.env().clone();
         let doors = open_doors(&env, &config).await?;
         let mut listeners = Vec::new();
-        for address in &config.listen {
-            check_reach(&env, *address, &config, &doors, Purpose::Clients)?;
-            listeners.push(doors.door(env.sockets().listen(*address).await?, Purpose::Clients));
+        for wanted in config.wanted() {
+            check_reach(&env, wanted.address, &config, &doors, Purpose::Clients)?;
+            listeners.push(doors.door(wanted.listen(&env).await?, Purpose::Clients));
         }
-        let http = match config.http {
-            Some(address) => {
-                check_reach(&env, address, &config, &doors, Purpose::Http)?;
-                Some(doors.door(env.sockets().listen(address).await?, Purpose::Http))
+        let http = match Wanted::choose(config.http, config.usual.http) {
+            Some(wanted) => {
+                check_reach(&env, wanted.address, &config, &doors, Purpose::Http)?;
+                Some(doors.door(wanted.listen(&env).await?, Purpose::Http))
             }
             None => None,
         };
@@ -132,7 +133,7 @@ impl Server {
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let admit = |address| check_reach(&env, address, &config, &doors, Purpose::Series);
-        let series = series::start(&endpoint, &config.series, &config.limits, &doors, admit).await?;
+        let series = series::start(&endpoint, &config, &doors, admit).await?;
         let snapshots =
             Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
         let tasks = (0..=listeners.len()).map(|_| Signal::new()).collect();

@@ -70,7 +70,7 @@ const ALL: &[Setting] = &[
     Setting::new(
         "listen",
         Kind::Addresses,
-        Otherwise("where the cluster file says, else 127.0.0.1:4500"),
+        Otherwise("where the cluster file says, else 127.0.0.1:4500 (`dev`: or another port)"),
         "Where to listen; port 0 takes a free one",
     ),
     Setting::new(

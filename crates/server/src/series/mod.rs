@@ -14,9 +14,10 @@ mod lines;
 mod own;
 mod write;
 
-use crate::config::Limits;
+use crate::config::ServerConfig;
 use crate::door::{Door, Doors, Purpose};
 use crate::server::Shared;
+use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
@@ -46,10 +47,11 @@ pub struct SeriesConfig {
 }
 
 impl SeriesConfig {
-    /// Each listener on lines that is asked for.
-    fn lines(&self) -> impl Iterator<Item = (Protocol, SocketAddr)> {
-        let all = [(Protocol::Resp, self.resp), (Protocol::OpenTsdb, self.opentsdb)];
-        all.into_iter().filter_map(|(protocol, address)| Some((protocol, address?)))
+    /// Each listener on lines that is asked for, or usual.
+    fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
+        let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));
+        let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
+        [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
     }
 }
 
@@ -128,24 +130,24 @@ pub(crate) struct Listeners {
 /// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be listened on.
 pub(crate) async fn start(
     endpoint: &Arc<dyn Endpoint>,
-    config: &SeriesConfig,
-    limits: &Limits,
+    config: &ServerConfig,
     doors: &Doors,
     admit: impl Fn(SocketAddr) -> Result<()>,
 ) -> Result<Option<Listeners>> {
-    if config.http.is_none() && config.lines().next().is_none() {
-        return Ok(None);
-    }
+    let (asked, usual) = (&config.series, &config.usual.series);
     let env = endpoint.env().clone();
     let mut bound = Vec::new();
-    for (protocol, address) in config.lines() {
-        admit(address)?;
-        bound.push((protocol, doors.door(env.sockets().listen(address).await?, Purpose::Series)));
+    for (protocol, wanted) in asked.lines(usual) {
+        admit(wanted.address)?;
+        bound.push((protocol, doors.door(wanted.listen(&env).await?, Purpose::Series)));
     }
     let mut http = None;
-    if let Some(address) = config.http {
-        admit(address)?;
-        http = Some(doors.door(env.sockets().listen(address).await?, Purpose::Series));
+    if let Some(wanted) = Wanted::choose(asked.http, usual.http) {
+        admit(wanted.address)?;
+        http = Some(doors.door(wanted.listen(&env).await?, Purpose::Series));
+    }
+    if http.is_none() && bound.is_empty() {
+        return Ok(None);
     }
     let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
     let hub = Arc::new(Hub {
@@ -160,7 +162,7 @@ pub(crate) async fn start(
         queries: Arc::default(),
         connections: Connections::default(),
     });
-    let mut addresses = config.clone();
+    let mut addresses = asked.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
         drop(env.spawn_network("accept series http", crate::http::serve(hub.clone(), door)));
@@ -172,7 +174,7 @@ pub(crate) async fn start(
                 addresses.opentsdb = Some(door.local_address())
             }
         }
-        let accepting = accept(hub.clone(), door, number, protocol, limits.connections);
+        let accepting = accept(hub.clone(), door, number, protocol, config.limits.connections);
         drop(env.spawn_network("accept series", accepting));
     }
     Ok(Some(Listeners { hub, addresses }))

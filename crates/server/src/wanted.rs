@@ -1,0 +1,39 @@
+//! An address to listen on, and whether another port will do.
+
+use plinth_env::{Env, Listener};
+use plinth_types::{Error, Result};
+use std::net::SocketAddr;
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) address: SocketAddr,
+    gives_way: bool,
+}
+
+impl Wanted {
+    /// What is asked for, and must be had.
+    pub(crate) fn asked(address: SocketAddr) -> Self {
+        Self { address, gives_way: false }
+    }
+
+    /// What is asked for; if that is nothing, what is usual, which gives way.
+    pub(crate) fn choose(asked: Option<SocketAddr>, usual: Option<SocketAddr>) -> Option<Self> {
+        let usual = usual.map(|address| Self { address, gives_way: true });
+        asked.map(Self::asked).or(usual)
+    }
+
+    /// Listens there; where somebody else does and it gives way, on a port that the system chooses. Nothing is tried out beforehand:
+    /// what is listened on here is what is used.
+    ///
+    /// # Errors
+    /// `address_in_use`, `bind_failed`.
+    pub(crate) async fn listen(self, env: &Env) -> Result<Listener> {
+        match env.sockets().listen(self.address).await {
+            Err(error) if self.gives_way && error == Error::address_in_use() => {
+                env.sockets().listen(SocketAddr::new(self.address.ip(), 0)).await
+            }
+            result => result,
+        }
+    }
+}
