@@ -197,6 +197,21 @@ fn settings_come_from_a_file_and_clients_reach_it_over_tls() {
 }
 
 #[test]
+fn one_pinned_snapshot_more_than_the_setting_allows_is_refused_with_the_number() {
+    let place = scratch();
+    let dir = place.path().join("data");
+    let more = ["--listen", "127.0.0.1:0", "--engine", "ssd", "--snapshots", "2"];
+    let server = Running::start(&dir, &more);
+    let db = Database::connect(server.cluster_file()).unwrap();
+    let held = [(); 2].map(|()| db.pin_snapshot().wait().unwrap());
+    let error = db.pin_snapshot().wait().unwrap_err();
+    let told = error.detail().unwrap_or_default();
+    assert!(error.code() == 1000 && told.contains("holds 2 pinned snapshots (--snapshots)"), "{error}");
+    drop(held);
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
 fn a_file_that_makes_no_sense_is_told_with_its_line() {
     let place = scratch();
     let file = place.path().join("plinth.toml");

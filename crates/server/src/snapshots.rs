@@ -82,7 +82,7 @@ impl Snapshots {
         let mut table = self.lock();
         if table.leases.len() + table.reserved >= self.most {
             let detail = format!(
-                "the server holds {} pinned snapshots and takes no more until one of them is dropped or its lease lapses",
+                "the server holds {} pinned snapshots (--snapshots) and takes no more until one of them is dropped or its lease lapses",
                 self.most
             );
             return Err(Error::operation_failed().with_detail(detail));

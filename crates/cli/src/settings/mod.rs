@@ -159,6 +159,12 @@ const ALL: &[Setting] = &[
         "Listen where other machines can reach it with TLS but without tls-ca, so that anybody may connect",
     ),
     Setting::new("connections", Kind::Count, Is("10000"), "Connections at most"),
+    Setting::new(
+        "snapshots",
+        Kind::Count,
+        Is("32"),
+        "Pinned snapshots at most, of all clients together (engine ssd); each keeps files that could otherwise go",
+    ),
 ];
 
 impl Setting {
