@@ -168,7 +168,11 @@ fn serve(
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
     let engine = settings.text("engine").unwrap_or_default();
-    let database = Database::builder(dir).engine(engine).env(env.clone()).open();
+    let mut builder = Database::builder(dir).engine(engine).env(env.clone());
+    if let Some(bytes) = settings.bytes("memory") {
+        builder = builder.memory_bytes(bytes);
+    }
+    let database = builder.open();
     let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();

@@ -7,6 +7,7 @@ use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
 use crate::pinned;
+use crate::room;
 use crate::shared::Shared;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
@@ -145,6 +146,9 @@ impl Endpoint for InProcess {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        if let Err(error) = room::admit(self.shared(), &request) {
+            return Reply::ready(Err(error));
+        }
         if !self.shared().counters.metrics.is_sampled_commit() {
             return self.shared().queue.submit(request);
         }

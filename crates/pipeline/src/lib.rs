@@ -45,6 +45,7 @@ mod pace;
 mod pinned;
 mod queue;
 mod replay;
+mod room;
 mod sequencer;
 mod shared;
 mod status;

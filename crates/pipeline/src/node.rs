@@ -44,8 +44,11 @@ pub struct NodeConfig {
     pub commit_workers: usize,
     /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
     pub checkpoint_bytes: u64,
-    /// How the engine `ssd` behaves, its memory among it; `memory` takes what the data take.
+    /// How the engine `ssd` behaves, its memory among it.
     pub ssd: SsdSettings,
+    /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to find them, and what was overwritten or
+    /// cleared within the window. At the bound no commit that writes rows is taken. `None`: as much as they need.
+    pub memory_bytes: Option<u64>,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -64,6 +67,7 @@ impl Default for NodeConfig {
             commit_workers: 3,
             checkpoint_bytes: 256 << 20,
             ssd: SsdSettings::default(),
+            memory_bytes: None,
             log: LogConfig::default(),
             load: LoadTargets::default(),
             #[cfg(feature = "planted-bugs")]
@@ -339,6 +343,10 @@ async fn or_close<T>(storage: &Store, result: Result<T>) -> Result<T> {
 /// The settings for a database that has its engine already.
 fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
     config.engine = engine;
+    if let Some(bound) = config.memory_bytes.filter(|_| engine == EngineKind::Memory) {
+        // What is overwritten again and again is held back before it takes the rows' place.
+        config.load.window_bytes = config.load.window_bytes.min(bound / 4);
+    }
     if engine == EngineKind::Ssd {
         // Transactions are held back before the window's part of the memory is full.
         config.load.window_bytes = config.load.window_bytes.min(config.ssd.memory / 5 * 2);

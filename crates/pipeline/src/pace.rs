@@ -5,6 +5,7 @@
 
 use crate::gate::{Admitted, Controller, Gauges, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets};
 use crate::metrics::{Count, Metrics};
+use crate::room;
 use crate::shared::Shared;
 use crate::visible::Answer;
 use plinth_client::{Priority, ReadVersionReply, ReadVersionRequest};
@@ -98,6 +99,7 @@ impl Pace {
     /// Does what is due.
     pub fn tick(&mut self, shared: &Shared) {
         let now = shared.env.now();
+        let rows = room::look(shared);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;
             if self.rules_read.is_none_or(|then| now >= then + RULES) {
@@ -114,6 +116,7 @@ impl Pace {
                 window_bytes,
                 fullness: shared.storage.fullness().into(),
                 backlog: shared.storage.backlog().into(),
+                rows,
                 started,
                 waiting,
             };

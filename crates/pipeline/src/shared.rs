@@ -59,6 +59,8 @@ pub(crate) struct Health {
     pub gate: Gate,
     failure: OnceLock<Error>,
     closing: AtomicBool,
+    /// Rows take all the memory that they may take.
+    full: AtomicBool,
 }
 
 impl Health {
@@ -72,6 +74,17 @@ impl Health {
     /// Why no commit is taken, if so.
     pub fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
+    }
+
+    /// Rows take all the memory that they may take, or they don't.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// Whether rows take all the memory that they may take.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     pub fn begin_closing(&self) -> bool {

@@ -288,7 +288,12 @@ fn plinth(shared: &Shared) -> Value {
             "reads": hot(shared, Heat::Reads),
             "writes": hot(shared, Heat::Writes),
         },
-        "memory": { "data_bytes": memory.data, "index_bytes": memory.index, "window_bytes": memory.window },
+        "memory": {
+            "bound_bytes": shared.config.memory_bytes.filter(|_| shared.storage.memory_engine().is_some()),
+            "data_bytes": memory.data,
+            "index_bytes": memory.index,
+            "window_bytes": memory.window,
+        },
         "slow_transactions": slow(shared),
         "newest_version": shared.versions.committed(),
         "ssd": shared.storage.ssd_engine().map(ssd),

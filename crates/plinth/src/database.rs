@@ -289,9 +289,14 @@ impl Builder {
         self
     }
 
-    /// Bytes of memory for all that the engine `ssd` holds: what was written lately, its cache, its indexes. Data may be many times
-    /// as large. The engine `memory` takes what the data take, whatever is said here.
+    /// Bytes of memory for all that the engine holds.
+    ///
+    /// `ssd`: what was written lately, its cache, its indexes; data may be many times as large. 1 GiB unless said.
+    ///
+    /// `memory`: all rows, and what was overwritten or cleared in the last five seconds. Near the bound transactions begin more slowly; at it commits that
+    /// write rows fail with `operation_failed`, and those that clear don't. Unless said there is no bound.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.config.memory_bytes = Some(bytes);
         let compression = self.config.ssd.compression;
         self.config.ssd = SsdSettings { compression, ..SsdSettings::with_memory(bytes) };
         self

@@ -38,7 +38,7 @@ pub(super) fn parse(path: &str, text: &str) -> Result<BTreeMap<&'static str, Vec
 fn texts(setting: &Setting, value: &Value) -> Option<Vec<String>> {
     match (setting.kind, value) {
         (Kind::Flag, Value::Bool(flag)) => Some(vec![flag.to_string()]),
-        (Kind::Count, Value::Number(number)) => Some(vec![number.to_string()]),
+        (Kind::Count | Kind::Bytes, Value::Number(number)) => Some(vec![number.to_string()]),
         (Kind::Addresses, Value::Array(list)) => {
             list.iter().map(|value| value.as_str().map(ToOwned::to_owned)).collect()
         }

@@ -39,6 +39,8 @@ enum Kind {
     Path,
     Text,
     Count,
+    /// A number of bytes, with a unit if one likes.
+    Bytes,
     Flag,
     OneOf(&'static [&'static str]),
 }
@@ -66,6 +68,12 @@ const ALL: &[Setting] = &[
         Kind::OneOf(&["memory", "ssd"]),
         Is("memory"),
         "The storage engine of a new database; one that exists keeps its own",
+    ),
+    Setting::new(
+        "memory",
+        Kind::Bytes,
+        Otherwise("engine ssd: 1GiB; engine memory: no bound"),
+        "Memory for the data, such as 4GiB: with the engine ssd all that it takes; with memory the bound at which no more rows are taken",
     ),
     Setting::new(
         "listen",
@@ -205,6 +213,7 @@ impl Kind {
             Self::Path => "PATH",
             Self::Text => "TEXT",
             Self::Count => "COUNT",
+            Self::Bytes => "BYTES",
             Self::Flag => "true|false",
             Self::OneOf(_) => "NAME",
         }
@@ -220,6 +229,10 @@ impl Kind {
             Self::Path => "a path is allowed, in quotation marks".to_owned(),
             Self::Text => "a text is allowed, in quotation marks".to_owned(),
             Self::Count => "a whole number from 1 on is allowed".to_owned(),
+            Self::Bytes => {
+                "a number of bytes from 16MiB on is allowed, such as 67108864, \"512MiB\" or \"4GiB\""
+                    .to_owned()
+            }
             Self::Flag => "true and false are allowed".to_owned(),
             Self::OneOf(names) => format!("allowed are {}", names.join(", ")),
         }
@@ -231,11 +244,26 @@ impl Kind {
             Self::Address | Self::Addresses => text.parse::<SocketAddr>().is_ok(),
             Self::Path | Self::Text => !text.is_empty(),
             Self::Count => text.parse::<u32>().is_ok_and(|count| count > 0),
+            Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_BYTES),
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }
+}
+
+/// Fewer bytes than this are a slip.
+const LEAST_BYTES: u64 = 16 << 20;
+
+/// The number of bytes that a text says, with or without a unit.
+fn bytes_in(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((text, 0));
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// What the command line may say.
@@ -304,6 +332,11 @@ impl Settings {
     /// A setting that is a number.
     pub fn count(&self, name: &str) -> Option<usize> {
         self.text(name)?.parse().ok()
+    }
+
+    /// A setting that is a number of bytes.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        bytes_in(self.text(name)?)
     }
 
     /// A setting that is yes or no.

@@ -47,6 +47,8 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
         ("without-tls = 1", &["F.toml:1: without-tls:", "true and false"]),
         ("listen = [\"127.0.0.1:1\",\n\"localhost\"]", &["F.toml:1: listen:", "IP:PORT"]),
         ("engine = \"disk\"", &["F.toml:1: engine:", "memory, ssd", "\"disk\""]),
+        ("memory = \"4GB\"", &["F.toml:1: memory:", "512MiB", "\"4GB\""]),
+        ("memory = 4", &["F.toml:1: memory:", "from 16MiB"]),
         ("dir = 7", &["F.toml:1: dir:", "path"]),
         ("\n[server]\ndir = 'x'", &["F.toml:2: server: there is no such setting"]),
         ("\ndir = ", &["F.toml: ", "line 2"]),
@@ -57,6 +59,35 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
     }
     let given = Command::new("server").args(args()).try_get_matches_from(["server", "--listen", "here"]);
     assert!(given.unwrap_err().to_string().contains("IP:PORT is allowed"));
+}
+
+#[test]
+fn bytes_are_said_with_or_without_a_unit() {
+    for (text, bytes) in [
+        ("0", Some(0)),
+        ("16777216", Some(16 << 20)),
+        ("16KiB", Some(16 << 10)),
+        ("512MiB", Some(512 << 20)),
+        ("4GiB", Some(4 << 30)),
+        ("2TiB", Some(2 << 40)),
+        ("", None),
+        ("GiB", None),
+        ("+1GiB", None),
+        ("4 GiB", None),
+        ("4GB", None),
+        ("1.5GiB", None),
+        ("18446744073709551616", None),
+        ("99999999999TiB", None),
+    ] {
+        assert_eq!(bytes_in(text), bytes, "{text:?}");
+    }
+    let file = |text| Settings::choose(&matches(&[]), file::parse("F.toml", text).unwrap()).bytes("memory");
+    assert_eq!(
+        (file("memory = 33554432"), file("memory = \"32MiB\""), file("")),
+        (Some(32 << 20), Some(32 << 20), None)
+    );
+    let given = Settings::choose(&matches(&["--memory", "1GiB"]), BTreeMap::new());
+    assert_eq!(given.bytes("memory"), Some(1 << 30));
 }
 
 /// The value of a default as TOML has it.

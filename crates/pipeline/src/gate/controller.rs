@@ -9,6 +9,9 @@
 //! something above 1 at first and below 1 at the end: so a queue settles in the middle of its spring, at full throughput.
 //! Batch transactions have targets of half the size, and so give way first.
 //!
+//! Rows that near the bound of their memory hold batch transactions back first, then default ones, but not below a rate at which readers and
+//! those who clear can live: at the bound itself it is the commits that are refused (`room.rs`).
+//!
 //! Where there is a bound at which commits have to wait (the memory that an engine has for its window, or the small tables that
 //! may wait to be merged before nothing is flushed any more), the target lies before it. Behind such a bound the log's queue
 //! grows too; the cause that is told is the one that came first.
@@ -26,6 +29,8 @@ pub(crate) struct Gauges {
     pub fullness: f64,
     /// How much the engine has yet to merge, as a share of what may wait: from 1 on it flushes no more.
     pub backlog: f64,
+    /// What rows take in memory, as a share of what they may take: from 1 on none are written any more.
+    pub rows: f64,
     /// Transactions begun so far.
     pub started: u64,
     /// Transactions that are held back, not counting those that wait for a tag.
@@ -51,6 +56,8 @@ pub(crate) enum Reason {
     Window,
     /// Tables are made faster than they can be merged.
     Backlog,
+    /// Rows take nearly all the memory that they may take.
+    Room,
 }
 
 impl Reason {
@@ -59,6 +66,7 @@ impl Reason {
             Self::Workload => 0,
             Self::Window => 1,
             Self::LogQueue => 5,
+            Self::Room => 6,
             Self::Backlog => 10,
         }
     }
@@ -69,6 +77,7 @@ impl Reason {
             Self::Window => "storage_server_write_queue_size",
             Self::LogQueue => "log_server_write_queue",
             Self::Backlog => "storage_server_durability_lag",
+            Self::Room => "storage_server_min_free_space",
         }
     }
 
@@ -80,6 +89,7 @@ impl Reason {
             Self::Backlog => {
                 "The storage lags behind: tables are written faster than the disk can merge them."
             }
+            Self::Room => "Running out of space: rows take nearly all the memory that they may take.",
         }
     }
 }
@@ -122,6 +132,12 @@ const SMOOTHING: f64 = 0.3;
 const FIRST: Duration = Duration::from_millis(100);
 /// Nobody is held back below this many a second, or a node that stood still could never begin again.
 const LEAST: f64 = 10.0;
+/// From this share of the memory for rows on transactions begin more slowly: batch, default.
+const ROOM: [f64; 2] = [0.85, 0.95];
+/// How far beyond that they are as slow as the rate has it.
+const ROOM_SPRING: f64 = 0.05;
+/// What rows that near their bound never hold anybody back below, in transactions a second.
+const ROOM_LEAST: f64 = 1000.0;
 /// Batch transactions are held back whole below this share of the default rate.
 const BATCH_LEAST: f64 = 0.01;
 
@@ -178,8 +194,21 @@ impl Controller {
         self.held[which]
     }
 
-    /// The rate for targets of this share.
+    /// The rate for targets of this share, and for the room that is left.
     fn limit(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
+        let (rate, reason) = self.limit_of_queues(gauges, share);
+        let worst = (gauges.rows - ROOM[usize::from(share >= 1.0)]) / ROOM_SPRING;
+        if worst <= 0.0 {
+            return (rate, reason);
+        }
+        let worst = worst.min(1.0);
+        let room = (self.rate / (0.5 + worst * worst)).max(ROOM_LEAST);
+        // Whatever else there is: who can't write wants to know why.
+        if room <= rate || gauges.rows >= 1.0 { (room.min(rate), Reason::Room) } else { (rate, reason) }
+    }
+
+    /// The rate for targets of this share.
+    fn limit_of_queues(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
         let pressure = |amount: f64, target: f64, spring: f64| {
             let target = target * share;
             (amount - target * (1.0 - spring)) / (target * spring)

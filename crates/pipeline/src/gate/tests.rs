@@ -195,6 +195,23 @@ fn storage_that_lags_holds_back_before_commits_have_to_wait_and_is_named() {
 }
 
 #[test]
+fn rows_that_near_their_bound_hold_back_but_nobody_below_a_rate_to_live_by() {
+    let rows = |rows| judged(Gauges { rows, ..Gauges::default() });
+    assert!(rows(0.84).batch.is_infinite() && rows(0.84).default.is_infinite(), "{:?}", rows(0.84));
+    assert!(rows(0.9).batch.is_finite() && rows(0.9).default.is_infinite(), "batch gives way first");
+    assert_eq!((rows(0.9).batch_reason, rows(0.9).reason), (Reason::Room, Reason::Workload));
+    for full in [0.99, 1.0, 1.5] {
+        let limits = rows(full);
+        assert!(limits.default.is_finite() && limits.default >= 1000.0, "{full}: {limits:?}");
+        assert_eq!((limits.batch_reason, limits.reason), (Reason::Room, Reason::Room));
+    }
+    // At the bound it is what those are told who can't write, whatever else lags.
+    let both = Gauges { rows: 1.0, queue_bytes: 3 * TARGET, ..Gauges::default() };
+    assert_eq!(judged(both).reason, Reason::Room);
+    assert_eq!(judged(Gauges { rows: 0.96, ..both }).reason, Reason::LogQueue);
+}
+
+#[test]
 fn what_came_first_is_the_cause() {
     // Commits wait for room in the window, so the queue before the log is full too.
     let queue_bytes = 3 * TARGET;
