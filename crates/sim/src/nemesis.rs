@@ -273,6 +273,18 @@ impl Nemesis {
         self.sim.set_faults(&self.machine, FaultPlan::default());
     }
 
+    /// Crashes the machine in the midst of making the database, or soon after: who opens it then finds what was left of that.
+    pub fn interrupt_creation(&mut self) -> std::result::Result<(), Stop> {
+        let limit = Duration::from_micros(self.random.below(20_000));
+        match self.try_open(limit) {
+            Some(Err(error)) => return Err(format!("the database could not be made: {error}").into()),
+            Some(Ok(opened)) => drop(opened),
+            None => self.stage.probe("crash while the database is made"),
+        }
+        self.crash();
+        Ok(())
+    }
+
     /// Opens the node, again and again if it must be, and gives it to the clients.
     pub fn open(&mut self) -> std::result::Result<(), Stop> {
         for attempt in 0.. {

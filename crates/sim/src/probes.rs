@@ -22,6 +22,7 @@ pub const ALL: &[&str] = &[
     "conflict",
     "crash",
     "crash during recovery",
+    "crash while the database is made",
     "crash: all unsynced data kept",
     "crash: all unsynced data lost",
     "damage found and named",

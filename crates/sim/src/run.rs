@@ -1,6 +1,6 @@
 //! A run: from a plan to a report.
 //!
-//! Set up without faults; work under faults; then faults off, one more crash, a last recovery, the workloads'
+//! Set up without faults, but that some databases are crashed while they are made; work under faults; then faults off, one more crash, a last recovery, the workloads'
 //! checks (safety), commits that must succeed within a bounded time (liveness), and every checksum in the directory.
 //! Panics anywhere inside count as failures like any other.
 
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// How long setting up, finishing and checking may take; clients' own pauses are milliseconds.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// In such a part of the runs the database's making is interrupted first.
+const INTERRUPTED_CREATIONS: f64 = 0.2;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -131,6 +134,9 @@ fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Rando
 fn play(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) -> Result<(), Stop> {
     let (sim, stage) = (nemesis.sim.clone(), nemesis.stage.clone());
     let (sim, stage) = (&sim, &stage);
+    if plan.is_faulty() && random.chance(INTERRUPTED_CREATIONS) {
+        nemesis.interrupt_creation()?;
+    }
     nemesis.open()?;
     for (workload, client) in cast.one_each(stage, random) {
         phase(sim, stage, "setting up", workload.set_up(client))?;

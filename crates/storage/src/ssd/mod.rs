@@ -14,8 +14,8 @@
 //! never change, which is why a read, or a pinned snapshot, goes on with those it began with.
 //!
 //! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes, filters)
-//! stays within one budget: the cache shrinks as the others grow, and a window that grows beyond its part
-//! shows as [`Storage::fullness`], for others to slow down by.
+//! stays within one budget: two fifths are the window's, the cache shrinks as the others grow, and a window that grows beyond
+//! its part shows as [`Storage::fullness`], for others to slow down by.
 //!
 //! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
@@ -372,11 +372,13 @@ impl Engine {
         self.settings.memory / 2
     }
 
-    /// Gives the cache what the others leave of the budget.
+    /// Gives the cache what the others leave of the budget. What the window may grow to is never lent to it: blocks that the
+    /// cache lets go when the window wants its memory back go to the allocator, not to the system, so that the process would keep both.
     fn divide_memory(&self) {
         let budget = self.settings.memory;
         let writing = (8 << 20).min(budget / 16);
-        let others = self.window.bytes() as u64 + self.state().memory() as u64 + writing;
+        let window = (self.window.bytes() as u64).max(budget / 5 * 2);
+        let others = window + self.state().memory() as u64 + writing;
         let cache = budget.saturating_sub(others).max(budget / 16);
         self.making.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
     }

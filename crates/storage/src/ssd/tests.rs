@@ -309,6 +309,26 @@ fn readers_see_whole_versions_while_everything_moves() {
     block_on(stepped.store.close());
 }
 
+/// The cache took what the window left, and gave it back when the window grew: but to the allocator, so that the process had both at once,
+/// 141 % of its budget.
+#[test]
+fn the_cache_never_takes_what_the_window_may_want() {
+    const MEMORY: u64 = 16 << 20;
+    let stepped = Stepped::new(0, 2, SsdSettings { memory: MEMORY, block_bytes: 4096, ..tiny() });
+    let store = &stepped.store;
+    for part in 0..24 {
+        apply(store, part as Version + 1, |list| {
+            (0..1000).for_each(|n| list.push(MutationType::Set, &key(part * 1000 + n), &[7; 1000]));
+        });
+        settle(store);
+    }
+    store.engine.divide_memory();
+    assert!(rows_of(store, 24).len() == 24_000 && store.data_bytes() > MEMORY);
+    assert!(store.memory().window < MEMORY / 20, "the window is empty: {:?}", store.memory());
+    let cached = store.memory().data;
+    assert!(cached > MEMORY / 4 && cached <= MEMORY / 5 * 3, "{cached} of {MEMORY}");
+}
+
 #[cfg(feature = "zstd")]
 #[test]
 fn the_suite_passes_with_zstd() {
