@@ -109,6 +109,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "plinth-types",
             "plinth-env",
+            "plinth-proto",
             "plinth-resolver",
             "plinth-log",
             "plinth-storage",

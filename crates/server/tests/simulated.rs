@@ -1,5 +1,5 @@
-//! Clients and a server in simulation, while connections break, clog, are cut and arrive twice, the server is killed, its clock jumps,
-//! and its disk is full.
+//! Clients and a server in simulation, while connections break, clog and are cut, the server is killed, its clock jumps, and its disk
+//! is full. What arrives twice: `tests/doubled.rs` of the simulation.
 //!
 //! Every increment takes effect once, none is lost, and nobody ever sees half of one: the counter always equals the number of
 //! rows that increments left, and at the end the number of increments. A seed is a run.
@@ -7,16 +7,14 @@
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, RangeOptions, Transaction};
 use plinth_env::simulated::{FaultPlan, NetworkPlan, Random, Simulation};
-use plinth_env::{Env, Stream, Task};
+use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::{Error, Result};
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 const CLIENTS: usize = 3;
@@ -171,114 +169,6 @@ fn increments_take_effect_once_whatever_the_network_does() {
 #[test]
 fn a_seed_gives_the_same_run_again() {
     assert_eq!(run(77), run(77));
-}
-
-/// Passes what `from` brings on to both others, and what the first of them brings back. The second hears everything again, as of a
-/// client of its own, and nobody hears its answers.
-async fn pass_on_twice(mut from: Stream, mut first: Stream, mut second: Stream) {
-    let (mut to_first, mut to_second, mut back) = (Vec::new(), Vec::new(), Vec::new());
-    let mut second_listens = true;
-    let mut buffer = vec![0; 4096];
-    let push = |stream: &mut Stream, bytes: &mut Vec<u8>, context: &mut Context<'_>| {
-        while !bytes.is_empty() {
-            match stream.poll_send(context, bytes) {
-                Poll::Ready(Ok(sent @ 1..)) => drop(bytes.drain(..sent)),
-                Poll::Ready(_) => return false,
-                Poll::Pending => break,
-            }
-        }
-        true
-    };
-    poll_fn(|context| {
-        loop {
-            let mut moved = false;
-            if to_first.len() + to_second.len() < 1 << 16 {
-                match from.poll_receive(context, &mut buffer) {
-                    Poll::Ready(Ok(more @ 1..)) => {
-                        to_first.extend_from_slice(&buffer[..more]);
-                        to_second.extend_from_slice(&buffer[..more]);
-                        moved = true;
-                    }
-                    Poll::Ready(_) => return Poll::Ready(()),
-                    Poll::Pending => {}
-                }
-            }
-            match first.poll_receive(context, &mut buffer) {
-                Poll::Ready(Ok(more @ 1..)) => {
-                    back.extend_from_slice(&buffer[..more]);
-                    moved = true;
-                }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => {}
-            }
-            if second_listens {
-                match second.poll_receive(context, &mut buffer) {
-                    Poll::Ready(Ok(1..)) => moved = true,
-                    Poll::Ready(_) => second_listens = false,
-                    Poll::Pending => {}
-                }
-                second_listens = second_listens && push(&mut second, &mut to_second, context);
-            }
-            if !second_listens {
-                to_second.clear();
-            }
-            if !push(&mut first, &mut to_first, context) || !push(&mut from, &mut back, context) {
-                return Poll::Ready(());
-            }
-            if !moved {
-                return Poll::Pending;
-            }
-        }
-    })
-    .await;
-}
-
-/// Something between clients and a server that lets each connection arrive twice, the second time from another machine.
-fn double(sim: &Simulation, server: SocketAddr) -> (SocketAddr, [Env; 2]) {
-    let (one, two) = (sim.process("between"), sim.process("echo"));
-    let address = SocketAddr::new(sim.ip(&one), 4500);
-    let (env, echo) = (one.clone(), two.clone());
-    drop(one.spawn("double", async move {
-        let listener = env.sockets().listen(address).await.expect("the address is free");
-        loop {
-            let Ok(from) = listener.accept().await else { continue };
-            let (env, echo) = (env.clone(), echo.clone());
-            drop(env.clone().spawn("pass on", async move {
-                let first = env.sockets().connect(server).await;
-                let second = echo.sockets().connect(server).await;
-                if let (Ok(first), Ok(second)) = (first, second) {
-                    pass_on_twice(from, first, second).await;
-                }
-            }));
-        }
-    }));
-    (address, [one, two])
-}
-
-#[test]
-fn connections_that_arrive_twice_take_effect_once() {
-    for seed in 1..9 {
-        let sim = Simulation::new(seed);
-        let mut random = sim.random();
-        let server = sim.process("server");
-        let address = SocketAddr::new(sim.ip(&server), 4500);
-        start(&server, address);
-        let (doubled, between) = double(&sim, address);
-        let done = Arc::new(AtomicUsize::new(0));
-        let (_clients, tasks) = spawn_clients(&sim, doubled, &done);
-        sim.set_network(NetworkPlan { latency_max: Duration::from_millis(5), ..NetworkPlan::default() });
-        while !tasks.iter().all(Task::is_finished) {
-            sim.run_for(Duration::from_millis(1 + random.below(300)));
-            // Now the one and now the other comes first, and the one behind may be long behind.
-            let late = &between[random.index(2)];
-            sim.clog(late, &server, Duration::from_millis(1 + random.below(500)));
-            assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
-        }
-        sim.run_for(Duration::from_secs(5));
-        let db = connect(&sim.process("checker"), address);
-        let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
-        assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
-    }
 }
 
 #[test]

@@ -58,6 +58,8 @@ bugs! {
     LeaseForgotten "leases are forgotten at a restart"
     /// Clearing a range removes its end too.
     ClearTooFar "range clears take the end with them"
+    /// A commit that arrives twice doesn't conflict with itself.
+    NoSelfConflict "commits do not conflict with themselves"
     /// A read doesn't see the clears of its own transaction.
     OwnClearUnseen "own clears are not seen"
     /// A range read conflicts only with writes up to its last row.

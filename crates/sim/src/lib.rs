@@ -34,6 +34,7 @@ mod bugs;
 mod client;
 pub mod command;
 mod damage;
+mod double;
 mod faults;
 mod fixed;
 mod history;
@@ -52,6 +53,7 @@ pub mod writer;
 
 pub use bugs::Bug;
 pub use client::{Client, Outcome};
+pub use double::{Between, Doubles, Tally};
 pub use many::{Sum, run_many};
 pub use plan::Plan;
 pub use run::{Report, run};

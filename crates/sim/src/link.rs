@@ -26,15 +26,26 @@ pub(crate) enum Link {
     Lossy,
     /// By the product's own server and client, over the simulated network.
     Network,
+    /// The same, with a machine in between that has commits arrive twice.
+    Doubled,
 }
 
-const NAMES: [(&str, Link); 3] =
-    [("direct", Link::Direct), ("lossy", Link::Lossy), ("network", Link::Network)];
+const NAMES: [(&str, Link); 4] = [
+    ("direct", Link::Direct),
+    ("lossy", Link::Lossy),
+    ("network", Link::Network),
+    ("doubled", Link::Doubled),
+];
 
 /// Those that runs are drawn from where a spec doesn't say.
 const USUAL: [Link; 2] = [Link::Direct, Link::Lossy];
 
 impl Link {
+    /// Whether clients come over sockets.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::Network | Self::Doubled)
+    }
+
     /// Reads what a spec says: a name, or a list to pick from.
     pub fn read(value: Option<Value>) -> Result<Vec<Self>, String> {
         let list = match value {
@@ -56,7 +67,9 @@ impl Link {
                 let weather = Some(Mutex::new(Weather::draw(random, faulty)));
                 Line { node, env: clients.clone(), weather, may_lose_answers: true }
             }
-            Self::Direct | Self::Network => Line { node, env: own, weather: None, may_lose_answers },
+            Self::Direct | Self::Network | Self::Doubled => {
+                Line { node, env: own, weather: None, may_lose_answers }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::bugs::Bug;
 use crate::damage::Damage;
+use crate::double::{Between, Doubles};
 use crate::faults::{Fault, Faults};
 use crate::link::{Line, Link};
 use crate::plan::{Setting, draw_config};
@@ -64,6 +65,8 @@ pub(crate) struct Nemesis {
     pub random: Random,
     pub damage: Damage,
     orders: Orders,
+    /// Who has commits arrive twice, if that is the link.
+    between: Option<Between>,
     life: Option<Life>,
 }
 
@@ -95,11 +98,17 @@ async fn open(machine: &Env, config: NodeConfig, address: Option<SocketAddr>) ->
 impl Nemesis {
     pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, orders: Orders) -> Self {
         let machine = sim.process("node");
-        Self { sim, machine, stage, random, damage: Damage::default(), orders, life: None }
+        let address = SocketAddr::new(sim.ip(&machine), PORT);
+        let is_doubled = orders.link == Link::Doubled;
+        let between = is_doubled.then(|| Between::stand(&sim, address, Doubles::Later));
+        Self { sim, machine, stage, random, damage: Damage::default(), orders, between, life: None }
     }
 
     /// Does one thing to the node, and lets it work on for a while.
     pub fn act(&mut self) -> std::result::Result<(), Stop> {
+        if let Some(what) = self.between.as_ref().and_then(Between::violation) {
+            return Err(what.into());
+        }
         match self.orders.faults.draw(&mut self.random) {
             Fault::Crash => self.crash(),
             Fault::Kill => self.kill(),
@@ -246,7 +255,11 @@ impl Nemesis {
 
     fn disturb_network(&mut self) {
         self.stage.probe("network disturbed");
-        let (node, clients) = (&self.machine, self.stage.env());
+        let (node, mut clients) = (&self.machine, self.stage.env());
+        if let Some(between) = &self.between {
+            // What clients send is passed on by one machine, and doubled by another.
+            clients = &between.machines[self.random.index(2)];
+        }
         let time = Duration::from_micros(self.random.below(1_500_000));
         match self.random.below(4) {
             0 => self.sim.close_connections(node, clients),
@@ -316,7 +329,13 @@ impl Nemesis {
             None => Arc::new(node.endpoint()),
             Some(server) => {
                 let file = ClusterFile::parse(server.connection_string());
-                let file = file.map_err(|error| format!("what clients are told is of no use: {error}"))?;
+                let mut file =
+                    file.map_err(|error| format!("what clients are told is of no use: {error}"))?;
+                if let Some(between) = &self.between {
+                    let key = file.key();
+                    let (description, id) = key.split_once(':').unwrap_or_default();
+                    file = ClusterFile::new(description, id, between.address);
+                }
                 Arc::new(RemoteEndpoint::connect(clients, file))
             }
         };
@@ -348,7 +367,7 @@ impl Nemesis {
         let config = draw_config(&mut self.random, self.orders.setting, self.orders.bug);
         let machine = self.machine.clone();
         let address = SocketAddr::new(self.sim.ip(&machine), PORT);
-        let address = (self.orders.link == Link::Network).then_some(address);
+        let address = self.orders.link.is_network().then_some(address);
         let opened = Arc::new(Mutex::new(None));
         let place = opened.clone();
         let opening = self.machine.spawn("open", async move {
@@ -362,6 +381,9 @@ impl Nemesis {
     /// The end of a run: the node is closed, and every checksum in its directory must hold.
     pub fn inspect(&mut self) -> std::result::Result<(), Stop> {
         self.close();
+        if let Some(what) = self.between.as_ref().and_then(Between::violation) {
+            return Err(what.into());
+        }
         self.damage.inspect(&self.sim, &self.machine).map_err(Stop::Failure)
     }
 }

@@ -32,6 +32,8 @@ pub const ALL: &[&str] = &[
     "link: answer to a commit lost",
     "link: commit late",
     "link: commit lost",
+    "link: double after its answer",
+    "link: double after its connection broke",
     "log: poisoned",
     "log: records not known durable written again",
     "log: segment behind the end removed",

@@ -49,6 +49,7 @@ caught! {
     watches_that_miss_a_change: WatchMisses by "watches" within 300;
     leases_that_are_forgotten: LeaseForgotten by "serializability" within 300;
     clears_that_go_too_far: ClearTooFar by "write_during_read" within 20;
+    commits_that_do_not_conflict_with_themselves: NoSelfConflict by "doubled" within 20;
     own_clears_that_are_not_seen: OwnClearUnseen
         by "ryow_correctness" within 20, "write_during_read" within 20;
     range_reads_that_forget_a_gap: GapForgotten by "conflict_range" within 100;
