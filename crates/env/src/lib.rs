@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod datagrams;
 mod failure;
 mod files;
 mod park;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+pub use datagrams::{Datagrams, MAX_DATAGRAM};
 pub use failure::is_disk_full;
 pub use files::{DirLock, File, Files, Open, TemporaryDir};
 pub use park::block_on;
@@ -169,9 +171,19 @@ impl Env {
     /// real world it shares one of a few threads (one a core) with others like it, and stays there. Any number of
     /// such tasks are cheap. The task goes on when the handle is dropped.
     pub fn spawn_network(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
+        self.spawn_network_on(usize::MAX, name, f)
+    }
+
+    /// The same, on one of the first `threads` of those threads in turn: for tasks that shall leave the others free.
+    pub fn spawn_network_on(
+        &self,
+        threads: usize,
+        name: &str,
+        f: impl Future<Output = ()> + Send + 'static,
+    ) -> Task {
         let (completion, task) = Task::new(name);
         match &self.inner.world {
-            World::Real(_) => real::reactors::spawn(completion, f),
+            World::Real(_) => real::reactors::spawn(completion, threads, f),
             World::Simulated(host) => host.spawn(completion, name, f),
         }
         task

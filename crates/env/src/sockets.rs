@@ -85,6 +85,10 @@ impl Sockets {
         Self { world }
     }
 
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
     /// Connects to a listener.
     ///
     /// # Errors

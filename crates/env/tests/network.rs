@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plinth_env::simulated::{NetworkPlan, Simulation};
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Listener, Stream};
+use plinth_env::{Env, Listener, MAX_DATAGRAM, Stream};
 use plinth_types::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -155,6 +155,7 @@ fn real_sockets_need_the_feature() {
     assert_eq!(error, Error::unsupported_operation());
     let error = plinth_env::block_on(env.sockets().connect(address)).unwrap_err();
     assert_eq!(error, Error::unsupported_operation());
+    assert_eq!(env.sockets().datagrams(address).unwrap_err(), Error::unsupported_operation());
 }
 
 /// A connected pair in a simulation.
@@ -290,4 +291,114 @@ fn a_bad_network_breaks_and_clogs_by_seed() {
     assert!(broken > 0 && whole > 0, "{broken} {whole}");
     assert_eq!(run(4).2, hash);
     assert_ne!(run(5).2, hash);
+}
+
+/// Any address of a machine.
+const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+#[test]
+fn datagrams_arrive_whole_and_tell_who_sent_them() {
+    everywhere(|server, client, address| async move {
+        let mut receiver = server.sockets().datagrams(address).unwrap();
+        let to = receiver.local_address();
+        assert_ne!(to.port(), 0);
+        let mut sender = client.sockets().datagrams(ANYWHERE).unwrap();
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        for len in [0, 1, 1400, MAX_DATAGRAM] {
+            let sent = pattern(len);
+            sender.send(to, &sent).await.unwrap();
+            let (len, from) = receiver.receive(&mut buffer).await.unwrap();
+            assert!(buffer[..len] == sent);
+            assert_eq!(from.port(), sender.local_address().port());
+        }
+        assert!(sender.send(to, &vec![0; MAX_DATAGRAM + 1]).await.is_err());
+        // What does not fit is cut off, and the next one is whole again.
+        sender.send(to, b"too long").await.unwrap();
+        assert_eq!(receiver.receive(&mut buffer[..3]).await.unwrap().0, 3);
+        sender.send(to, b"next").await.unwrap();
+        let (len, _) = receiver.receive(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..len], b"next");
+    });
+}
+
+#[test]
+fn ports_of_datagrams_are_taken_once_and_sending_to_nobody_is_no_error() {
+    everywhere(|server, client, address| async move {
+        let receiver = server.sockets().datagrams(address).unwrap();
+        let taken = receiver.local_address();
+        assert_eq!(server.sockets().datagrams(taken).unwrap_err(), Error::address_in_use());
+        let elsewhere = SocketAddr::from(([192, 0, 2, 1], 0));
+        assert_eq!(server.sockets().datagrams(elsewhere).unwrap_err(), Error::bind_failed());
+        drop(receiver);
+        let mut sender = client.sockets().datagrams(ANYWHERE).unwrap();
+        for _ in 0..3 {
+            sender.send(taken, b"anybody?").await.unwrap();
+        }
+        drop(server.sockets().datagrams(taken).unwrap());
+    });
+}
+
+#[test]
+fn simulated_datagrams_are_lost_repeated_and_overtaken_by_seed() {
+    let run = |seed| {
+        let sim = Simulation::new(seed);
+        let (one, two) = (sim.process("one"), sim.process("two"));
+        sim.set_network(NetworkPlan { lose: 0.2, repeat: 0.1, ..NetworkPlan::default() });
+        let mut receiver = one.sockets().datagrams(ANYWHERE).unwrap();
+        let mut sender = two.sockets().datagrams(ANYWHERE).unwrap();
+        let to = receiver.local_address();
+        let mut receive = |sim: &Simulation| {
+            let mut buffer = [0; 8];
+            let received = sim.run_until_within(LONG, receiver.receive(&mut buffer));
+            received.map(|received| {
+                assert_eq!(received.unwrap().0, 8);
+                u64::from_le_bytes(buffer)
+            })
+        };
+        for number in 0..300_u64 {
+            sim.run_until(sender.send(to, &number.to_le_bytes())).unwrap();
+        }
+        let found: Vec<u64> = std::iter::from_fn(|| receive(&sim)).collect();
+        let mut distinct = found.clone();
+        distinct.sort_unstable();
+        assert_ne!(found, distinct, "none overtook another");
+        distinct.dedup();
+        assert!((200..280).contains(&distinct.len()), "{} of 300", distinct.len());
+        assert!(found.len() > distinct.len(), "none came twice");
+        // Nobody keeps them for later.
+        sim.partition(&one, &two);
+        sim.run_until(sender.send(to, &[0; 8])).unwrap();
+        sim.heal(&one, &two);
+        assert_eq!(receive(&sim), None);
+        // A mailbox has an end.
+        for number in 0..20_000_u64 {
+            sim.run_until(sender.send(to, &number.to_le_bytes())).unwrap();
+        }
+        let kept = std::iter::from_fn(|| receive(&sim)).count();
+        assert_eq!(kept, NetworkPlan::default().window / 8);
+        sim.trace_hash()
+    };
+    assert_eq!(run(4), run(4));
+    assert_ne!(run(4), run(5));
+}
+
+#[test]
+fn who_waits_for_a_datagram_is_woken_and_a_crash_frees_the_port() {
+    let sim = Simulation::new(3);
+    let (one, two) = (sim.process("one"), sim.process("two"));
+    let mut receiver = one.sockets().datagrams(ANYWHERE).unwrap();
+    let to = receiver.local_address();
+    let waiting = one.spawn("waiting", async move {
+        let mut buffer = [0; 8];
+        assert_eq!(receiver.receive(&mut buffer).await.unwrap().0, 2);
+        assert!(receiver.receive(&mut buffer).await.is_err());
+    });
+    sim.run_for(LONG);
+    let mut sender = two.sockets().datagrams(ANYWHERE).unwrap();
+    sim.run_until(sender.send(to, b"hi")).unwrap();
+    sim.run_for(LONG);
+    assert!(!waiting.is_finished());
+    sim.crash(&one);
+    let again = sim.restart(&one);
+    assert_eq!(again.sockets().datagrams(to).unwrap().local_address(), to);
 }

@@ -11,6 +11,6 @@ pub(crate) fn count() -> usize {
 }
 
 /// Runs a task on a thread of its own.
-pub(crate) fn spawn(completion: Completion, future: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(completion: Completion, _: usize, future: impl Future<Output = ()> + Send + 'static) {
     RealWorld::spawn(completion, "plinth-net", future);
 }

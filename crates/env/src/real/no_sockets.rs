@@ -16,6 +16,9 @@ pub(crate) struct RealListener(Infallible);
 /// Never exists.
 pub(crate) struct RealStream(Infallible);
 
+/// Never exists.
+pub(crate) struct RealDatagrams(Infallible);
+
 fn without_net() -> Error {
     Error::unsupported_operation().with_detail("this build has no real sockets (feature `net` of plinth-env)")
 }
@@ -31,6 +34,33 @@ impl RealSockets {
 
     pub(crate) async fn listen(_: SocketAddr) -> Result<RealListener> {
         Err(without_net())
+    }
+
+    pub(crate) fn datagrams(_: SocketAddr) -> Result<RealDatagrams> {
+        Err(without_net())
+    }
+}
+
+impl RealDatagrams {
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_receive(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<SocketAddr>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn poll_send(
+        &mut self,
+        _: &mut Context<'_>,
+        _: SocketAddr,
+        _: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.0 {}
     }
 }
 

@@ -47,13 +47,14 @@ pub(crate) fn count() -> usize {
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST))
 }
 
-/// Runs a task on one of the reactors, in turn.
-pub(crate) fn spawn(completion: Completion, future: impl Future<Output = ()> + Send + 'static) {
+/// Runs a task on one of the first `among` reactors, in turn.
+pub(crate) fn spawn(completion: Completion, among: usize, future: impl Future<Output = ()> + Send + 'static) {
     let reactors = match reactors() {
         Ok(reactors) => reactors,
         Err(error) => return completion.fail(error.to_string()),
     };
-    let next = reactors.next.fetch_add(1, Ordering::Relaxed) % reactors.handles.len();
+    let among = among.clamp(1, reactors.handles.len());
+    let next = reactors.next.fetch_add(1, Ordering::Relaxed) % among;
     // A panic drops the completion, which then says that the task failed.
     drop(reactors.handles[next].spawn(async move {
         future.await;

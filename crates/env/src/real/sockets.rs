@@ -2,7 +2,7 @@
 //!
 //! A socket registers with a reactor when it is first polled: with the one on whose thread that happens, so that a
 //! connection accepted on one reactor and handed to a task on another is served there. A stream that is polled by an
-//! ordinary task, with a thread of its own, is watched by a reactor for it.
+//! ordinary task, with a thread of its own, is watched by a reactor for it. Sockets for datagrams do the same.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,12 +12,14 @@ use std::task::{Context, Poll};
 
 use plinth_types::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::reactors;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
+/// Bytes of datagrams that may wait to be received, as far as the system allows them.
+const WAITING_BYTES: usize = 4 << 20;
 
 /// The network.
 pub(crate) struct RealSockets;
@@ -59,10 +61,6 @@ impl RealSockets {
     pub(crate) async fn listen(address: SocketAddr) -> Result<RealListener> {
         static FILES: Once = Once::new();
         FILES.call_once(allow_many_files);
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::AddrInUse => Error::address_in_use().with_detail(address.to_string()),
-            _ => Error::bind_failed().with_detail(format!("{address}: {error}")),
-        };
         let bind = || {
             let socket = match address {
                 SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
@@ -76,7 +74,26 @@ impl RealSockets {
             Ok(RealListener { inner, address })
         };
         let _context = reactors::enter()?;
-        bind().map_err(failed)
+        bind().map_err(|error| not_bound(address, &error))
+    }
+
+    pub(crate) fn datagrams(address: SocketAddr) -> Result<RealDatagrams> {
+        let bind = || {
+            let inner = std::net::UdpSocket::bind(address)?;
+            inner.set_nonblocking(true)?;
+            // Datagrams that find no room are lost; a system that grants less than this loses them sooner.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&inner, WAITING_BYTES);
+            let address = inner.local_addr()?;
+            Ok(RealDatagrams { inner: Registered::Detached(inner), address })
+        };
+        bind().map_err(|error| not_bound(address, &error))
+    }
+}
+
+fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Error::address_in_use().with_detail(address.to_string()),
+        _ => Error::bind_failed().with_detail(format!("{address}: {error}")),
     }
 }
 
@@ -190,5 +207,56 @@ impl RealStream {
 
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.attached()?.poll_shutdown(context)
+    }
+}
+
+/// A socket for datagrams.
+pub(crate) struct RealDatagrams {
+    inner: Registered,
+    address: SocketAddr,
+}
+
+enum Registered {
+    /// With a reactor.
+    Attached(UdpSocket),
+    /// Not polled yet.
+    Detached(std::net::UdpSocket),
+    /// It could not be registered.
+    Lost,
+}
+
+impl RealDatagrams {
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn attached(&mut self) -> io::Result<&UdpSocket> {
+        if let Registered::Detached(_) = self.inner
+            && let Registered::Detached(socket) = std::mem::replace(&mut self.inner, Registered::Lost)
+        {
+            let _context = reactors::enter().map_err(io::Error::other)?;
+            self.inner = Registered::Attached(UdpSocket::from_std(socket)?);
+        }
+        match &self.inner {
+            Registered::Attached(socket) => Ok(socket),
+            Registered::Detached(_) | Registered::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<SocketAddr>> {
+        self.attached()?.poll_recv_from(context, buffer)
+    }
+
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.attached()?.poll_send_to(context, bytes, to)
     }
 }

@@ -6,8 +6,9 @@
 //! A connection breaks when a process dies, when the plan or a test says so, or when an end is dropped.
 //!
 //! Pure state: what a reader or writer would have to wait for is a time or a waker here; the timers
-//! and handles are in `streams.rs`.
+//! and handles are in `streams.rs`. Datagrams have `datagrams.rs` to themselves.
 
+pub(crate) mod datagrams;
 pub(crate) mod streams;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,8 +35,12 @@ pub struct NetworkPlan {
     /// How long connecting is tried when nothing answers, and how long it takes, at most, until the
     /// other end of a connection notices that a machine has lost its power.
     pub silence_max: Duration,
-    /// How many bytes one end may have written that the other has not read.
+    /// How many bytes one end may have written that the other has not read. Datagrams beyond it are lost.
     pub window: usize,
+    /// The probability, for each datagram, that it is lost.
+    pub lose: f64,
+    /// The probability, for each datagram, that it arrives twice.
+    pub repeat: f64,
 }
 
 impl Default for NetworkPlan {
@@ -48,6 +53,8 @@ impl Default for NetworkPlan {
             close: 0.0,
             silence_max: Duration::from_secs(10),
             window: 64 * 1024,
+            lose: 0.0,
+            repeat: 0.0,
         }
     }
 }
@@ -120,6 +127,7 @@ pub(crate) type Wakers = Vec<Waker>;
 pub(crate) struct Network {
     pub(crate) plan: NetworkPlan,
     listeners: BTreeMap<SocketAddr, Listening>,
+    mailboxes: BTreeMap<SocketAddr, datagrams::Mailbox>,
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     next_port: u16,
@@ -147,6 +155,7 @@ impl Network {
         Self {
             plan: NetworkPlan::default(),
             listeners: BTreeMap::new(),
+            mailboxes: BTreeMap::new(),
             connections: BTreeMap::new(),
             next_connection: 0,
             next_port: 32_768,
@@ -452,6 +461,7 @@ impl Network {
         let ended: Vec<_> =
             self.listeners.extract_if(.., |_, listening| listening.process == process).collect();
         let mut wakers: Wakers = ended.into_iter().flat_map(|(_, listening)| listening.acceptors).collect();
+        wakers.extend(self.close_mailboxes(process));
         let plan = self.plan.clone();
         let mut over = Vec::new();
         for (connection, ends) in &mut self.connections {
