@@ -6,7 +6,7 @@
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Direction, Error, Point, Series, SeriesStore, Settings, Summary, Value};
+use plinth_series::{Direction, Error, Point, Query, Series, SeriesStore, Settings, Summary, Value};
 use std::collections::BTreeMap;
 
 const NAMES: [&str; 3] = ["load host=a", "load host=b os=x", "!odd host=a"];
@@ -192,6 +192,58 @@ fn a_delete_right_behind_a_full_leaf_loses_nothing() {
     }
     block_on(series.delete_range(..1)).unwrap();
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(45.0));
+}
+
+/// Nothing overflows at the ends of time, whatever is asked about them.
+#[test]
+fn the_first_and_the_last_nanosecond_are_points_like_others() {
+    let db = Database::in_memory().unwrap();
+    let settings = Settings { leaf_points: 2, commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let times = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
+    // In order, then once more as late points.
+    for round in 0..2 {
+        for time in times {
+            series.append(time, round).unwrap();
+        }
+        block_on(store.sync()).unwrap();
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut found = block_on(async { series.scan(.., direction).await?.collect().await }).unwrap();
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        assert!(found.iter().map(|point| (point.time, point.value)).eq(times.map(|time| (time, 1.into()))));
+    }
+    for step in [1, 3_600_000_000_000, u64::MAX] {
+        block_on(async {
+            let mut forward = series.group_aggregate(.., step).await.unwrap();
+            let mut backward = series.group_aggregate_backward(.., step).await.unwrap();
+            let (mut there, mut back) = (0, 0);
+            while let Some((_, summary)) = forward.next().await.unwrap() {
+                there += summary.count;
+            }
+            while let Some((_, summary)) = backward.next().await.unwrap() {
+                back += summary.count;
+            }
+            assert_eq!((there, back), (6, 6), "step {step}");
+        });
+    }
+    for from in ["-9223372036854775808", "9223372036854775807"] {
+        let to = if from.starts_with('-') { "9223372036854775807" } else { "-9223372036854775808" };
+        for kind in
+            [r#""select": "m""#, r#""group-aggregate": {"metric": "m", "step": "1h", "func": "count"}"#]
+        {
+            let query = format!(r#"{{{kind}, "range": {{"from": {from}, "to": {to}}}}}"#);
+            let query = Query::parse(query.as_bytes()).unwrap();
+            let text = block_on(async { store.query(&query).await.unwrap().collect().await }).unwrap();
+            assert!(text.len() > 100, "{}", String::from_utf8_lossy(&text));
+        }
+    }
+    block_on(series.delete_range(i64::MAX..)).unwrap();
+    block_on(series.delete_range(..=i64::MIN)).unwrap();
+    assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.count), Some(4));
 }
 
 #[test]

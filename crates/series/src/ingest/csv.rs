@@ -5,9 +5,9 @@
 //! A first line that says `series,time,value` is a heading.
 
 use super::Sample;
-use super::lines::{Line, Lines};
+use super::lines::{LineParser, Lines, TOO_LONG};
 use super::number::{self, Recent};
-use super::session::{Intake, SAMPLES, Shown};
+use super::session::{Intake, Shown};
 use crate::event;
 use crate::value::Value;
 use std::borrow::Cow;
@@ -21,25 +21,9 @@ pub(super) struct Parser {
     recent: Recent,
 }
 
-impl Parser {
-    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while intake.samples.len() < SAMPLES {
-            match self.lines.next(bytes, &mut at) {
-                Some(Line::Whole(line)) => self.line(intake, line),
-                Some(Line::TooLong) => self.refuse(intake, "the line is longer than 16384 bytes", b""),
-                None => break,
-            }
-        }
-        at
-    }
-
-    /// The last line needs no end.
-    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
-        if !rest.is_empty() {
-            self.lines.number += 1;
-            self.line(intake, rest);
-        }
+impl LineParser for Parser {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     fn line(&mut self, intake: &mut Intake, line: &[u8]) {
@@ -52,6 +36,17 @@ impl Parser {
         }
     }
 
+    fn too_long(&mut self, intake: &mut Intake) {
+        self.refuse(intake, TOO_LONG, b"");
+    }
+
+    /// The last line needs no end.
+    fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
+        self.line(intake, rest);
+    }
+}
+
+impl Parser {
     #[cold]
     fn refuse(&self, intake: &mut Intake, why: &str, line: &[u8]) {
         let number = self.lines.number;

@@ -4,10 +4,10 @@
 //! all. What a series is called is looked up as the line's head and the field's name, so only a series that is new is put together.
 
 use super::Sample;
-use super::lines::{Line, Lines};
+use super::lines::{LineParser, Lines, TOO_LONG};
 use super::names::Row;
 use super::number;
-use super::session::{Intake, SAMPLES, Shown};
+use super::session::{Intake, Shown};
 use crate::event;
 use crate::value::Value;
 use std::borrow::Cow;
@@ -33,36 +33,9 @@ impl Parser {
         Self { lines: Lines::default(), clock, samples: Vec::new() }
     }
 
-    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while intake.samples.len() < SAMPLES {
-            match self.lines.next(bytes, &mut at) {
-                Some(Line::Whole(line)) => self.line(intake, line),
-                Some(Line::TooLong) => self.refuse(intake, "the line is longer than 16384 bytes", b""),
-                None => break,
-            }
-        }
-        at
-    }
-
-    /// The last line needs no end.
-    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
-        if !rest.is_empty() {
-            self.lines.number += 1;
-            self.line(intake, rest);
-        }
-    }
-
-    fn line(&mut self, intake: &mut Intake, line: &[u8]) {
-        let text = line.trim_ascii();
-        if text.is_empty() || text[0] == b'#' {
-            return;
-        }
-        self.samples.clear();
-        match self.fields(intake, text) {
-            Ok(()) => intake.samples.extend_from_slice(&self.samples),
-            Err(why) => self.refuse(intake, &why, line),
-        }
+    /// A parser that has read nothing.
+    pub(super) fn again(&self) -> Self {
+        Self::new(self.clock)
     }
 
     #[cold]
@@ -114,6 +87,33 @@ impl Parser {
         }
         let time = number::integer(text).map_err(|_| "the time is no integer")?;
         time.checked_mul(self.clock.unit).ok_or("the time is not between 1677-09-21 and 2262-04-11".into())
+    }
+}
+
+impl LineParser for Parser {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
+
+    fn line(&mut self, intake: &mut Intake, line: &[u8]) {
+        let text = line.trim_ascii();
+        if text.is_empty() || text[0] == b'#' {
+            return;
+        }
+        self.samples.clear();
+        match self.fields(intake, text) {
+            Ok(()) => intake.samples.extend_from_slice(&self.samples),
+            Err(why) => self.refuse(intake, &why, line),
+        }
+    }
+
+    fn too_long(&mut self, intake: &mut Intake) {
+        self.refuse(intake, TOO_LONG, b"");
+    }
+
+    /// The last line needs no end.
+    fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
+        self.line(intake, rest);
     }
 }
 

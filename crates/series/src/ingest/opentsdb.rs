@@ -4,13 +4,10 @@
 //! 8601 in its basic form is taken too. The name of a series is looked up as metric and tags, which don't stand together.
 
 use super::Sample;
-use super::lines::{Line, Lines};
+use super::lines::{LineParser, Lines, TOO_LONG};
 use super::number::{self, Recent};
-use super::session::{Intake, SAMPLES, Shown};
+use super::session::{Intake, Shown};
 use memchr::memchr;
-
-/// What is said of lines that are too long.
-const TOO_LONG: &str = "the line is longer than 16384 bytes";
 
 #[derive(Default, Debug)]
 pub(super) struct Parser {
@@ -18,24 +15,9 @@ pub(super) struct Parser {
     recent: Recent,
 }
 
-impl Parser {
-    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while intake.samples.len() < SAMPLES && !intake.wants_sync {
-            match self.lines.next(bytes, &mut at) {
-                Some(Line::Whole(line)) => self.line(intake, line),
-                Some(Line::TooLong) => self.refuse(intake, "put: illegal argument", TOO_LONG, b""),
-                None => break,
-            }
-        }
-        at
-    }
-
-    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
-        if !rest.is_empty() {
-            self.lines.number += 1;
-            self.refuse(intake, "put: illegal argument", "the stream ends in the middle of a line", rest);
-        }
+impl LineParser for Parser {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     #[inline]
@@ -50,6 +32,18 @@ impl Parser {
         }
     }
 
+    fn too_long(&mut self, intake: &mut Intake) {
+        self.refuse(intake, "put: illegal argument", TOO_LONG, b"");
+    }
+
+    fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.refuse(intake, "put: illegal argument", "the stream ends in the middle of a line", rest);
+        }
+    }
+}
+
+impl Parser {
     #[cold]
     fn other(&mut self, intake: &mut Intake, line: &[u8]) {
         let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());

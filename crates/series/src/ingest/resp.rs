@@ -12,10 +12,10 @@
 //! with a blank and a tag in it; or the number of a known name with a time behind it.
 
 use super::Sample;
-use super::lines::{Line, Lines};
+use super::lines::{LineParser, Lines, TOO_LONG};
 use super::names::Row;
 use super::number::{self, Recent};
-use super::session::{Intake, SAMPLES, Shown};
+use super::session::{Intake, Shown};
 use crate::event;
 use crate::value::{Point, Value};
 use std::collections::BTreeMap;
@@ -134,28 +134,9 @@ fn lost(why: impl ToString) -> Refused {
     Refused { why: why.to_string(), is_lost: true }
 }
 
-impl Parser {
-    pub(super) fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while intake.samples.len() < SAMPLES && !intake.wants_sync {
-            match self.lines.next(bytes, &mut at) {
-                Some(Line::Whole(line)) => self.line(intake, line),
-                Some(Line::TooLong) => {
-                    self.begin_line();
-                    let refused = lost("out of quota: the line is longer than 16384 bytes");
-                    self.refuse(intake, &refused, b"");
-                }
-                None => break,
-            }
-        }
-        at
-    }
-
-    pub(super) fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
-        if !matches!(self.state, State::Message | State::Lost(_)) || !rest.is_empty() {
-            self.lines.number += u64::from(!rest.is_empty());
-            self.refuse(intake, &lost("the stream ends in the middle of a message"), rest);
-        }
+impl LineParser for Parser {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     #[inline]
@@ -176,6 +157,19 @@ impl Parser {
         }
     }
 
+    fn too_long(&mut self, intake: &mut Intake) {
+        self.begin_line();
+        self.refuse(intake, &lost(format!("out of quota: {TOO_LONG}")), b"");
+    }
+
+    fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
+        if !matches!(self.state, State::Message | State::Lost(_)) || !rest.is_empty() {
+            self.refuse(intake, &lost("the stream ends in the middle of a message"), rest);
+        }
+    }
+}
+
+impl Parser {
     /// Between two messages nothing was refused.
     #[inline]
     fn begin_line(&mut self) {

@@ -5,6 +5,7 @@
 
 use super::csv;
 use super::influx::{self, Clock};
+use super::lines::LineParser;
 use super::names::Names;
 use super::opentsdb;
 use super::prometheus;
@@ -131,6 +132,17 @@ impl Session {
         self.intake.samples.clear();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
+    }
+
+    /// Begins again in the middle of a session, for a piece that stands for itself, as a datagram does: an unfinished message is forgotten, and so is a
+    /// dictionary. What was taken stays, and so do names.
+    pub fn begin_again(&mut self) {
+        self.parser = match &self.parser {
+            Parser::Resp(_) => Parser::Resp(resp::Parser::default()),
+            Parser::OpenTsdb(_) => Parser::OpenTsdb(opentsdb::Parser::default()),
+            Parser::Influx(parser) => Parser::Influx(parser.again()),
+            Parser::Csv(_) => Parser::Csv(csv::Parser::default()),
+        };
     }
 
     /// Takes in a message of Prometheus' remote write, version 1, as it is in a request's body. What is wrong with one of its series is told among the
@@ -289,6 +301,12 @@ impl Session {
     /// What is to be sent back.
     pub fn replies(&self) -> &[u8] {
         &self.intake.replies
+    }
+
+    /// Forgets what there is to be sent back: there is nobody who hears it.
+    pub fn forget_replies(&mut self) {
+        self.intake.replies.clear();
+        self.intake.unsaid = 0;
     }
 
     /// Notes that the first `count` bytes of the replies were sent.

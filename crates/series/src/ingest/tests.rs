@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::workload::Random;
-use crate::{Value, time};
+use crate::{Name, Value, time};
 
 /// What a session took and answered.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -276,6 +276,106 @@ fn pieces_make_no_difference_to_what_a_stream_means() {
         }
     }
     assert!(points > 500, "{points}");
+}
+
+#[test]
+fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
+    let name = "x".repeat(1 << 20);
+    let tags = |between: &str| -> String { (0..1_000_000).map(|tag| format!("{between}t{tag}=1")).collect() };
+    let clock = Clock { unit: 1, now: 5 };
+    for (protocol, wrong, good, taken) in [
+        (
+            Protocol::Resp,
+            [format!("+{name} a=1\n:1\n:1\n"), format!("+m{}\n:1\n:1\n", tags(" "))],
+            GOOD,
+            "good host=a",
+        ),
+        (
+            Protocol::OpenTsdb,
+            [format!("put {name} 1 1 a=1\n"), format!("put m 1 1{}\n", tags(" "))],
+            "put good 1 1 host=a\n",
+            "good host=a",
+        ),
+        (
+            Protocol::Influx(clock),
+            [format!("{name},a=1 v=1 1\n"), format!("m{} v=1 1\n", tags(","))],
+            "good,host=a v=1 1\n",
+            "good.v host=a",
+        ),
+        (
+            Protocol::Csv,
+            [format!("{name} a=1,1,1\n"), format!("m{},1,1\n", tags(" "))],
+            "good host=a,1,1\n",
+            "good host=a",
+        ),
+    ] {
+        for wrong in wrong {
+            // What is held of it is looked at by `feed`.
+            let outcome = feed(protocol, (wrong + good).as_bytes(), || 4096);
+            let points: Vec<&str> = outcome.points.iter().map(|point| point.0.as_str()).collect();
+            assert_eq!(points, [taken], "{protocol:?}");
+            assert!(outcome.replies.contains("longer than 16384 bytes"), "{protocol:?}: {}", outcome.replies);
+            assert_eq!(outcome.replies.lines().count(), 1, "{protocol:?}: {}", outcome.replies);
+        }
+    }
+    let error = Name::parse(&format!("{name} a=1")).unwrap_err().to_string();
+    assert!(error.contains("longer than 4096 bytes") && error.len() < 400, "{} bytes", error.len());
+    let keys: Vec<String> = (0..1_000_000).map(|tag| format!("t{tag}")).collect();
+    let many: Vec<(&str, &str)> =
+        std::iter::once(("__name__", "m")).chain(keys.iter().map(|key| (key.as_str(), "1"))).collect();
+    let good = series_message(&[("__name__", "good"), ("host", "a")], &[(1, 1.0)]);
+    for wrong in [&[("__name__", name.as_str()), ("a", "1")][..], &[("__name__", "m"), ("a", &name)], &many] {
+        let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
+        let message = [series_message(wrong, &[(1, 1.0)]), good.clone()].concat();
+        session.take_remote_write(&compressed(&message)).unwrap();
+        let names: Vec<String> = session.points().map(|(name, _)| name.to_string()).collect();
+        assert_eq!((&names[..], session.refused()), (&["good host=a".to_owned()][..], 1));
+        assert!(session.replies().len() < 1000, "the answer to it is short");
+    }
+}
+
+#[test]
+fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_last_are_taken() {
+    let clock = Clock { unit: 1_000_000_000, now: 5 };
+    for (protocol, wrong) in [
+        (
+            Protocol::OpenTsdb,
+            "put m 16000101T000000 1 a=1\nput m 23000101T000000 1 a=1\nput m 9223372036854775808 1 a=1\n"
+                .to_owned(),
+        ),
+        (
+            Protocol::Influx(clock),
+            "m,a=1 v=1 9223372037\nm,a=1 v=1 -9223372037\nm,a=1 v=1 99999999999999999999\n".to_owned(),
+        ),
+        (
+            Protocol::Csv,
+            "m a=1,16000101T000000,1\nm a=1,23000101T000000,1\nm a=1,9223372036854775808,1\n".to_owned(),
+        ),
+    ] {
+        let outcome = whole(protocol, wrong.as_bytes());
+        assert_eq!(
+            (outcome.points.len(), outcome.replies.lines().count()),
+            (0, 3),
+            "{protocol:?}: {outcome:?}"
+        );
+    }
+    let late = series_message(&[("__name__", "m"), ("a", "1")], &[(9_223_372_036_855, 1.0)]);
+    let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
+    let told = session.take_remote_write(&compressed(&late));
+    let told = told.err().unwrap_or_else(|| String::from_utf8_lossy(session.replies()).into_owned());
+    assert!(told.contains("between 1677 and 2262") && session.points().count() == 0, "{told}");
+    for (protocol, taken) in [
+        (Protocol::Resp, format!("+m a=1\n:{}\n:1\n+m a=1\n:{}\n:1\n", i64::MIN, i64::MAX)),
+        (
+            Protocol::Influx(Clock { unit: 1, now: 5 }),
+            format!("m,a=1 v=1 {}\nm,a=1 v=1 {}\n", i64::MIN, i64::MAX),
+        ),
+        (Protocol::Csv, format!("m a=1,{},1\nm a=1,{},1\n", i64::MIN, i64::MAX)),
+    ] {
+        let outcome = whole(protocol, taken.as_bytes());
+        let times: Vec<i64> = outcome.points.iter().map(|point| point.1).collect();
+        assert_eq!(times, [i64::MIN, i64::MAX], "{protocol:?}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -156,6 +156,48 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
 
 /// Digits that tell any two floats apart.
 const DIGITS: i32 = 17;
+/// What a number of so many digits is at least; and less than.
+const LEAST: u64 = 10_u64.pow(DIGITS as u32 - 1);
+const MOST: u64 = LEAST * 10;
+
+/// Powers of ten, as many as floats of everyday size are scaled by.
+const POWERS: [u128; 22] = {
+    let mut powers = [1; 22];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
+/// The digits of a float, as one number, rounded as `%.16e` rounds; and the exponent of the first one. Of floats between 1e-4 and 1e17 alone, where all of
+/// it is exact in 128 bits.
+fn digits_of(float: f64) -> Option<(u64, i32)> {
+    const FRACTION: u64 = (1 << 52) - 1;
+    if !(1e-4..1e17).contains(&float) {
+        return None;
+    }
+    let bits = float.to_bits();
+    let (binary, mantissa) = ((bits >> 52) as i32 - 1023, u128::from(bits & FRACTION | (FRACTION + 1)));
+    // The exponent, or one less: 1233 / 4096 is a little less than the logarithm of 2.
+    let mut exponent = (binary * 1233) >> 12;
+    loop {
+        let scaled = mantissa * *POWERS.get(usize::try_from(DIGITS - 1 - exponent).ok()?)?;
+        let digits = match 52 - binary {
+            shift @ 1.. => {
+                let (whole, rest, half) = (scaled >> shift, scaled & ((1 << shift) - 1), 1 << (shift - 1));
+                // To the nearest, and from the middle to the even one.
+                whole + u128::from(rest > half || (rest == half && whole & 1 == 1))
+            }
+            shift => scaled << -shift,
+        };
+        match u64::try_from(digits) {
+            Ok(digits @ LEAST..MOST) => return Some((digits, exponent)),
+            _ => exponent += 1,
+        }
+    }
+}
 
 /// Appends a float as `%.17g` does.
 pub(crate) fn write_float(float: f64, out: &mut Vec<u8>) {
@@ -175,18 +217,17 @@ pub(crate) fn write_float(float: f64, out: &mut Vec<u8>) {
         write_integer(float as i64, out);
         return;
     }
-    let mut text = [0_u8; 40];
-    let mut rest = &mut text[..];
-    // It fits: a digit, a point, 16 digits, and an exponent of at most five characters.
-    let _ = write!(rest, "{float:.16e}");
-    let left = rest.len();
-    let text = &text[..text.len() - left];
-    let e = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
-    let exponent = text.get(e + 1..).and_then(|text| std::str::from_utf8(text).ok()?.parse::<i32>().ok());
-    let exponent = exponent.unwrap_or(0);
-    let mut digits = [b'0'; DIGITS as usize];
-    digits[0] = text[0];
-    digits[1..].copy_from_slice(&text[2..2 + DIGITS as usize - 1]);
+    let (digits, exponent) = match digits_of(float) {
+        Some((mut number, exponent)) => {
+            let mut digits = [b'0'; DIGITS as usize];
+            for digit in digits.iter_mut().rev() {
+                *digit = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
+            (digits, exponent)
+        }
+        None => digits_of_any(float),
+    };
     let length = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
     let digits = &digits[..length];
     match exponent {
@@ -221,9 +262,53 @@ pub(crate) fn write_float(float: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// The digits of any float, and the exponent of the first.
+fn digits_of_any(float: f64) -> ([u8; DIGITS as usize], i32) {
+    let mut text = [0_u8; 40];
+    let mut rest = &mut text[..];
+    // It fits: a digit, a point, 16 digits, and an exponent of at most five characters.
+    let _ = write!(rest, "{float:.16e}");
+    let left = rest.len();
+    let text = &text[..text.len() - left];
+    let e = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
+    let exponent = text.get(e + 1..).and_then(|text| std::str::from_utf8(text).ok()?.parse::<i32>().ok());
+    let mut digits = [b'0'; DIGITS as usize];
+    digits[0] = text[0];
+    digits[1..].copy_from_slice(&text[2..2 + DIGITS as usize - 1]);
+    (digits, exponent.unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Both ways to the digits say the same, wherever both may be gone: for decimals, for what lies in the middle, and around powers of ten.
+    #[test]
+    fn digits_are_the_same_either_way() {
+        let mut random = crate::workload::Random::new(11);
+        let same = |float: f64| {
+            let Some((number, exponent)) = digits_of(float) else { return 0 };
+            let (digits, expected) = digits_of_any(float);
+            assert_eq!((format!("{number}").as_bytes(), exponent), (&digits[..], expected), "{float:e}");
+            1
+        };
+        let mut compared = 0;
+        for _ in 0..200_000 {
+            let scale = 10_f64.powi(random.below(25) as i32 - 6);
+            compared += same(random.unit() * scale);
+            compared += same((random.unit() * 1e6).round() / 100.0);
+            compared += same((random.below(1 << 40) as f64 + 0.5) / 1024.0);
+        }
+        for power in -5..18 {
+            let float = 10_f64.powi(power);
+            for near in
+                [float, float.next_down(), float.next_up(), float * 9.5, float * 9.999_999_999_999_999]
+            {
+                compared += same(near);
+            }
+        }
+        assert!(compared > 400_000, "{compared}");
+    }
 
     fn float(value: f64) -> String {
         let mut out = Vec::new();

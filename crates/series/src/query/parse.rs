@@ -553,7 +553,10 @@ fn tags(fields: &mut Fields<'_>) -> QueryResult<Where> {
                 false => Ok(pairs),
             }
         };
-        return Ok(Where::Exact(items.iter().map(exact).collect::<QueryResult<_>>()?));
+        let mut sets = items.iter().map(exact).collect::<QueryResult<Vec<_>>>()?;
+        sets.sort_unstable();
+        sets.dedup();
+        return Ok(Where::Exact(sets));
     }
     let tags = json.object("where", EXPECTED)?.iter().map(|(tag, values)| {
         let mut values = values.texts(&format!("where.{tag}"), "a value, or a list of values")?;

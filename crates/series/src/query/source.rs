@@ -233,15 +233,19 @@ impl Parts<'_> {
     }
 }
 
-/// Whether a name has tags that the query wants.
+/// Whether a name has tags that the query wants, whose values and sets ascend.
 fn are_of(name: &Name, tags: &Where) -> bool {
     match tags {
         Where::Tags(tags) => tags.iter().all(|(tag, values)| {
-            name.tags().any(|(key, value)| key == tag && values.iter().any(|v| v == value))
+            name.tags()
+                .any(|(key, value)| key == tag && values.binary_search_by(|v| (**v).cmp(value)).is_ok())
         }),
-        Where::Exact(sets) => sets
-            .iter()
-            .any(|set| name.tags().eq(set.iter().map(|(tag, value)| (tag.as_str(), value.as_str())))),
+        Where::Exact(sets) => {
+            let order = |set: &Vec<(String, String)>| {
+                set.iter().map(|(tag, value)| (tag.as_str(), value.as_str())).cmp(name.tags())
+            };
+            sets.binary_search_by(order).is_ok()
+        }
     }
 }
 
