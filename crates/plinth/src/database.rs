@@ -154,8 +154,8 @@ impl Database {
     ///
     /// db.try_transact_blocking(|tr| {
     ///     tr.set("valve/3", "open");
-    ///     series.append(tr, "valve.moves plant=north valve=3", noon, 1)?;
-    ///     series.append(tr, "pressure plant=north", noon, 2.25)?;
+    ///     series.append(tr, "valve.moves plant=north valve=3", noon, 1).wait()?;
+    ///     series.append(tr, "pressure plant=north", noon, 2.25).wait()?;
     ///     Ok::<_, Error>(())
     /// })?;
     ///

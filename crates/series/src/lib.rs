@@ -50,6 +50,8 @@ pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
 pub use query::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult};
 pub use query::{is_prometheus, prometheus};
-pub use store::{GroupStream, Listing, PointStream, Series, SeriesLayer, SeriesStore, Settings, StoreStats};
+pub use store::{
+    Appended, GroupStream, Listing, PointStream, Series, SeriesLayer, SeriesStore, Settings, StoreStats,
+};
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

@@ -96,8 +96,8 @@ impl Model {
         };
         // In one call or in several: the order is that of the calls.
         let (one, two) = points.split_at(points.len() / 3);
-        self.layer.append_all(&tr, named(one)).unwrap();
-        self.layer.append_all(&tr, named(two)).unwrap();
+        self.layer.append_all(&tr, named(one)).wait().unwrap();
+        self.layer.append_all(&tr, named(two)).wait().unwrap();
         tr.set("hot", "written");
         if fate == 0 {
             write(&self.db, "hot", b"by another");
@@ -212,7 +212,7 @@ fn a_retried_body_writes_its_points_once_and_with_its_last_values() {
             write(&db, "stock", &[10 + runs as u8]);
         }
         tr.set("stock", [seen + 1]);
-        layer.append(tr, "stock shop=1", runs, i64::from(seen))?;
+        layer.append(tr, "stock shop=1", runs, i64::from(seen)).wait()?;
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -251,7 +251,7 @@ fn more_points_than_a_row_holds_keep_their_order() {
     let names: Vec<String> = (0..700).map(|n| format!("m a={n:04}{}", "x".repeat(100))).collect();
     let value = |n: usize| Point { time: (n % 5000) as i64, value: Value::Integer(n as i64) };
     db.try_transact_blocking(|tr| {
-        layer.append_all(tr, (0..20_000).map(|n| (names[n % 5000 % 700].as_str(), value(n))))
+        layer.append_all(tr, (0..20_000).map(|n| (names[n % 5000 % 700].as_str(), value(n)))).wait()
     })
     .unwrap();
     let mut found = 0;
@@ -263,7 +263,7 @@ fn more_points_than_a_row_holds_keep_their_order() {
         }
     }
     assert_eq!(found, 5000);
-    assert!(matches!(layer.append(&db.create_transaction(), "m", 0, 0), Err(Error::Name { .. })));
+    assert!(matches!(layer.append(&db.create_transaction(), "m", 0, 0).wait(), Err(Error::Name { .. })));
 }
 
 /// An owner that nobody asks for anything takes in what transactions write.
@@ -277,13 +277,58 @@ fn what_transactions_write_is_taken_in_without_being_asked() {
         let store = layer.open().await.unwrap();
         db.try_transact(|tr| {
             let layer = layer.clone();
-            async move { layer.append(&tr, "m a=1", 5, 1.5) }
+            async move { layer.append(&tr, "m a=1", 5, 1.5).await }
         })
         .await
         .unwrap();
         while store.stats().series == 0 {
             env.sleep(Duration::from_millis(100)).await;
         }
+    });
+}
+
+/// How many bytes the inbox says that it has.
+async fn inbox_size(db: &Database, settings: &Settings) -> Result<i64> {
+    let key = [&settings.prefix[..], &tuple::pack(&(12,))].concat();
+    let key = &key;
+    let row = db.transact(|tr| async move { tr.get(key).await }).await?;
+    Ok(row.map_or(0, |row| i64::from_le_bytes(row[..].try_into().unwrap())))
+}
+
+/// Nobody has the series for a while: writers fill the inbox, wait, and lose nothing when somebody comes.
+#[test]
+fn a_full_inbox_makes_writers_wait_for_an_owner() {
+    const POINTS: i64 = 500;
+    let simulation = Simulation::new(1);
+    let env = simulation.process("node");
+    simulation.run_until(async {
+        let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+        let settings = Settings { inbox_bytes: 3000, ..Settings::default() };
+        let layer = SeriesLayer::with_settings(&db, settings.clone());
+        let (theirs, writer) = (db.clone(), layer.clone());
+        let writing = env.spawn("writer", async move {
+            for time in 0..POINTS {
+                let (layer, db) = (&writer, &theirs);
+                let body = |tr| async move { layer.append(&tr, "m a=1", time, time).await };
+                db.try_transact(body).await.unwrap();
+            }
+        });
+        env.sleep(Duration::from_secs(60)).await;
+        assert!(!writing.is_finished(), "all of it found room");
+        let size = inbox_size(&db, &settings).await.unwrap();
+        assert!((3000..3200).contains(&size), "{size} bytes wait");
+        // Who does not want to wait is told, with what to do.
+        let tr = db.create_transaction();
+        let error = layer.append(&tr, "m a=1", 0, 0).await.unwrap_err();
+        let Error::Database(error) = error else { panic!("{error}") };
+        assert_eq!(error, plinth::Error::process_behind());
+        assert!(error.to_string().contains("their owner has to take them in"), "{error}");
+        let store = layer.open().await.unwrap();
+        writing.await.unwrap();
+        let series = store.series("m a=1").await.unwrap();
+        let found = series.scan(.., Direction::Forward).await.unwrap().collect().await.unwrap();
+        assert!(found.iter().map(|point| point.time).eq(0..POINTS));
+        assert_eq!(inbox_size(&db, &settings).await.unwrap(), 0);
     });
 }
 
@@ -308,7 +353,7 @@ async fn transact(
             tr.set(tuple::pack(&("done", number)), tuple::pack(&points));
             for name in NAMES {
                 let point = |at| (name, Point { time: number * 1000 + at, value: Value::Integer(number) });
-                layer.append_all(&tr, (0..points).map(point))?;
+                layer.append_all(&tr, (0..points).map(point)).await?;
             }
             if std::mem::take(&mut has_rival) {
                 db.transact(|tr| async move {
@@ -407,7 +452,9 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
                 let view = SeriesStore::view(&db, settings.clone()).await?;
                 check(&db, &view, &acknowledged, seed).await?;
                 let store = SeriesStore::open_with(&db, settings.clone()).await?;
-                check(&db, &store, &acknowledged, seed).await
+                let next = check(&db, &store, &acknowledged, seed).await?;
+                assert_eq!(inbox_size(&db, &settings).await?, 0, "seed {seed}: nothing waits, and its size");
+                Ok::<_, Error>(next)
             };
             next = simulation.run_until(checked).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             simulation.crash(&machine);

@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use plinth::series::dump::Form;
 use plinth::series::ingest::{Memory, Session};
 use plinth::series::{Error, Point, SeriesLayer, SeriesStore};
-use plinth::{Database, block_on};
+use plinth::{Database, TransactionOption, block_on};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, File, Open};
 use std::io::Read;
@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
+/// How often a transaction is tried whose points find no room in the inbox: for a minute or so.
+const TRIES: i64 = 120;
 /// A line of progress is printed each time that this many bytes more were read, where there is no terminal.
 const LINE_BYTES: u64 = 1 << 30;
 
@@ -212,7 +214,11 @@ impl Sink {
             Self::Transactions(database, layer) => {
                 let points: Vec<(&str, Point)> =
                     session.points().map(|(name, point)| (name.as_str(), point)).collect();
-                database.try_transact_blocking(|tr| layer.append_all(tr, points.iter().copied()))?;
+                database.try_transact_blocking(|tr| {
+                    // Nobody who takes them in: that is to be told, within a minute or so.
+                    tr.set_option(TransactionOption::RetryLimit(TRIES))?;
+                    layer.append_all(tr, points.iter().copied()).wait()
+                })?;
                 told.points += points.len() as u64;
                 session.discard();
             }

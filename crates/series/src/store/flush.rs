@@ -88,7 +88,7 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     commit_steps(shared).await?;
     let Some(last) = inbox::last(shared).await? else { return Ok(()) };
     while let Some(taken) = inbox::take_some(shared).await? {
-        let is_all = taken.1 > last;
+        let is_all = taken.reaches(&last);
         // Nothing is awaited between taking points into memory and this list, from which they and their rows go together.
         let mut steps = prepare(shared, None);
         match steps.last_mut() {
@@ -173,8 +173,8 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     if let Some(cut) = step.cut {
         tr.clear_range(keys.tail(0), keys.tail(cut));
     }
-    if let Some((begin, end)) = &step.taken {
-        tr.clear_range(begin, end);
+    if let Some(taken) = &step.taken {
+        taken.remove(tr, keys).await?;
     }
     tr.commit().await?;
     Ok(trunks)

@@ -7,22 +7,27 @@
 //!                                                                        last step--> the row goes
 //! ```
 //!
-//! Who writes owns nothing and reads nothing, so such transactions conflict with nobody because of their points. A row goes in the last step of
+//! Who writes owns nothing and reads nothing that it could conflict about, so such transactions conflict with nobody because of their points. Beside the rows
+//! stands their size, which is added to and taken from in the same commits: a reader sees by it whether anything waits, and a writer that there is
+//! room; if not, it is told to try again later, until the owner has taken something in. A row goes in the last step of
 //! the flush that saves its points. A crash between two steps leaves points that are in the tree and in the inbox; they are taken in again, to the same
 //! end, because whoever opens the series takes the inbox in before it writes or deletes anything else. Points that a reader of the owner's
 //! has to see were committed before it began: it looks into the inbox, and has it taken in if there is anything.
 
-use super::keys::Id;
+use super::keys::{Id, Keys};
 use super::{Shared, lock, names, nodes};
 use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::value::{Column, Point};
-use plinth_client::{RangeOptions, StreamingMode, Transaction};
+use plinth_client::{Get, MutationType, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 
 const FORMAT: u8 = 1;
 const HEADER: usize = 8;
@@ -87,8 +92,73 @@ impl Letter {
 }
 
 /// Writes a row in a transaction.
-pub(super) fn put(tr: &Transaction, keys: &super::keys::Keys, row: &[u8]) {
+pub(super) fn put(tr: &Transaction, keys: &Keys, row: &[u8]) {
     tr.set_versionstamped_key(keys.inbox_row(NEXT.fetch_add(1, Ordering::Relaxed)), row);
+    grow(tr, keys, row.len() as i64);
+}
+
+fn grow(tr: &Transaction, keys: &Keys, bytes: i64) {
+    tr.atomic_op(keys.inbox_size(), bytes.to_le_bytes(), MutationType::Add);
+}
+
+/// How many bytes wait, as the row says that has it.
+fn size(row: Option<&Bytes>) -> i64 {
+    row.and_then(|row| row[..].try_into().ok()).map_or(0, i64::from_le_bytes)
+}
+
+/// Points that were written in a transaction: await it, or call [`Appended::wait`], to know that the inbox has room for them.
+#[must_use = "the points may be too many for the inbox: await it, or `wait()`"]
+pub struct Appended(Result<(Get, i64)>);
+
+impl Appended {
+    /// Asks how much waits in the inbox, of which there may be `most` bytes. To be called before anything is put there.
+    pub(super) fn new(tr: &Transaction, keys: &Keys, most: usize) -> Self {
+        Self(Ok((tr.snapshot().get(keys.inbox_size()), i64::try_from(most).unwrap_or(i64::MAX))))
+    }
+
+    pub(super) fn refused(error: Error) -> Self {
+        Self(Err(error))
+    }
+
+    /// The same for threads that may block.
+    ///
+    /// # Errors
+    /// As those of the call that gave it.
+    pub fn wait(self) -> Result<()> {
+        let (get, most) = self.0?;
+        Self::judge(get.wait()?, most)
+    }
+
+    fn judge(row: Option<Bytes>, most: i64) -> Result<()> {
+        let waiting = size(row.as_ref());
+        if waiting < most {
+            return Ok(());
+        }
+        let detail = format!(
+            "{waiting} bytes of points wait in the inbox of the series, {most} may: their owner has to take them in"
+        );
+        Err(plinth_types::Error::process_behind().with_detail(detail).into())
+    }
+}
+
+impl Future for Appended {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match &mut self.0 {
+            Ok((get, most)) => {
+                let row = ready!(Pin::new(get).poll(context))?;
+                Poll::Ready(Self::judge(row, *most))
+            }
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Appended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Appended")
+    }
 }
 
 /// The names of a row, and its points with the place of the name of each.
@@ -129,9 +199,8 @@ fn decode(bytes: &[u8]) -> Result<Opened> {
 }
 
 /// Whether anything waits, as `tr` sees it.
-pub(super) async fn has_any(tr: &Transaction, shared: &Shared) -> plinth_types::Result<bool> {
-    let range = RangeOptions::prefix(shared.keys.inbox()).limit(1);
-    Ok(!tr.snapshot().get_range(range).await?.rows.is_empty())
+pub(super) async fn has_any(tr: &Transaction, keys: &Keys) -> plinth_types::Result<bool> {
+    Ok(size(tr.snapshot().get(keys.inbox_size()).await?.as_ref()) != 0)
 }
 
 /// The key of the last row that there is.
@@ -155,15 +224,40 @@ async fn rows(shared: &Shared) -> Result<Vec<KeyValue>> {
         .await?)
 }
 
-/// The keys of the rows that a flush takes in: they go in its last step.
-pub(super) type Taken = (Bytes, Bytes);
+/// The rows that a flush takes in: they go in its last step.
+pub(super) struct Taken {
+    /// The key of the first.
+    first: Bytes,
+    /// A key behind the last.
+    end: Bytes,
+    /// What all of them have.
+    bytes: i64,
+}
+
+impl Taken {
+    /// Whether the row of this key is among them, or before them.
+    pub(super) fn reaches(&self, key: &[u8]) -> bool {
+        self.end[..] > *key
+    }
+
+    /// Removes them. Doing so twice is the same as once: what is gone already is not taken from the size again, and since it is read with a conflict, a
+    /// try whose answer was lost can't be under way still.
+    pub(super) async fn remove(&self, tr: &Transaction, keys: &Keys) -> plinth_types::Result<()> {
+        if tr.get(&self.first).await?.is_some() {
+            tr.clear_range(&self.first, &self.end);
+            grow(tr, keys, -self.bytes);
+        }
+        Ok(())
+    }
+}
 
 /// Puts the next rows' points into memory, for whoever has the turn and saves them now. `None` if there are no more.
 pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
     let rows = rows(shared).await?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(None) };
     // Stamps ascend with the versions of commits, and all of them up to the version of the read were there: none can come in between.
-    let taken = (first.key.clone(), key_after(&last.key));
+    let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
+    let taken = Taken { first: first.key.clone(), end: key_after(&last.key), bytes };
     let mut letters = Vec::with_capacity(rows.len());
     for row in &rows {
         let (names, points) = decode(&row.value)?;

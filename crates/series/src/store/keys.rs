@@ -20,6 +20,7 @@ const SIDE: i64 = 8;
 const MASK: i64 = 9;
 const TAIL: i64 = 10;
 const INBOX: i64 = 11;
+const INBOX_SIZE: i64 = 12;
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]
@@ -169,6 +170,11 @@ impl Keys {
     /// What the keys of the inbox's rows begin with.
     pub(crate) fn inbox(&self) -> Vec<u8> {
         self.pack(&(INBOX,))
+    }
+
+    /// The key of how many bytes the inbox's rows have.
+    pub(crate) fn inbox_size(&self) -> Vec<u8> {
+        self.pack(&(INBOX_SIZE,))
     }
 
     /// The key of a row as a transaction writes it: with room for its versionstamp.

@@ -1,6 +1,6 @@
 //! The series of a database for everybody: who writes them in transactions, owns them, or looks at them.
 
-use super::inbox::{self, Letter};
+use super::inbox::{self, Appended, Letter};
 use super::keys::Keys;
 use super::{SeriesStore, Settings};
 use crate::error::Result;
@@ -22,7 +22,7 @@ use plinth_client::{Database, Transaction};
 ///     let series = series.clone();
 ///     async move {
 ///         tr.set("order/17", "paid");
-///         series.append(&tr, "shop.sales region=eu", 1_767_225_600_000_000_000, 12.5)?;
+///         series.append(&tr, "shop.sales region=eu", 1_767_225_600_000_000_000, 12.5).await?;
 ///         Ok::<_, Error>(())
 ///     }
 /// })
@@ -57,9 +57,14 @@ impl SeriesLayer {
 
     /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if there is none. Conflicts with nothing.
     ///
+    /// What it gives is to be awaited (or `.wait()`ed for, on threads that may block): it reads how much waits for the owner. Several may be
+    /// called before the first is awaited, and their reads travel together.
+    ///
     /// # Errors
-    /// [`crate::Error::Name`]. Others are told by the commit, such as `transaction_too_large`.
-    pub fn append(&self, tr: &Transaction, name: &str, time: i64, value: impl Into<Value>) -> Result<()> {
+    /// [`crate::Error::Name`]: no point was written. `process_behind` if more waits for the owner than [`Settings::inbox_bytes`]: the transaction
+    /// shall not be committed, and the loops of [`Database::try_transact`] run it again, later and later, as they do for other errors of this kind; `retry_limit` and
+    /// `timeout` bound that. Others are told by the commit, such as `transaction_too_large`.
+    pub fn append(&self, tr: &Transaction, name: &str, time: i64, value: impl Into<Value>) -> Appended {
         self.append_all(tr, [(name, Point { time, value: value.into() })])
     }
 
@@ -71,14 +76,18 @@ impl SeriesLayer {
         &self,
         tr: &Transaction,
         points: impl IntoIterator<Item = (&'a str, Point)>,
-    ) -> Result<()> {
+    ) -> Appended {
         let (mut letter, mut rows) = (Letter::default(), Vec::new());
         for (name, point) in points {
-            rows.extend(letter.add(Name::parse(name)?, point));
+            match Name::parse(name) {
+                Ok(name) => rows.extend(letter.add(name, point)),
+                Err(error) => return Appended::refused(error),
+            }
         }
         rows.extend(letter.rest());
+        let appended = Appended::new(tr, &self.keys, self.settings.inbox_bytes);
         rows.iter().for_each(|row| inbox::put(tr, &self.keys, row));
-        Ok(())
+        appended
     }
 
     /// Takes the series over for writing at full speed, and takes in what transactions write from now on. Whoever had them before can write no more.

@@ -27,6 +27,7 @@ mod search;
 mod side;
 mod tail;
 
+pub use inbox::Appended;
 pub use layer::SeriesLayer;
 pub use query::{GroupStream, PointStream};
 pub(crate) use search::Found;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub tail_bytes: usize,
     /// Points in open leaves beyond which the oldest are sealed although they are not full. Each takes 16 bytes.
     pub open_points: usize,
+    /// Bytes of points that transactions may have waiting in the inbox, about: whoever writes more is told to try again until the owner has taken some in.
+    pub inbox_bytes: usize,
     /// How often what was appended is committed; `None` for only when `sync` asks for it.
     pub commit_every: Option<Duration>,
 }
@@ -70,6 +73,7 @@ impl Default for Settings {
             leaf_points: 2048,
             tail_bytes: 64 << 20,
             open_points: 16 << 20,
+            inbox_bytes: 64 << 20,
             commit_every: Some(Duration::from_millis(5)),
         }
     }
@@ -156,6 +160,8 @@ struct State {
 pub struct Series {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
+    /// Whether the inbox was looked into for whatever reads it: a query, which does so once for all of its series.
+    is_looked_up: bool,
 }
 
 /// Locks what nobody panics under.
@@ -216,9 +222,9 @@ impl SeriesStore {
         let name = Name::parse(name)?;
         let cell = lock(&self.shared.names).get(&name).cloned();
         if let Some(cell) = cell {
-            return Ok(Some(Series { shared: self.shared.clone(), cell }));
+            return Ok(Some(Series { shared: self.shared.clone(), cell, is_looked_up: false }));
         }
-        Ok(self.named(&[name]).await?.first().map(|found| self.reading(found)))
+        Ok(self.named(&[name]).await?.first().map(|found| self.found(found)))
     }
 
     /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by themselves, and so does the store now and then.
@@ -266,7 +272,7 @@ impl Shared {
         if self.failure.get().is_some() {
             return Ok(());
         }
-        let waits = self.database.transact(|tr| async move { inbox::has_any(&tr, self).await }).await?;
+        let waits = self.database.transact(|tr| async move { inbox::has_any(&tr, &self.keys).await }).await?;
         if !waits {
             return Ok(());
         }

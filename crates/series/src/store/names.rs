@@ -35,7 +35,7 @@ pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Ser
     let series = |name: &Name| {
         let cell = known.get(name).cloned();
         let cell = cell.ok_or_else(|| Error::damaged("the index of series", "a name has gone"))?;
-        Ok(Series { shared: shared.clone(), cell })
+        Ok(Series { shared: shared.clone(), cell, is_looked_up: false })
     };
     names.iter().map(series).collect()
 }

@@ -92,7 +92,7 @@ impl Reader {
             return Ok(false);
         }
         loop {
-            match inbox::has_any(&self.tr, shared).await {
+            match inbox::has_any(&self.tr, &shared.keys).await {
                 Ok(any) => return Ok(any),
                 Err(error) => self.again(error.into()).await?,
             }

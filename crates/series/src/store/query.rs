@@ -174,7 +174,7 @@ impl Merged {
         let shared = &series.shared;
         let (mut late_in_memory, mut memory) = series.in_memory(span);
         let mut reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
-        if reader.sees_inbox(shared).await? {
+        if !series.is_looked_up && reader.sees_inbox(shared).await? {
             shared.take_in().await?;
             (late_in_memory, memory) = series.in_memory(span);
             // Memory is looked at first, then the tree; so what was read before does not count.

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, key_after, strinc};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// Rows that are read at a time.
@@ -150,6 +151,34 @@ impl Postings {
     }
 }
 
+/// The numbers of the series with one of several values of a tag, ascending.
+struct Condition {
+    values: Vec<Postings>,
+    /// The next number of each value that has one.
+    next: BinaryHeap<Reverse<(Id, usize)>>,
+    is_begun: bool,
+}
+
+impl Condition {
+    /// The first number from `least` on.
+    async fn seek(&mut self, index: &Index<'_>, least: Id) -> Result<Option<Id>> {
+        if !self.is_begun {
+            self.is_begun = true;
+            for (place, value) in self.values.iter_mut().enumerate() {
+                self.next.extend(value.seek(index, least).await?.map(|id| Reverse((id, place))));
+            }
+        }
+        while let Some(Reverse((id, place))) = self.next.peek().copied() {
+            if id >= least {
+                return Ok(Some(id));
+            }
+            self.next.pop();
+            self.next.extend(self.values[place].seek(index, least).await?.map(|id| Reverse((id, place))));
+        }
+        Ok(None)
+    }
+}
+
 impl SeriesStore {
     /// Series of a metric that have for each tag one of its values, with numbers from `least` on, ascending, at most `limit` of them.
     pub(crate) async fn search(
@@ -172,21 +201,18 @@ impl SeriesStore {
             ahead: VecDeque::new(),
             next: Some(0),
         };
-        let mut conditions: Vec<Vec<Postings>> = conditions
-            .iter()
-            .map(|(tag, values)| values.iter().map(|value| postings(tag, value)).collect())
-            .collect();
+        let condition = |(tag, values): &(String, Vec<String>)| Condition {
+            values: values.iter().map(|value| postings(tag, value)).collect(),
+            next: BinaryHeap::new(),
+            is_begun: false,
+        };
+        let mut conditions: Vec<Condition> = conditions.iter().map(condition).collect();
         let mut ids = Vec::new();
         let mut least = least;
         'series: while ids.len() < limit {
             let mut agreed = 0;
             while agreed < conditions.len() {
-                let mut first: Option<Id> = None;
-                for value in &mut conditions[agreed] {
-                    let id = value.seek(&index, least).await?;
-                    first = first.into_iter().chain(id).min();
-                }
-                let Some(first) = first else { break 'series };
+                let Some(first) = conditions[agreed].seek(&index, least).await? else { break 'series };
                 // Beyond what the others have agreed upon: they look again.
                 agreed = if first == least { agreed + 1 } else { 0 };
                 least = first;
@@ -232,7 +258,7 @@ impl SeriesStore {
             }
         };
         let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
-        Ok((found.iter().map(|found| self.reading(found)).collect(), next))
+        Ok((found.iter().map(|found| self.found(found)).collect(), next))
     }
 
     /// The series of these names, as far as there are such.
@@ -256,14 +282,19 @@ impl SeriesStore {
         index.names(&ids).await
     }
 
-    /// A series to be read: the one in memory, or else one that has nothing there and is forgotten after the read.
+    /// A series to be read by the query that has found it, which has looked into the inbox when it began.
     pub(crate) fn reading(&self, found: &Found) -> Series {
+        Series { is_looked_up: true, ..self.found(found) }
+    }
+
+    /// A series that was found: the one in memory, or else one that has nothing there and is forgotten with the handle.
+    pub(super) fn found(&self, found: &Found) -> Series {
         let cell = lock(&self.shared.names).get(&found.name).cloned();
         let cell = cell.filter(|cell| cell.id == found.id).unwrap_or_else(|| {
             let state = Mutex::new(State::default());
             Arc::new(Cell { id: found.id, name: found.name.clone(), state })
         });
-        Series { shared: self.shared.clone(), cell }
+        Series { shared: self.shared.clone(), cell, is_looked_up: false }
     }
 
     /// What of the series is in memory now.
