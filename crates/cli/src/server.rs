@@ -27,6 +27,7 @@ const TOKEN_FILE: &str = "http-token";
 const PORT: u16 = 4500;
 const CONSOLE_PORT: u16 = 8080;
 const RESP_PORT: u16 = 8282;
+const UDP_PORT: u16 = 8383;
 const OPENTSDB_PORT: u16 = 4242;
 const QUERY_PORT: u16 = 8181;
 /// How soon a request to end is noticed.
@@ -109,6 +110,7 @@ fn usual() -> Usual {
     let on = |port| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let series = SeriesConfig {
         resp: on(RESP_PORT),
+        udp: on(UDP_PORT),
         opentsdb: on(OPENTSDB_PORT),
         http: on(QUERY_PORT),
         ..SeriesConfig::default()
@@ -118,8 +120,8 @@ fn usual() -> Usual {
 
 /// A line that says where points of time series are taken in, if they are.
 fn series(server: &Server) -> String {
-    let SeriesConfig { resp, opentsdb, http, .. } = server.series_addresses();
-    let all = [("resp", resp), ("opentsdb", opentsdb), ("http", http)];
+    let SeriesConfig { resp, udp, opentsdb, http, .. } = server.series_addresses();
+    let all = [("resp", resp), ("udp", udp), ("opentsdb", opentsdb), ("http", http)];
     let all: String =
         all.iter().filter_map(|(name, address)| address.map(|at| format!(" {name} {at}"))).collect();
     if all.is_empty() { all } else { format!("series{all}\n") }
@@ -233,8 +235,10 @@ fn config(
         },
         series: SeriesConfig {
             resp: settings.address("series-resp"),
+            udp: settings.address("series-udp"),
             opentsdb: settings.address("series-opentsdb"),
             http: settings.address("series-http"),
+            threads: settings.count("series-threads"),
             metrics: settings.flag("series-metrics"),
         },
         metrics: None,

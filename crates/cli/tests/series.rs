@@ -24,6 +24,7 @@ impl Running {
             .args(["--series-resp", "127.0.0.1:0"])
             // Two that start at once may both find a usual port free.
             .args(["--series-opentsdb", "127.0.0.1:0", "--series-http", "127.0.0.1:0"])
+            .args(["--series-udp", "127.0.0.1:0", "--series-threads", "1"])
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -130,11 +131,11 @@ fn dev_takes_points_and_says_how_to_send_one() {
 }
 
 #[test]
-fn the_benchmark_measures_every_form_of_points() {
+fn the_benchmark_measures_every_form_of_points_and_queries() {
     let server = Running::start("dev", &["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     let ready = server.said.lines().find_map(|line| line.strip_prefix("ready ")).unwrap();
     let cluster_file = ready.split(' ').nth(1).unwrap();
-    let forms = ["series-names", "series-rows", "series-dictionary", "series-opentsdb"];
+    let forms = ["series-names", "series-rows", "series-dictionary", "series-opentsdb", "series-queries"];
     let place = block_on(Env::real().files().temporary_dir("plinth-series-bench-test")).unwrap();
     let json = place.path().join("report.json");
     let output = Command::new(env!("CARGO_BIN_EXE_plinth"))

@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Clients,
     Http,
     Series,
+    /// Points without a connection, over which nothing can be laid.
+    Datagrams,
 }
 
 /// A listener, and what is laid over the connections that it accepts.
@@ -82,7 +84,7 @@ impl Doors {
                     .encode(&mut answer);
                 answer
             }
-            Purpose::Series => b"-ERR this port speaks TLS\r\n".to_vec(),
+            Purpose::Series | Purpose::Datagrams => b"-ERR this port speaks TLS\r\n".to_vec(),
             Purpose::Http => {
                 let text = "this is HTTPS: the address begins with https://\n";
                 let len = text.len();
@@ -96,7 +98,7 @@ impl Doors {
             crate::events::tls_failed(error);
         });
         let purpose = match purpose {
-            Purpose::Clients | Purpose::Series => plinth_tls::Purpose::Clients,
+            Purpose::Clients | Purpose::Series | Purpose::Datagrams => plinth_tls::Purpose::Clients,
             Purpose::Http => plinth_tls::Purpose::Web,
         };
         plinth_tls::Terms { purpose, plain_answer: plain_answer.into(), on_failure }

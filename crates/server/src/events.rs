@@ -21,6 +21,11 @@ pub(crate) fn refused(peer: SocketAddr, error: &Error) {
     tracing::warn!(%peer, code = error.code(), error = %error, "connection refused");
 }
 
+/// Points in datagrams made no sense: how many messages since this was told last, and what was wrong with the first of this sender's.
+pub(crate) fn datagram_refused(from: SocketAddr, messages: u64, why: &str) {
+    tracing::warn!(%from, messages, why, "points in datagrams refused");
+}
+
 /// Certificates were exchanged for newer ones, or could not be.
 pub(crate) fn reloaded(result: &Result<bool, Error>) {
     match result {

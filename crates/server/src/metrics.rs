@@ -3,6 +3,7 @@
 use crate::counters::Figures;
 use crate::server::Shared;
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 /// The text in Prometheus' format, version 0.0.4.
 pub(crate) fn text(shared: &Shared) -> String {
@@ -33,6 +34,17 @@ pub(crate) fn text(shared: &Shared) -> String {
         let _ = write!(
             text,
             "# HELP plinth_server_{name} {help}\n# TYPE plinth_server_{name} {kind}\nplinth_server_{name} {number}\n"
+        );
+    }
+    if let Some(datagrams) = shared.hub.as_ref().map(|hub| &hub.counts) {
+        let received = datagrams.received.load(Ordering::Relaxed);
+        let refused = datagrams.refused.load(Ordering::Relaxed);
+        let _ = write!(
+            text,
+            "# HELP plinth_series_datagrams_total Datagrams with points of time series.\n\
+             # TYPE plinth_series_datagrams_total counter\nplinth_series_datagrams_total {received}\n\
+             # HELP plinth_series_datagrams_refused_total Messages in them that were refused.\n\
+             # TYPE plinth_series_datagrams_refused_total counter\nplinth_series_datagrams_refused_total {refused}\n"
         );
     }
     let cpu = shared.env.cpu_time().as_secs_f64();

@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Arc<Snapshots>,
     /// Where it takes in time series.
     pub(crate) series: SeriesConfig,
+    /// And what its listeners share, if it does.
+    pub(crate) hub: Option<Arc<series::Hub>>,
 }
 
 /// What tells each task that the server stops.
@@ -132,7 +134,7 @@ impl Server {
         let console = Console::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
-        let admit = |address| check_reach(&env, address, &config, &doors, Purpose::Series);
+        let admit = |address, purpose| check_reach(&env, address, &config, &doors, purpose);
         let series = series::start(&endpoint, &config, &doors, admit).await?;
         let snapshots =
             Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
@@ -152,6 +154,7 @@ impl Server {
             console,
             snapshots,
             series: series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default(),
+            hub: series.as_ref().map(|series| series.hub.clone()),
         });
         if let Some(http) = http {
             drop(env.spawn_network("accept http", crate::http::serve(shared.clone(), http)));
@@ -289,6 +292,12 @@ fn check_reach(
         let detail = format!("{address} can be reached by other machines, and {why}");
         Err(Error::invalid_local_address().with_detail(detail))
     };
+    if purpose == Purpose::Datagrams {
+        return refuse(
+            "datagrams are neither encrypted nor asked who sent them; allow that in so many words (--without-tls, which needs \
+             a server without certificates), or take them in on loopback",
+        );
+    }
     if !doors.has_tls() {
         return refuse(
             "nothing is encrypted; give the server certificates (--tls-cert, --tls-key, --tls-ca), or allow it in so \

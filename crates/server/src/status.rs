@@ -57,7 +57,12 @@ fn server(shared: &Shared) -> Value {
         "bytes_sent": figures.bytes_out,
         "bytes_buffered": shared.buffered.load(std::sync::atomic::Ordering::Relaxed),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
-        "series": { "resp": shared.series.resp, "opentsdb": shared.series.opentsdb },
+        "series": {
+            "resp": shared.series.resp,
+            "udp": shared.series.udp,
+            "opentsdb": shared.series.opentsdb,
+            "http": shared.series.http,
+        },
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
         "uptime_seconds": shared.env.now().as_secs_f64(),
     })

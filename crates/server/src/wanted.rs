@@ -1,6 +1,6 @@
 //! An address to listen on, and whether another port will do.
 
-use plinth_env::{Env, Listener};
+use plinth_env::{Datagrams, Env, Listener};
 use plinth_types::{Error, Result};
 use std::net::SocketAddr;
 
@@ -32,6 +32,19 @@ impl Wanted {
         match env.sockets().listen(self.address).await {
             Err(error) if self.gives_way && error == Error::address_in_use() => {
                 env.sockets().listen(SocketAddr::new(self.address.ip(), 0)).await
+            }
+            result => result,
+        }
+    }
+
+    /// The same for datagrams.
+    ///
+    /// # Errors
+    /// As [`Wanted::listen`].
+    pub(crate) fn datagrams(self, env: &Env) -> Result<Datagrams> {
+        match env.sockets().datagrams(self.address) {
+            Err(error) if self.gives_way && error == Error::address_in_use() => {
+                env.sockets().datagrams(SocketAddr::new(self.address.ip(), 0))
             }
             result => result,
         }

@@ -26,6 +26,9 @@ fn start() -> Served {
     let endpoint: Arc<dyn Endpoint> = Arc::new(node.endpoint());
     let series = SeriesConfig {
         resp: Some(loopback()),
+        udp: Some(loopback()),
+        // More than there are is all of them.
+        threads: Some(1000),
         opentsdb: Some(loopback()),
         http: Some(loopback()),
         ..SeriesConfig::default()
@@ -147,6 +150,53 @@ fn who_sends_nonsense_is_told_and_goes_on_and_others_do_not_notice() {
     while !deaf.line().contains("+OK 100000\r\n") {}
     let found = served.end(&["m a=1", "bad a=1"]);
     assert_eq!(found, [[point(1, 2.5)], [point(5, 6)]]);
+}
+
+#[test]
+fn a_datagram_stands_for_itself_and_what_is_wrong_in_it_spoils_nothing_else() {
+    let served = start();
+    let env = Env::real();
+    let mut sender = env.sockets().datagrams(loopback()).unwrap();
+    let to = served.at.udp.unwrap();
+    let mut send = |bytes: &[u8]| block_on(sender.send(to, bytes)).unwrap();
+    send(b"+u.a|u.b host=a\n:1\n*2\n:1\n:2\n");
+    send(b"nonsense\n+u.a host=a\n:2\n:2\n+half host=a\n:3\n");
+    send(b"*2\n+u.a host=a\n:7\n:7\n:3\n:3\n");
+    // A number of another's dictionary, nothing, garbage, a request that nobody answers, a line without its end.
+    for wrong in [&b":7\n:4\n:4\n"[..], b"", &[0xff; 9000], b"+SYNC\n", b"+half host=a\n:5\n:5"] {
+        send(wrong);
+    }
+    // Rows upon rows, as many as a datagram takes.
+    let mut many = String::new();
+    for time in 100.. {
+        let message = format!("+u.a host=a\n:{time}\n:{time}\n");
+        if many.len() + message.len() > plinth_env::MAX_DATAGRAM {
+            break;
+        }
+        many += &message;
+    }
+    send(many.as_bytes());
+    let expected = 3 + many.lines().count() / 3;
+    let count = || post(&served, "/api/query", "", br#"{"aggregate":{"u.a":"count"}}"#);
+    while !count().contains(&format!("+{expected}\r\n")) {}
+    let found = served.end(&["u.a host=a", "u.b host=a", "half host=a"]);
+    assert_eq!(found[0][..3], [point(1, 1), point(2, 2), point(3, 3)]);
+    assert_eq!((found[0].len(), &found[1][..], &found[2][..]), (expected, &[point(1, 2)][..], &[][..]));
+}
+
+#[test]
+fn datagrams_are_taken_in_on_loopback_only_unless_the_server_speaks_no_tls_on_purpose() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let endpoint: Arc<dyn Endpoint> = Arc::new(node.endpoint());
+    let config = |without_tls| ServerConfig {
+        listen: vec![loopback()],
+        series: SeriesConfig { udp: Some(([0, 0, 0, 0], 0).into()), ..SeriesConfig::default() },
+        without_tls,
+        ..ServerConfig::default()
+    };
+    let error = block_on(Server::start(endpoint.clone(), config(false))).unwrap_err();
+    assert!(error.to_string().contains("datagrams are neither encrypted"), "{error}");
+    block_on(block_on(Server::start(endpoint, config(true))).unwrap().stop());
 }
 
 #[test]

@@ -112,6 +112,12 @@ const ALL: &[Setting] = &[
         "Where to take in points of time series in Akumuli's protocol",
     ),
     Setting::new(
+        "series-udp",
+        Kind::Address,
+        Otherwise("nowhere; `dev`: 127.0.0.1:8383, or another port"),
+        "Where to take in points of time series in Akumuli's protocol as datagrams (UDP)",
+    ),
+    Setting::new(
         "series-opentsdb",
         Kind::Address,
         Otherwise("nowhere; `dev`: 127.0.0.1:4242, or another port"),
@@ -122,6 +128,12 @@ const ALL: &[Setting] = &[
         Kind::Address,
         Otherwise("nowhere; `dev`: 127.0.0.1:8181, or another port"),
         "Where to answer queries of time series over HTTP",
+    ),
+    Setting::new(
+        "series-threads",
+        Kind::Count,
+        Otherwise("one for each core"),
+        "Threads on which points of time series are read and parsed",
     ),
     Setting::new(
         "series-metrics",

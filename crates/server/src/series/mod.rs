@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   RESP (8282), OpenTSDB (4242)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
+//!   datagrams of RESP (8383)      --one task-------------->  the same
 //!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
 //! ```
 //!
@@ -9,6 +10,7 @@
 //! them over. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
 //! up. Stopping reads no more, saves what was read, and commits it.
 
+mod datagrams;
 mod http;
 mod lines;
 mod own;
@@ -38,10 +40,15 @@ const BREATH: Duration = Duration::from_millis(50);
 pub struct SeriesConfig {
     /// Akumuli's protocol on lines, whose port is 8282.
     pub resp: Option<SocketAddr>,
+    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say who he is.
+    pub udp: Option<SocketAddr>,
     /// OpenTSDB's `put`, whose port is 4242.
     pub opentsdb: Option<SocketAddr>,
     /// Queries over HTTP, whose port is 8181.
     pub http: Option<SocketAddr>,
+    /// On how many of the network's threads, of which each core has one, connections that send points on lines are served; on all of them if it says
+    /// nothing, or more.
+    pub threads: Option<usize>,
     /// Whether the server records its own measurements as series, where it takes any in.
     pub metrics: bool,
 }
@@ -63,6 +70,9 @@ pub(crate) struct Hub {
     pub(crate) memory: Memory,
     /// Sessions between two requests that write.
     waiting: write::Waiting,
+    pub(crate) counts: datagrams::Counts,
+    /// Threads on which connections on lines are served.
+    threads: usize,
     stopping: AtomicBool,
     stops: Vec<Signal>,
     http_stop: Signal,
@@ -123,30 +133,35 @@ impl Connections {
 
 /// The running listeners.
 pub(crate) struct Listeners {
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     pub(crate) addresses: SeriesConfig,
 }
 
-/// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be listened on.
+/// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be listened on, for what.
 pub(crate) async fn start(
     endpoint: &Arc<dyn Endpoint>,
     config: &ServerConfig,
     doors: &Doors,
-    admit: impl Fn(SocketAddr) -> Result<()>,
+    admit: impl Fn(SocketAddr, Purpose) -> Result<()>,
 ) -> Result<Option<Listeners>> {
     let (asked, usual) = (&config.series, &config.usual.series);
     let env = endpoint.env().clone();
     let mut bound = Vec::new();
     for (protocol, wanted) in asked.lines(usual) {
-        admit(wanted.address)?;
+        admit(wanted.address, Purpose::Series)?;
         bound.push((protocol, doors.door(wanted.listen(&env).await?, Purpose::Series)));
     }
     let mut http = None;
     if let Some(wanted) = Wanted::choose(asked.http, usual.http) {
-        admit(wanted.address)?;
+        admit(wanted.address, Purpose::Series)?;
         http = Some(doors.door(wanted.listen(&env).await?, Purpose::Series));
     }
-    if http.is_none() && bound.is_empty() {
+    let mut datagrams = None;
+    if let Some(wanted) = Wanted::choose(asked.udp, usual.udp) {
+        admit(wanted.address, Purpose::Datagrams)?;
+        datagrams = Some(wanted.datagrams(&env)?);
+    }
+    if http.is_none() && datagrams.is_none() && bound.is_empty() {
         return Ok(None);
     }
     let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
@@ -155,6 +170,8 @@ pub(crate) async fn start(
         store,
         memory: Memory::default(),
         waiting: write::Waiting::default(),
+        counts: datagrams::Counts::default(),
+        threads: asked.threads.unwrap_or(usize::MAX),
         stopping: AtomicBool::new(false),
         stops: bound.iter().map(|_| Signal::new()).collect(),
         http_stop: Signal::new(),
@@ -166,6 +183,17 @@ pub(crate) async fn start(
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
         drop(env.spawn_network("accept series http", crate::http::serve(hub.clone(), door)));
+    }
+    if let Some(socket) = datagrams {
+        addresses.udp = Some(socket.local_address());
+        // As a connection that stays: a stop waits for what it has received.
+        if let Some((number, stop)) = hub.connections.enter(usize::MAX) {
+            let theirs = hub.clone();
+            drop(env.spawn_network_on(hub.threads, "series datagrams", async move {
+                datagrams::receive(&theirs, socket, &stop).await;
+                theirs.connections.leave(number);
+            }));
+        }
     }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
@@ -232,7 +260,7 @@ async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, mo
                 // One too many is closed: these protocols have no words for it that a sender would read.
                 let Some((number, stop)) = hub.connections.enter(most) else { continue };
                 let theirs = hub.clone();
-                drop(hub.env.spawn_network("series", async move {
+                drop(hub.env.spawn_network_on(hub.threads, "series", async move {
                     lines::converse(&theirs, stream, protocol, &stop).await;
                     theirs.connections.leave(number);
                 }));

@@ -1,0 +1,92 @@
+//! Points in datagrams, in Akumuli's protocol: each holds whole messages, and stands for itself.
+//!
+//! Nobody is answered: an address in a datagram proves nothing, and whoever is behind it asked for nothing. So what is wrong is counted for `/metrics`, and the
+//! first of it within some seconds is told as an event. A datagram that is wrong takes none of the others with it. While the store is behind
+//! none is received, and what finds no room in the system is lost, as datagrams are.
+
+use super::{BREATH, Hub};
+use crate::events;
+use plinth_env::sync::{First, race};
+use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};
+use plinth_series::ingest::{Protocol, Session};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long it is silent about what is wrong after having told.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What came in datagrams since the start.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Datagrams.
+    pub(crate) received: AtomicU64,
+    /// Messages of them that were refused.
+    pub(crate) refused: AtomicU64,
+}
+
+/// What was wrong and is not told yet.
+#[derive(Default)]
+struct Wrongs {
+    told: Option<Duration>,
+    untold: u64,
+}
+
+/// Takes datagrams in until the server stops.
+pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
+    let mut session = Session::new(Protocol::Resp, hub.env.random_u64(), &hub.memory);
+    let mut wrongs = Wrongs::default();
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    // The flag is looked at here too: a socket that always has something would never let the signal in.
+    while !hub.is_stopping() {
+        match race(stop.wait(), socket.receive(&mut buffer)).await {
+            First::Left(()) => return,
+            First::Right(Err(_)) => hub.env.sleep(BREATH).await,
+            First::Right(Ok((len, from))) => {
+                hub.counts.received.fetch_add(1, Ordering::Relaxed);
+                let refused = session.refused();
+                let result = take(hub, &mut session, &buffer[..len]).await;
+                wrongs.take(hub, from, &session, session.refused() - refused);
+                if result.is_err() {
+                    // The store has failed; what it recovers from takes longer than this.
+                    hub.env.sleep(BREATH).await;
+                }
+                session.forget_replies();
+            }
+        }
+    }
+}
+
+/// Takes one datagram in, and puts its points into the store, which commits them in its time.
+async fn take(hub: &Hub, session: &mut Session, datagram: &[u8]) -> plinth_series::Result<()> {
+    session.begin_again();
+    let mut at = 0;
+    loop {
+        at += session.feed(&datagram[at..]);
+        if !session.wants_save() {
+            break;
+        }
+        session.save(&hub.store).await?;
+    }
+    session.finish(&datagram[at..]);
+    if session.has_points() {
+        session.save(&hub.store).await?;
+    }
+    Ok(())
+}
+
+impl Wrongs {
+    fn take(&mut self, hub: &Hub, from: SocketAddr, session: &Session, refused: u64) {
+        if session.replies().is_empty() {
+            return;
+        }
+        hub.counts.refused.fetch_add(refused, Ordering::Relaxed);
+        self.untold += refused;
+        let now = hub.env.now();
+        if self.told.is_none_or(|told| now.saturating_sub(told) >= SILENCE) {
+            let first = session.replies().split(|byte| *byte == b'\n').next().unwrap_or_default();
+            events::datagram_refused(from, self.untold, &String::from_utf8_lossy(first.trim_ascii()));
+            *self = Self { told: Some(now), untold: 0 };
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Points of time series sent to a server in simulation, whose machine loses its power again and again: each point that a sender was told is durable is
+//! there afterwards, none is there twice, and none that nobody sent.
+//!
+//! Senders are what real ones are: they send rows, ask for an acknowledgement now and then, and when their connection breaks they connect again and repeat what was
+//! not acknowledged. All of them write one series besides their own, at times of their own. Another one sends datagrams, over a network that loses some and
+//! delivers others twice. A seed is a run.
+
+use plinth_client::Database;
+use plinth_env::simulated::{NetworkPlan, Random, Simulation};
+use plinth_env::{Env, Stream};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_series::{Direction, SeriesStore, Value};
+use plinth_server::{SeriesConfig, Server, ServerConfig};
+use std::fmt::Write;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+const SENDERS: u64 = 3;
+
+/// Which numbers a sender has sent, and which it was told are durable: up to these.
+#[derive(Default)]
+struct Told {
+    sent: u64,
+    durable: u64,
+}
+
+async fn open(env: &Env) -> Arc<Node> {
+    let config = NodeConfig { log: Default::default(), checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+    Node::open(env, Path::new("/data"), config).await.expect("the disk has no faults")
+}
+
+/// Serves the database of a machine until that ends.
+fn start(env: &Env, ports: [SocketAddr; 3]) {
+    let theirs = env.clone();
+    drop(env.spawn("server", async move {
+        let node = open(&theirs).await;
+        let [listen, resp, udp] = ports;
+        let series = SeriesConfig { resp: Some(resp), udp: Some(udp), ..SeriesConfig::default() };
+        let config = ServerConfig { listen: vec![listen], series, ..ServerConfig::default() };
+        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
+        std::future::pending::<()>().await;
+        drop(server);
+    }));
+}
+
+async fn send_all(stream: &mut Stream, bytes: &[u8]) -> std::io::Result<()> {
+    let mut sent = 0;
+    poll_fn(|context| {
+        while sent < bytes.len() {
+            sent += ready!(stream.poll_send(context, &bytes[sent..]))?;
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+/// The next line; what there is of it if the connection ends.
+async fn line(stream: &mut Stream) -> std::io::Result<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\n") {
+        if poll_fn(|context| stream.poll_receive(context, &mut byte)).await? == 0 {
+            break;
+        }
+        line.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// A session, until it breaks.
+async fn session(env: &Env, at: SocketAddr, sender: u64, told: &Mutex<Told>) -> Option<()> {
+    let mut stream = env.sockets().connect(at).await.ok()?;
+    let first = told.lock().unwrap().durable + 1;
+    let mut next = first;
+    loop {
+        let mut text = String::new();
+        for _ in 0..1 + env.random_u64() % 60 {
+            write!(text, "+own.a|own.b s={sender}\n:{next}\n*2\n:{next}\n+{next}.5\n").unwrap();
+            write!(text, "+shared s=all\n:{}\n:{next}\n", next * SENDERS + sender).unwrap();
+            next += 1;
+        }
+        text += "+SYNC\n";
+        {
+            let mut told = told.lock().unwrap();
+            told.sent = told.sent.max(next - 1);
+        }
+        send_all(&mut stream, text.as_bytes()).await.ok()?;
+        let answer = line(&mut stream).await.ok()?;
+        if answer != format!("+OK {}\r\n", 3 * (next - first)) {
+            assert!(answer.is_empty() || answer.starts_with("-DB "), "the server said {answer:?}");
+            return None;
+        }
+        told.lock().unwrap().durable = next - 1;
+        env.sleep(Duration::from_micros(env.random_u64() % 20_000)).await;
+    }
+}
+
+/// Sends datagrams, each with a point, and never hears of them.
+async fn datagrams(env: Env, to: SocketAddr, sent: Arc<AtomicU64>) {
+    let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let mut socket = env.sockets().datagrams(anywhere).expect("any port is good");
+    loop {
+        let number = sent.fetch_add(1, Ordering::Relaxed) + 1;
+        let text = format!("+datagram s=x\n:{number}\n:{number}\n");
+        socket.send(to, text.as_bytes()).await.expect("it is short");
+        env.sleep(Duration::from_micros(500 + env.random_u64() % 3000)).await;
+    }
+}
+
+/// One of the things that go wrong.
+fn disturb(sim: &Simulation, random: &mut Random, server: &mut Env, clients: &[Env], ports: [SocketAddr; 3]) {
+    let client = &clients[random.index(clients.len())];
+    match random.below(5) {
+        0 => sim.close_connections(client, server),
+        1 => sim.clog(client, server, Duration::from_millis(1 + random.below(1000))),
+        what => {
+            // Without its power it forgets what was not synced; a process that is killed does not.
+            if what == 2 {
+                sim.kill(server)
+            } else {
+                sim.crash(server)
+            }
+            *server = sim.restart(server);
+            start(server, ports);
+        }
+    }
+}
+
+/// What is in a series, each time once, as numbers.
+async fn found(store: &SeriesStore, name: &str) -> Vec<(u64, f64)> {
+    let Some(series) = store.existing(name).await.unwrap() else { return Vec::new() };
+    let points = series.scan(.., Direction::Forward).await.unwrap().collect().await.unwrap();
+    assert!(points.windows(2).all(|pair| pair[0].time < pair[1].time), "a time is there twice");
+    points.iter().map(|point| (point.time as u64, point.value.as_f64())).collect()
+}
+
+fn check(seed: u64, name: &str, found: &[(u64, f64)], told: &Told, value: impl Fn(u64) -> f64) {
+    let numbers: Vec<u64> = found.iter().map(|(number, _)| *number).collect();
+    assert!(
+        numbers.iter().copied().take(told.durable as usize).eq(1..=told.durable),
+        "seed {seed}: {name}: up to {} they are durable, and {} are there",
+        told.durable,
+        numbers.len()
+    );
+    for (number, found) in found {
+        assert!(*number <= told.sent, "seed {seed}: {name}: nobody sent {number}");
+        assert!(*found == value(*number), "seed {seed}: {name}: {found} at {number}");
+    }
+}
+
+/// How many points were acknowledged, how many datagrams arrived, and what stands for all that happened.
+fn run(seed: u64) -> (u64, u64, u64) {
+    let sim = Simulation::new(seed);
+    let mut random = sim.random();
+    let mut server = sim.process("server");
+    let ports = [4500, 8282, 8383].map(|port| SocketAddr::new(sim.ip(&server), port));
+    sim.set_network(NetworkPlan {
+        close: 0.0005,
+        clog: 0.001,
+        lose: 0.05,
+        repeat: 0.05,
+        ..NetworkPlan::default()
+    });
+    start(&server, ports);
+    let mut clients = Vec::new();
+    let mut all = Vec::new();
+    for sender in 0..SENDERS {
+        let env = sim.process(&format!("sender-{sender}"));
+        let told = Arc::new(Mutex::new(Told::default()));
+        let (theirs, log) = (env.clone(), told.clone());
+        drop(env.spawn("sender", async move {
+            loop {
+                let _ = session(&theirs, ports[1], sender, &log).await;
+                theirs.sleep(Duration::from_millis(20)).await;
+            }
+        }));
+        clients.push(env);
+        all.push(told);
+    }
+    let thrower = sim.process("thrower");
+    let thrown = Arc::new(AtomicU64::new(0));
+    drop(thrower.spawn("thrower", datagrams(thrower.clone(), ports[2], thrown.clone())));
+    for _ in 0..15 {
+        sim.run_for(Duration::from_millis(10 + random.below(600)));
+        disturb(&sim, &mut random, &mut server, &clients, ports);
+    }
+    sim.run_for(Duration::from_secs(2));
+    sim.crash(&server);
+    server = sim.restart(&server);
+    // What was on its way to nobody comes to nothing.
+    let (mut durable, mut arrived) = (0, 0);
+    sim.run_until(async {
+        let node = open(&server).await;
+        let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+        let shared = found(&store, "shared s=all").await;
+        for (sender, told) in (0..SENDERS).zip(&all) {
+            let told = told.lock().unwrap();
+            durable += told.durable;
+            let own = |name: &str| format!("{name} s={sender}");
+            check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| number as f64);
+            check(seed, "own.b", &found(&store, &own("own.b")).await, &told, |number| number as f64 + 0.5);
+            let theirs = shared.iter().filter(|(time, _)| time % SENDERS == sender);
+            let theirs: Vec<_> = theirs.map(|(time, value)| (time / SENDERS, *value)).collect();
+            check(seed, "shared", &theirs, &told, |number| number as f64);
+        }
+        let datagrams = found(&store, "datagram s=x").await;
+        arrived = datagrams.len() as u64;
+        let told = Told { sent: thrown.load(Ordering::Relaxed), durable: 0 };
+        check(seed, "datagram", &datagrams, &told, |number| number as f64);
+        let one = store.existing("own.b s=0").await.unwrap().expect("somebody has sent something");
+        let last = one.aggregate(..).await.unwrap().expect("so it has points").last.value;
+        assert!(matches!(last, Value::Float(_)), "seed {seed}: {last:?} was sent as a float");
+    });
+    (durable, arrived, sim.trace_hash())
+}
+
+#[test]
+fn what_a_sender_was_told_is_durable_survives_every_crash() {
+    let (mut durable, mut arrived) = (0, 0);
+    for seed in 0..20 {
+        let run = run(seed);
+        durable += run.0;
+        arrived += run.1;
+    }
+    assert!(durable > 5000 && arrived > 5000, "{durable} and {arrived} points are too few to say anything");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    assert_eq!(run(3), run(3));
+}
