@@ -25,6 +25,7 @@ mod read;
 mod restart;
 mod scaling;
 mod series;
+mod series_queries;
 mod sustained;
 mod throughput;
 mod uncached;
@@ -119,10 +120,11 @@ pub const ALL: &[Workload] = &[
     series::ROWS,
     series::DICTIONARY,
     series::OPENTSDB,
+    series_queries::QUERIES,
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 36] = [
+const IN_REPORTS: [&str; 37] = [
     "write1",
     "write2",
     "write3",
@@ -159,6 +161,7 @@ const IN_REPORTS: [&str; 36] = [
     "series-rows",
     "series-dictionary",
     "series-opentsdb",
+    "series-queries",
 ];
 
 /// A measurement joined to the sum of those before it.

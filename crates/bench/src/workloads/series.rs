@@ -180,6 +180,12 @@ fn send(bench: &Bench, env: &Env, address: SocketAddr, mut input: Input) -> Resu
         bytes.clear();
     }
     send_all(&mut stream, input.sync().as_bytes())?;
+    hear(&mut stream, sent.points)?;
+    Ok(sent)
+}
+
+/// Hears whether all of so many points are durable.
+pub(super) fn hear(stream: &mut Stream, points: u64) -> Result<()> {
     let mut reply = Vec::new();
     while !reply.ends_with(b"\n") {
         let mut buffer = [0; 4096];
@@ -190,18 +196,18 @@ fn send(bench: &Bench, env: &Env, address: SocketAddr, mut input: Input) -> Resu
         reply.extend_from_slice(&buffer[..len]);
     }
     let reply = String::from_utf8_lossy(&reply).trim_end().to_ascii_lowercase();
-    if reply.trim_start_matches('+') == format!("ok {}", sent.points) {
-        return Ok(sent);
+    if reply.trim_start_matches('+') == format!("ok {points}") {
+        return Ok(());
     }
-    let detail = format!("{} points were sent, and the server said: {reply}", sent.points);
+    let detail = format!("{points} points were sent, and the server said: {reply}");
     Err(plinth_types::Error::operation_failed().with_detail(detail).into())
 }
 
-fn lost(error: std::io::Error) -> Error {
+pub(super) fn lost(error: std::io::Error) -> Error {
     plinth_types::Error::connection_failed().with_detail(error.to_string()).into()
 }
 
-fn send_all(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
+pub(super) fn send_all(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
     let mut sent = 0;
     let all: std::io::Result<()> = block_on(poll_fn(|context| {
         while sent < bytes.len() {
