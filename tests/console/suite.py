@@ -8,10 +8,12 @@ exception, something that its policy has blocked) fails the test as well.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import urllib.request
 
@@ -37,6 +39,14 @@ class Server:
         if ready[:1] != ["ready"]:
             raise Failed(f"the server said {ready}")
         self.address = ready[-1]
+        # Where points of time series are taken in, if they are.
+        self.resp = None
+        if "--series-resp" in options:
+            said = self._process.stdout.readline().split()
+            if said[:2] != ["series", "resp"]:
+                raise Failed(f"the server said {said}")
+            host, port = said[2].rsplit(":", 1)
+            self.resp = (host, int(port))
 
     def post(self, path, body):
         headers = {"Content-Type": "application/json", "X-Plinth-Console": "1"}
@@ -46,6 +56,15 @@ class Server:
 
     def set(self, key, value):
         self.post("/api/set", {"key": key, "value": value})
+
+    def points(self, name, points):
+        """Sends points, of seconds and a value, and hears that they are there."""
+        lines = "".join(f"+{name}\n:{int(time * 1000) * 1000000}\n+{value}\n" for time, value in points)
+        with socket.create_connection(self.resp, timeout=10) as connection:
+            connection.sendall((lines + "+SYNC\n").encode())
+            said = connection.recv(100).decode()
+        if said != f"+OK {len(points)}\r\n":
+            raise Failed(f"points were answered by {said}")
 
     def stop(self):
         self._process.terminate()
@@ -198,6 +217,64 @@ def keys_are_changed_only_after_a_second_click(browser):
         equal(browser.run("document.getElementById('new-key').hidden"), True)
 
 
+SERIES = ["--series-resp", "127.0.0.1:0"]
+DRAWN = "Number(document.querySelector('#series-chart .line')?.dataset.points ?? 0)"
+SAID = "document.querySelector('#series-chart svg').getAttribute('aria-label')"
+
+
+def series_are_found_by_typing_and_drawn_as_they_grow(browser):
+    with Server(*SERIES) as server:
+        now = time.time()
+        for host in ["a", "b", "c"]:
+            server.points(f"cpu.user host={host} region=eu", [(now - 3000 + step * 10, 10 + step % 7 / 8) for step in range(300)])
+        server.points("idle host=a", [(now - 90 * 86400, 5), (now - 80 * 86400, 7)])
+        browser.open(server.address)
+        serving(browser)
+        browser.wait("!document.getElementById('to-series').hidden", "the view is offered")
+        browser.click("#to-series")
+        found = "[...document.querySelectorAll('#series-found button')].map((one) => one.textContent)"
+        browser.wait(f"{found}.includes('cpu.user') && {found}.includes('idle')", "metrics")
+        browser.type("#series-name", "cpu.u")
+        browser.wait(f"{found}.length === 1", "fewer as one types")
+        browser.click("#series-found button")
+        browser.wait(f"{found}.length === 3", "the series of the metric")
+        browser.type("#series-name", "cpu.user region=eu host=b")
+        browser.wait(f"{found}.length === 1", "the one with these tags")
+        browser.press("Enter", 13)
+        browser.wait(f"{DRAWN} >= 100", "it is drawn")
+        equal(browser.run("document.getElementById('series-title').textContent"), "cpu.user host=b region=eu")
+        browser.wait("document.querySelector('#series-chart .band')?.getAttribute('d') !== null", "with a band")
+        picture(browser, "series")
+        # What comes in meanwhile is shown without being asked for.
+        server.points("cpu.user host=b region=eu", [(time.time(), 4321)])
+        browser.wait(f"{SAID}.includes('now 4321')", "it goes on")
+        browser.point("#series-chart svg", 0.5)
+        browser.wait("document.querySelector('#series-chart .cursor') !== null", "a moment is read")
+        browser.run("document.querySelector('#series-chart svg').focus()")
+        browser.press("ArrowLeft", 37)
+        browser.wait("document.querySelector('#series-chart .when').textContent !== ''")
+        browser.click("#series-rate")
+        browser.wait(f"{SAID}.includes('change per second')", "as a rate")
+        browser.click("#series-rate")
+        # By its address, over all of its time.
+        browser.open("about:blank")
+        browser.open(server.address + "/#series/idle%20host%3Da")
+        serving(browser)
+        browser.wait("document.querySelector('#series-chart .words')?.textContent === 'nothing measured yet' || document.querySelector('#series-chart .words')?.textContent === 'no samples yet'", "an hour without points")
+        browser.click("#series-span label:nth-of-type(5) span")
+        browser.wait(f"{DRAWN} === 2", "all there is")
+        browser.type("#series-name", "nowhere")
+        browser.wait("document.getElementById('series-summary').textContent === 'No metric like that'")
+        browser.open("about:blank")
+        browser.open(server.address + "/#series/no%20such%3Done")
+        browser.wait("document.getElementById('series-error').textContent.includes('there is no series')", "a name that there is not")
+        browser.complaints = [said for said in browser.complaints if "404" not in said]
+    with Server() as server:
+        browser.open(server.address)
+        serving(browser)
+        equal(browser.run("document.getElementById('to-series').hidden"), True)
+
+
 def colours_follow_the_system_and_the_choice(browser):
     with Server() as server:
         browser.colours("light")
@@ -238,14 +315,16 @@ CONTRAST = """(() => {
 
 
 def everything_has_a_name_and_can_be_read(browser):
-    with Server("--console-write") as server:
+    with Server("--console-write", *SERIES) as server:
         server.set("\\x02k\\x00\\x15\\x01", "v")
+        server.points("m a=1", [(time.time() - 2, 1), (time.time() - 1, 2)])
         for scheme in ["light", "dark"]:
             browser.colours(scheme)
-            for view in ["overview", "keys"]:
+            for view in ["overview", "keys", "series/m%20a%3D1"]:
                 browser.open("about:blank")
                 browser.open(f"{server.address}/#{view}")
                 serving(browser)
+                picture(browser, f"{scheme}-{view.split('/')[0]}")
                 equal(browser.run(CONTRAST), [])
                 tree = browser.page("Accessibility.getFullAXTree")["nodes"]
                 roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "img", "dialog"}
@@ -256,17 +335,19 @@ def everything_has_a_name_and_can_be_read(browser):
 
 
 def a_phone_scrolls_in_one_direction(browser):
-    with Server("--console-write") as server:
+    with Server("--console-write", *SERIES) as server:
         server.set("k" * 200, "v" * 3000)
+        long = "metric." + "x" * 100 + " host=" + "h" * 100
+        server.points(long, [(time.time() - 2, 1e12), (time.time() - 1, -2e12)])
         browser.size(390, 844, is_phone=True)
         try:
-            for view in ["overview", "keys"]:
+            for view in ["overview", "keys", "series/" + long.replace(" ", "%20")]:
                 browser.open("about:blank")
                 browser.open(f"{server.address}/#{view}")
                 serving(browser)
-                browser.wait("!document.getElementById('overview').hidden || document.querySelectorAll('#rows tr').length > 0")
+                browser.wait(f"!document.getElementById('overview').hidden || document.querySelectorAll('#rows tr').length > 0 || {DRAWN} > 0")
                 equal(browser.run("document.documentElement.scrollWidth"), 390)
-                picture(browser, f"phone-{view}")
+                picture(browser, f"phone-{view.split('/')[0]}")
         finally:
             browser.size(1280, 900)
 
@@ -314,6 +395,7 @@ TESTS = [
     keys_are_browsed_and_decoded,
     long_keys_take_three_lines_and_are_whole_in_their_own_view,
     keys_are_changed_only_after_a_second_click,
+    series_are_found_by_typing_and_drawn_as_they_grow,
     colours_follow_the_system_and_the_choice,
     everything_has_a_name_and_can_be_read,
     a_phone_scrolls_in_one_direction,

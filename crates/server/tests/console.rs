@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_server::{ConsoleConfig, Page, Server, ServerConfig};
+use plinth_server::{ConsoleConfig, Page, SeriesConfig, Server, ServerConfig};
 use std::sync::Arc;
 
 fn start(console: ConsoleConfig) -> Server {
@@ -21,6 +21,79 @@ fn start(console: ConsoleConfig) -> Server {
         ..ServerConfig::default()
     };
     block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap()
+}
+
+/// The body of an answer, as JSON.
+fn json(answer: &str) -> serde_json::Value {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+#[test]
+fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let series = SeriesConfig { http: Some(loopback()), ..SeriesConfig::default() };
+    let config =
+        ServerConfig { listen: vec![loopback()], http: Some(loopback()), series, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let mut points = String::new();
+    for time in 0..1000 {
+        points += &format!("cpu,host=a,os=x user={time}i {time}000000\n");
+    }
+    points += "cpu,host=ab user=1i 5\nmem,host=a free=1.5 6\nmem,host=a note=\"x\" 6\n";
+    let mut raw = Raw::to(server.series_addresses().http.unwrap());
+    let head = format!(
+        "POST /write HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        points.len()
+    );
+    raw.send((head + &points).as_bytes()).unwrap();
+    assert!(String::from_utf8_lossy(&raw.all()).starts_with("HTTP/1.1 204 "));
+    for (typed, kind, names) in [
+        ("", "metrics", &["!mem.note", "cpu.user", "mem.free"][..]),
+        ("cpu", "metrics", &["cpu.user"]),
+        ("cpu.user%20", "series", &["cpu.user host=a os=x", "cpu.user host=ab"]),
+        ("cpu.user+host=a", "series", &["cpu.user host=a os=x", "cpu.user host=ab"]),
+        ("cpu.user+host=a+", "series", &["cpu.user host=a os=x"]),
+        ("cpu.user+os=x+host", "series", &["cpu.user host=a os=x"]),
+        ("nothing", "metrics", &[]),
+    ] {
+        let found = json(&get(&server, &format!("/api/series?q={typed}")));
+        assert_eq!(found, serde_json::json!({ "kind": kind, "names": names, "more": false }), "{typed}");
+    }
+    let all = json(&get(&server, "/api/points?name=cpu.user+os=x+host=a&buckets=10"));
+    assert_eq!(
+        (&all["name"], &all["from"], &all["to"]),
+        (&"cpu.user host=a os=x".into(), &0.0.into(), &999.0.into())
+    );
+    let rows = all["points"].as_array().unwrap();
+    assert_eq!(rows.len(), 10, "{all}");
+    assert_eq!(rows[1], serde_json::json!([99.900_001, 100, 149.5, 100.0, 199.0, 199.0]), "{all}");
+    let some = json(&get(&server, "/api/points?name=cpu.user+os=x+host=a&span=1&to=500"));
+    assert_eq!(some["points"].as_array().unwrap().len(), 151, "{some}");
+    let none = json(&get(&server, "/api/points?name=cpu.user+os=x+host=a&span=60"));
+    assert_eq!(none["points"], serde_json::json!([]));
+    for (path, expected, words) in [
+        ("points", "400", "which series"),
+        ("points?name=x", "400", "no tag"),
+        ("points?name=x+a=1", "404", "there is no series"),
+        ("points?name=!mem.note+host=a", "400", "events"),
+        ("points?name=mem.free+host=a&span=x", "400", "whole number"),
+        ("points?name=mem.free+host=a&span=1&to=18446744073709551615", "400", "before 2262"),
+        (
+            "points?name=mem.free+host=a&span=18446744073709551615&to=0&buckets=18446744073709551615",
+            "200",
+            "points",
+        ),
+    ] {
+        let answer = get(&server, &format!("/api/{path}"));
+        assert!(status(&answer) == expected && answer.contains(words), "{path}: {answer}");
+    }
+    assert_eq!(json(&get(&server, "/api/overview"))["series"], true);
+    block_on(server.stop());
+    let without = open_console();
+    assert_eq!(json(&get(&without, "/api/overview"))["series"], false);
+    let answer = get(&without, "/api/series?q=");
+    assert!(status(&answer) == "404" && answer.contains("takes in no time series"), "{answer}");
 }
 
 fn open_console() -> Server {

@@ -66,6 +66,11 @@ impl Answer {
         Self::error(StatusCode::NOT_FOUND, "not_found", message)
     }
 
+    /// There is no such thing as was asked for.
+    pub(crate) fn missing(message: &str) -> Self {
+        Self::error(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
     pub(crate) fn wrong_method(allowed: &[Method]) -> Self {
         let allowed: Vec<_> = allowed.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");

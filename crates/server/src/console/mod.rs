@@ -11,7 +11,8 @@
 //!                          ├─ /               page/*, files of the program
 //!                          ├─ /api/history    history: one sample a second, ten minutes of them
 //!                          ├─ /api/overview   the status document and the registry, as they are now
-//!                          └─ /api/range ...  browse: bounded transactions
+//!                          ├─ /api/range ...  browse: bounded transactions
+//!                          └─ /api/series ... series: names, and buckets of one of them
 //! ```
 //!
 //! ## Invariants
@@ -31,6 +32,7 @@ mod history;
 mod overview;
 mod page;
 mod query;
+mod series;
 
 pub use access::ConsoleConfig;
 
@@ -133,6 +135,8 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> std::result::Resu
         "/api/history" => Ok(Answer::json(shared.console.history.document(&query, &shared.console.boot)?)),
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,
+        "/api/series" => series::names(shared, &query).await,
+        "/api/points" => series::points(shared, &query).await,
         _ => Err(Answer::not_found()),
     }
 }

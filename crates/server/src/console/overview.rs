@@ -37,6 +37,7 @@ pub(super) async fn overview(shared: &Shared) -> Result<Answer, Answer> {
         "uptime_seconds": cluster["recovery_state"]["seconds_since_last_recovered"],
         "write": shared.console.write,
         "token": shared.console.access.token_file().is_some(),
+        "series": shared.hub.is_some(),
         "health": health(cluster),
         "limit": {
             "cause": limited["name"],

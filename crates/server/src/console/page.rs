@@ -16,6 +16,7 @@ pub(super) fn file(path: &str) -> Option<Answer> {
         "/chart.js" => (SCRIPT, include_str!("page/chart.js")),
         "/overview.js" => (SCRIPT, include_str!("page/overview.js")),
         "/tuple.js" => (SCRIPT, include_str!("page/tuple.js")),
+        "/series.js" => (SCRIPT, include_str!("page/series.js")),
         "/keys.js" => (SCRIPT, include_str!("page/keys.js")),
         "/theme.js" => (SCRIPT, include_str!("page/theme.js")),
         _ => return None,

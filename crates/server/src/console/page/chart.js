@@ -1,9 +1,10 @@
 // A small line chart in SVG: a few series over the last minutes, axes with units, and a read-out.
 //
 // All charts of a page share one cursor: pointing at a moment in one shows that moment in all. What was not measured is
-// a gap, never a zero. A chart keeps no data: it draws what the history holds when it is told to.
+// a gap, never a zero. A chart keeps no data: it draws what the history holds when it is told to. The history may say which
+// moment is at the right end, and how far apart its samples are; else that is the newest one's, and a second.
 
-import { clock, clockSeconds, element } from "./format.js";
+import { clock, clockSeconds, day, element, lasting, moment } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 128;
@@ -33,11 +34,24 @@ export class Cursor {
   }
 }
 
+// A round number that is at least so much.
+function roundStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+}
+
+// Round steps around all values: three of them or a few more.
+function fittingTicks(low, high) {
+  const least = Math.max(Math.abs(low), Math.abs(high)) * 1e-9 || 1;
+  const step = roundStep(Math.max(high - low, least) / 3);
+  const ticks = [];
+  for (let at = Math.floor(low / step + 1e-6); at < Math.ceil(high / step - 1e-6) + 0.5; at += 1) ticks.push(at * step);
+  return ticks.length > 1 ? ticks : [ticks[0] - step, ticks[0], ticks[0] + step];
+}
+
 // Round steps from zero to at least `top`: three of them or a few more.
 function linearTicks(top) {
-  const rough = top / 3;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const step = roundStep(top / 3);
   const ticks = [];
   for (let at = 0; at < top + step * 0.999; at += step) ticks.push(at);
   return ticks;
@@ -54,21 +68,24 @@ function logTicks(low, high) {
 }
 
 export class Chart {
-  // `series`: { name, tone, column | of(sample) }; `format` writes a value; `scale` is "linear" or "log".
-  constructor(host, { title, note, series, format, scale = "linear", least = 1 }, history, cursor) {
-    Object.assign(this, { title, series, format, scale, least, history, cursor });
+  // `series`: { name, tone, column | of(sample) }, only told and not drawn if `isTold`; `format` writes a value; `scale` is "linear"
+  // (from zero), "fit" (around the values) or "log"; `band` names the columns between which there is a band.
+  constructor(host, { title, note, series, format, scale = "linear", least = 1, height = HEIGHT, band = null }, history, cursor) {
+    Object.assign(this, { title, series, format, scale, least, height, band, history, cursor });
+    this.drawn = series.filter((one) => !one.isTold);
+    this.gap = GAP;
     this.span = 300;
     this.readouts = series.map((one) => {
       const value = element("span", "value", "");
       const label = series.length > 1 || one.always ? element("span", "name", one.name) : "";
       const key = element("span", `key tone-${one.tone}`);
-      return { node: element("span", "readout", series.length > 1 ? key : "", label, value), value };
+      return { node: element("span", "readout", this.drawn.length > 1 ? key : "", label, value), value };
     });
     this.when = element("span", "when", note ?? "");
     this.note = note ?? "";
     const head = element("figcaption", "", element("span", "title", title), this.when);
     const line = element("div", "readouts", ...this.readouts.map((readout) => readout.node));
-    this.svg = shape("svg", { height: HEIGHT, tabindex: "0", role: "img", "aria-label": title });
+    this.svg = shape("svg", { height, tabindex: "0", role: "img", "aria-label": title });
     this.figure = element("figure", "chart", head, line, this.svg);
     host.append(this.figure);
     this.svg.addEventListener("pointermove", (event) => this.#pointAt(event));
@@ -98,7 +115,7 @@ export class Chart {
     if (!step || !this.right) return;
     event.preventDefault();
     const from = this.cursor.time ?? this.right;
-    const time = Math.min(Math.max(from + step, this.right - this.span), this.right);
+    const time = Math.min(Math.max(from + step * (this.history.stride ?? 1), this.right - this.span), this.right);
     this.cursor.point(this.history.nearest(time)?.time ?? null);
   }
 
@@ -107,17 +124,19 @@ export class Chart {
     if (!this.width) return;
     this.plotWidth = this.width - MARGIN.left - MARGIN.right;
     const samples = this.history.last(this.span);
-    this.right = samples.at(-1)?.time ?? null;
+    this.right = this.history.right ?? samples.at(-1)?.time ?? null;
     this.svg.replaceChildren();
-    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
-    const values = samples.flatMap((sample) => this.series.map((one) => this.#value(sample, one)));
-    const found = values.filter((value) => value !== null && (this.scale === "linear" || value > 0));
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    const shown = [...this.drawn, ...(this.band ?? []).map((column) => ({ column }))];
+    const values = samples.flatMap((sample) => shown.map((one) => this.#value(sample, one)));
+    const found = values.filter((value) => value !== null && (this.scale !== "log" || value > 0));
     if (!this.#axes(found)) {
       this.#words(samples.length === 0 ? "no samples yet" : "nothing measured yet");
     } else {
       this.#limited(samples);
       this.#times();
-      this.series.forEach((one, at) => this.#line(samples, one, at === 0));
+      if (this.band) this.#bands(samples);
+      this.drawn.forEach((one, at) => this.#line(samples, one, at === 0));
     }
     this.mark = shape("g", {});
     this.svg.append(this.mark);
@@ -130,9 +149,9 @@ export class Chart {
   }
 
   y(value) {
-    const inner = HEIGHT - MARGIN.top - MARGIN.bottom;
+    const inner = this.height - MARGIN.top - MARGIN.bottom;
     const [low, high] = this.range;
-    const share = this.scale === "log" ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : value / high;
+    const share = this.scale === "log" ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
     return MARGIN.top + inner * (1 - share);
   }
 
@@ -141,7 +160,8 @@ export class Chart {
     if (!found.length || this.right === null) return false;
     const high = found.reduce((a, b) => Math.max(a, b));
     const low = found.reduce((a, b) => Math.min(a, b));
-    const ticks = this.scale === "log" ? logTicks(low, high) : linearTicks(Math.max(high, this.least));
+    const scales = { log: () => logTicks(low, high), fit: () => fittingTicks(low, high), linear: () => linearTicks(Math.max(high, this.least)) };
+    const ticks = scales[this.scale]();
     this.range = [ticks[0], ticks.at(-1)];
     const every = ticks.length > 5 ? 2 : 1;
     ticks.forEach((tick, at) => {
@@ -156,12 +176,13 @@ export class Chart {
   }
 
   #times() {
-    const step = [30, 60, 120, 300].find((size) => (this.span / size) * 56 <= this.plotWidth) ?? 300;
+    const steps = [1, 5, 15, 30, 60, 120, 300, 900, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800, 2592000];
+    const step = steps.find((size) => (this.span / size) * 56 <= this.plotWidth) ?? this.span / 4;
     for (let time = Math.ceil((this.right - this.span) / step) * step; time <= this.right; time += step) {
       const x = this.x(time);
       if (x < MARGIN.left + 12 || x > this.width - MARGIN.right - 12) continue;
-      const label = shape("text", { class: "tick", x, y: HEIGHT - 5, "text-anchor": "middle" });
-      label.textContent = step < 60 ? clockSeconds(time) : clock(time);
+      const label = shape("text", { class: "tick", x, y: this.height - 5, "text-anchor": "middle" });
+      label.textContent = step < 60 ? clockSeconds(time) : step < 43200 ? clock(time) : day(time);
       this.svg.append(label);
     }
   }
@@ -171,7 +192,7 @@ export class Chart {
     let from = null;
     const band = (to) => {
       const [left, right] = [this.x(from), this.x(to)];
-      this.svg.append(shape("rect", { class: "limited", x: left, width: Math.max(right - left, 1), y: MARGIN.top, height: HEIGHT - MARGIN.top - MARGIN.bottom }));
+      this.svg.append(shape("rect", { class: "limited", x: left, width: Math.max(right - left, 1), y: MARGIN.top, height: this.height - MARGIN.top - MARGIN.bottom }));
       from = null;
     };
     samples.forEach((sample) => {
@@ -179,6 +200,20 @@ export class Chart {
       if (!sample.limited && from !== null) band(sample.time);
     });
     if (from !== null) band(this.right);
+  }
+
+  // What lies between the least and the greatest.
+  #bands(samples) {
+    const [low, high] = this.band;
+    const runs = [[]];
+    for (const sample of samples) {
+      const before = runs.at(-1).at(-1);
+      if (before && sample.time - before.time > this.gap) runs.push([]);
+      if (Number.isFinite(sample[low]) && Number.isFinite(sample[high])) runs.at(-1).push(sample);
+    }
+    const at = (column) => (sample) => `${this.x(sample.time).toFixed(1)} ${this.y(sample[column]).toFixed(1)}`;
+    const path = runs.filter((run) => run.length > 1).map((run) => `M${[...run.map(at(high)), ...run.toReversed().map(at(low))].join("L")}Z`);
+    this.svg.append(shape("path", { class: "band", d: path.join("") }));
   }
 
   #line(samples, series, isFirst) {
@@ -190,7 +225,7 @@ export class Chart {
         before = null;
         continue;
       }
-      if (before === null || sample.time - before > GAP) runs.push([]);
+      if (before === null || sample.time - before > this.gap) runs.push([]);
       runs.at(-1).push([this.x(sample.time), this.y(value)]);
       before = sample.time;
     }
@@ -198,7 +233,7 @@ export class Chart {
     // A lone point is a dot: a line to itself, with a round end.
     const path = runs.map((run) => `M${run.map(at).join("L")}${run.length === 1 ? "h.01" : ""}`).join("");
     if (isFirst && this.scale === "linear") {
-      const floor = HEIGHT - MARGIN.bottom;
+      const floor = this.height - MARGIN.bottom;
       const area = runs.map((run) => `M${run[0][0].toFixed(1)} ${floor}L${run.map(at).join("L")}L${run.at(-1)[0].toFixed(1)} ${floor}Z`).join("");
       this.svg.append(shape("path", { class: `area tone-${series.tone}`, d: area }));
     }
@@ -206,7 +241,7 @@ export class Chart {
   }
 
   #words(text) {
-    const words = shape("text", { class: "words", x: this.width / 2, y: HEIGHT / 2, "text-anchor": "middle" });
+    const words = shape("text", { class: "words", x: this.width / 2, y: this.height / 2, "text-anchor": "middle" });
     words.textContent = text;
     this.svg.append(words);
   }
@@ -219,12 +254,13 @@ export class Chart {
       const value = shown ? this.#value(shown, one) : null;
       this.readouts[at].value.textContent = this.format(value);
     });
-    this.when.textContent = time !== null && shown ? clockSeconds(shown.time) : this.note;
+    const when = this.span > 3600 ? moment : clockSeconds;
+    this.when.textContent = time !== null && shown ? when(shown.time) : this.note;
     this.mark.replaceChildren();
     if (time === null || !shown || !this.range || shown.time < this.right - this.span) return;
     const x = this.x(shown.time);
-    this.mark.append(shape("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }));
-    for (const one of this.series) {
+    this.mark.append(shape("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: this.height - MARGIN.bottom }));
+    for (const one of this.drawn) {
       const value = this.#value(shown, one);
       if (value === null || (this.scale === "log" && value <= 0)) continue;
       this.mark.append(shape("circle", { class: `dot tone-${one.tone}`, cx: x, cy: this.y(value), r: 3 }));
@@ -239,6 +275,6 @@ export class Chart {
       const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
       return `${one.name}: now ${this.format(values.at(-1))}, between ${this.format(low)} and ${this.format(high)}`;
     });
-    this.svg.setAttribute("aria-label", `${this.title}, the last ${Math.round(this.span / 60)} minutes. ${said.join(". ")}`);
+    this.svg.setAttribute("aria-label", `${this.title}, over ${lasting(this.span)}. ${said.join(". ")}`);
   }
 }

@@ -65,12 +65,23 @@ export const lasting = known((value) => {
     .join(" ");
 });
 
+// A measurement, of which nobody knows what it counts: six digits.
+export const number = known((value) => {
+  const size = Math.abs(value);
+  return size >= 1e7 || (size > 0 && size < 1e-4) ? value.toExponential(2).replace("e+", "e") : String(Number(value.toPrecision(6)));
+});
+
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const CLOCK_SECONDS = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const MOMENT = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 // Unix seconds as a time of day, where the reader is.
 export const clock = (time) => CLOCK.format(time * 1000);
 export const clockSeconds = (time) => CLOCK_SECONDS.format(time * 1000);
+export const day = (time) => DAY.format(time * 1000);
+export const moment = (time) => MOMENT.format(time * 1000);
 
 // An element with a class and children, which are elements or text.
 export function element(name, className, ...children) {

@@ -3,24 +3,29 @@
 import { lasting } from "./format.js";
 import { Keys } from "./keys.js";
 import { Overview } from "./overview.js";
+import { Series } from "./series.js";
 import { Refused, get, post } from "./server.js";
 
 const by = (id) => document.getElementById(id);
 const EVERY_MS = 1000;
 const overview = new Overview();
 const keys = new Keys();
+const series = new Series();
+const VIEWS = ["overview", "keys", "series"];
 let lastAnswer = null;
 let timer = null;
 let isAsking = false;
 
 function showView() {
-  const name = location.hash === "#keys" ? "keys" : "overview";
-  for (const view of ["overview", "keys"]) {
+  const [asked, what] = location.hash.slice(1).split("/", 2);
+  const name = VIEWS.includes(asked) ? asked : "overview";
+  for (const view of VIEWS) {
     by(view).hidden = view !== name;
     if (view === name) by(`to-${view}`).setAttribute("aria-current", "page");
     else by(`to-${view}`).removeAttribute("aria-current");
   }
   if (name === "keys") keys.open();
+  else if (name === "series") series.open(what ? decodeURIComponent(what) : null);
   else overview.draw();
 }
 
@@ -49,8 +54,10 @@ async function round() {
     lastAnswer = Date.now();
     say(now.health.state, now.health.words);
     showIdentity(now);
+    by("to-series").hidden = !now.series;
     overview.show(now);
     if (!by("overview").hidden) overview.draw();
+    if (!by("series").hidden) await series.refresh();
   } catch (error) {
     if (error instanceof Refused && error.status === 401) askForToken();
     else if (error instanceof Refused) say("failed", `The server refuses: ${error.message}`);

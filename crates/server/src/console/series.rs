@@ -1,0 +1,138 @@
+//! Time series for the console: what there is of them by name, and one of them as a few hundred buckets.
+//!
+//! A name is found as it is typed: first metrics that begin with the text, then, behind a blank, series of the metric whose tags fit. What is charted is the
+//! summaries of buckets, so a year costs what a minute does. Times are milliseconds since 1970, as browsers have them, with nanoseconds behind the point.
+
+use super::answer::Answer;
+use super::query::Query;
+use crate::server::Shared;
+use plinth_series::{Error, Listing, SeriesStore};
+use serde_json::{Value, json};
+
+/// Names of an answer.
+const NAMES: usize = 50;
+/// Buckets of a chart, unless it is said how many, and at most.
+const BUCKETS: u64 = 300;
+const MOST_BUCKETS: u64 = 1000;
+/// The longest span of a chart, in seconds: more than there is.
+const MOST_SECONDS: u64 = 600 * 365 * 86_400;
+const MILLISECOND: i64 = 1_000_000;
+
+fn store(shared: &Shared) -> Result<&SeriesStore, Answer> {
+    let hub = shared.hub.as_ref();
+    hub.map(|hub| &hub.store).ok_or_else(|| Answer::missing("this server takes in no time series"))
+}
+
+fn failed(error: Error) -> Answer {
+    match error {
+        Error::Name { .. } => Answer::bad_request(&error.to_string()),
+        Error::Database(error) => Answer::database(&error),
+        other => Answer::database(&plinth_types::Error::internal_error().with_detail(other.to_string())),
+    }
+}
+
+/// What may be meant by `q`: metrics, or series once there is a whole metric.
+pub(super) async fn names(shared: &Shared, query: &Query) -> Result<Answer, Answer> {
+    let store = store(shared)?;
+    let typed = query.text("q").unwrap_or_default().trim_start();
+    let Some((metric, tags)) = divide(typed) else {
+        let found = store.list(&Listing::Metrics, typed, None, NAMES + 1).await.map_err(failed)?;
+        return Ok(listed("metrics", found.into_iter()));
+    };
+    let (whole, begun) = tags.rsplit_once(' ').unwrap_or(("", tags));
+    let whole = whole.split(' ').filter_map(|tag| tag.split_once('='));
+    let whole: Vec<(String, Vec<String>)> =
+        whole.map(|(key, value)| (key.to_owned(), vec![value.to_owned()])).collect();
+    let (found, _) = store.browse(Some(metric), &whole, 0).await.map_err(failed)?;
+    let begun = format!(" {begun}");
+    let found = found.iter().map(|series| series.name().to_string());
+    Ok(listed("series", found.filter(|name| name[metric.len()..].contains(&begun))))
+}
+
+/// A metric and what is behind it, if it is followed by a blank that does not belong to it.
+fn divide(typed: &str) -> Option<(&str, &str)> {
+    let mut escaped = false;
+    let blank = typed.find(|character| {
+        let found = character == ' ' && !escaped;
+        escaped = character == '\\' && !escaped;
+        found
+    });
+    blank.map(|blank| (&typed[..blank], typed[blank..].trim_start()))
+}
+
+fn listed(kind: &str, names: impl Iterator<Item = String>) -> Answer {
+    let mut names: Vec<String> = names.take(NAMES + 1).collect();
+    let more = names.len() > NAMES;
+    names.truncate(NAMES);
+    Answer::value(&json!({ "kind": kind, "names": names, "more": more }))
+}
+
+/// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many `buckets`.
+pub(super) async fn points(shared: &Shared, query: &Query) -> Result<Answer, Answer> {
+    let store = store(shared)?;
+    let name = query.text("name").ok_or_else(|| Answer::bad_request("name says which series"))?;
+    if name.starts_with('!') {
+        return Err(Answer::bad_request(
+            "this is a series of events, which are texts: there is nothing to chart",
+        ));
+    }
+    let found = store.existing(name).await.map_err(failed)?;
+    let series = found.ok_or_else(|| Answer::missing(&format!("there is no series {name}")))?;
+    let buckets = query.number("buckets")?.unwrap_or(BUCKETS).clamp(1, MOST_BUCKETS);
+    let now = i64::try_from(shared.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let (from, to) = match query.number("span")? {
+        Some(seconds) => {
+            let to =
+                query.number("to")?.map_or(Some(now), |to| i64::try_from(to).ok()?.checked_mul(MILLISECOND));
+            let to = to.ok_or_else(|| Answer::bad_request("to is a time in milliseconds before 2262"))?;
+            let nanos = i64::try_from(seconds.clamp(1, MOST_SECONDS).saturating_mul(1_000_000_000));
+            (to.saturating_sub(nanos.unwrap_or(i64::MAX)), to)
+        }
+        None => {
+            let all = series.aggregate(..).await.map_err(failed)?;
+            all.map_or((now - 1, now), |all| (all.first.time, all.last.time))
+        }
+    };
+    let step = (to.abs_diff(from) / buckets).saturating_add(1);
+    let mut groups = series.group_aggregate(from..=to, step).await.map_err(failed)?;
+    let mut rows = Vec::new();
+    while let Some((begin, summary)) = groups.next().await.map_err(failed)? {
+        // A lone point stands where it is.
+        let time = if summary.count == 1 { summary.first.time } else { begin };
+        let number = |point: Option<plinth_series::Point>| point.map(|point| point.value.as_f64());
+        rows.push(json!([
+            milliseconds(time),
+            summary.count,
+            summary.mean(),
+            number(summary.min),
+            number(summary.max),
+            summary.last.value.as_f64(),
+        ]));
+    }
+    Ok(Answer::value(&json!({
+        "name": series.name().as_str(),
+        "from": milliseconds(from),
+        "to": milliseconds(to),
+        "step": step as f64 / MILLISECOND as f64,
+        "columns": ["time", "count", "mean", "min", "max", "last"],
+        "points": Value::Array(rows),
+    })))
+}
+
+fn milliseconds(time: i64) -> f64 {
+    time as f64 / MILLISECOND as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_ends_with_a_blank_that_is_not_its_own() {
+        assert_eq!(divide("cpu.us"), None);
+        assert_eq!(divide("cpu.user "), Some(("cpu.user", "")));
+        assert_eq!(divide("cpu.user host=a o"), Some(("cpu.user", "host=a o")));
+        assert_eq!(divide("a\\ b"), None);
+        assert_eq!(divide("a\\ b  x"), Some(("a\\ b", "x")));
+    }
+}
