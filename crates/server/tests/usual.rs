@@ -31,8 +31,12 @@ fn places(server: &Server) -> [Option<SocketAddr>; 5] {
 }
 
 fn usual([listen, http, resp, opentsdb, queries]: [SocketAddr; 5]) -> Usual {
-    let series =
-        SeriesConfig { resp: Some(resp), opentsdb: Some(opentsdb), http: Some(queries), metrics: false };
+    let series = SeriesConfig {
+        resp: Some(resp),
+        opentsdb: Some(opentsdb),
+        http: Some(queries),
+        ..SeriesConfig::default()
+    };
     Usual { listen: Some(listen), http: Some(http), series }
 }
 
