@@ -199,7 +199,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
         let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
         let shared = found(&store, "shared s=all").await;
         for (sender, told) in (0..SENDERS).zip(&all) {
-            let told = told.lock().unwrap();
+            let told = std::mem::take(&mut *told.lock().unwrap());
             durable += told.durable;
             let own = |name: &str| format!("{name} s={sender}");
             check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| number as f64);
