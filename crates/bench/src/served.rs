@@ -41,14 +41,7 @@ impl Spent {
                 name if place == 0 => target(name),
                 _ => Target::NONE,
             };
-            figure.target = Target {
-                required: asked.required,
-                goal: asked.goal,
-                published: figure.target.published,
-                published_cores: figure.target.published_cores,
-                foundationdb: figure.target.foundationdb,
-                smaller_is_better: figure.target.smaller_is_better,
-            };
+            figure.target = held_against(figure.target, asked);
         }
         let Some(now) = Self::now(database).filter(|_| outcome.name == "read") else { return };
         let reads = now.reads - self.reads;
@@ -70,6 +63,16 @@ pub(crate) fn series_address(database: &Database, protocol: &str) -> Option<Sock
     document.pointer("/cluster/plinth/server/series")?.get(protocol)?.as_str()?.parse().ok()
 }
 
+/// What a figure stands beside, with the bounds for a server.
+fn held_against(beside: Target, asked: Target) -> Target {
+    Target {
+        required: asked.required,
+        goal: asked.goal,
+        smaller_is_better: beside.smaller_is_better || asked.smaller_is_better,
+        ..beside
+    }
+}
+
 /// What is asked of a server's medians at three quarters of its peak.
 fn latency_target(figure: &str) -> Target {
     match figure.strip_prefix("median ") {
@@ -89,5 +92,22 @@ fn target(workload: &str) -> Target {
         "90-10" => figures::SERVED_MIXED,
         "range" => figures::SERVED_RANGE,
         _ => Target::NONE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A median of 3.8 ms was said to keep within half a millisecond.
+    #[test]
+    fn a_server_s_latency_must_be_small_and_its_rates_large() {
+        let median = held_against(Target::NONE, latency_target("median start"));
+        assert!(median.smaller_is_better && median.required == Some(0.5e-3));
+        assert!(latency_target("median commit, beyond 3 fdatasyncs").smaller_is_better);
+        assert_eq!(latency_target("mean start at 75 % load"), Target::NONE);
+        let rate = held_against(figures::READ, target("read"));
+        assert!(!rate.smaller_is_better && rate.published == figures::READ.published);
+        assert_eq!(rate.required, figures::SERVED_READ.required);
     }
 }
