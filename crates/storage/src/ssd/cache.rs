@@ -1,9 +1,11 @@
 //! Blocks of rows in memory: those read lately.
 //!
+//! What they lie in is used again by the next ones (see `buffers.rs`): together with what waits for that they keep within the capacity.
 //! In shards, so that threads seldom meet; each shard a map and a ring of slots. A block that is asked for is
 //! marked; when room is wanted the hand goes round the ring, takes the marks off and lets go of the first block
 //! without one.
 
+use super::buffers::Buffers;
 use super::rows::RowsBlock;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -61,6 +63,7 @@ pub(crate) struct Cache {
     /// Bytes that all shards together may hold.
     capacity: AtomicUsize,
     bytes: AtomicUsize,
+    buffers: Buffers,
 }
 
 impl Cache {
@@ -69,7 +72,27 @@ impl Cache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             capacity: AtomicUsize::new(capacity),
             bytes: AtomicUsize::new(0),
+            buffers: Buffers::default(),
         }
+    }
+
+    /// An empty buffer for a block's body of so many bytes.
+    pub fn buffer(&self, len: usize) -> Vec<u8> {
+        self.buffers.take(len)
+    }
+
+    /// Keeps what a block lies in, if it was the last one to hold it and there is room.
+    fn recycle(&self, gone: Vec<Slot>) {
+        for slot in gone {
+            if let Some(block) = Arc::into_inner(slot.block) {
+                self.buffers.give(block.into_body(), self.room());
+            }
+        }
+    }
+
+    /// Bytes of the capacity that no block takes.
+    fn room(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed).saturating_sub(self.bytes())
     }
 
     #[inline]
@@ -100,10 +123,13 @@ impl Cache {
         let freed = shard.make_room(share - cost, &mut gone);
         shard.put((table, number), block.clone(), cost);
         drop(shard);
-        // Freed outside the lock.
-        drop(gone);
         self.bytes.fetch_add(cost, Ordering::Relaxed);
         self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        // Outside the lock.
+        self.recycle(gone);
+        if self.bytes() + self.spare() > self.capacity.load(Ordering::Relaxed) {
+            self.buffers.shrink(self.room());
+        }
     }
 
     /// Whether a block of so many bytes would push no other out.
@@ -120,6 +146,7 @@ impl Cache {
             drop(shard);
             if let Some(slot) = gone {
                 self.bytes.fetch_sub(slot.block.bytes() + OVERHEAD, Ordering::Relaxed);
+                self.recycle(vec![slot]);
             }
         }
     }
@@ -135,10 +162,17 @@ impl Cache {
             let freed = shard.make_room(capacity / SHARDS, &mut gone);
             drop(shard);
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
+            self.recycle(gone);
         }
+        self.buffers.shrink(self.room());
     }
 
-    /// Bytes that it holds.
+    /// Bytes that wait to be used again.
+    pub fn spare(&self) -> usize {
+        self.buffers.bytes()
+    }
+
+    /// Bytes of the blocks that it holds.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -193,11 +227,13 @@ mod tests {
     use super::*;
     use plinth_env::simulated::Random;
 
-    fn block(number: u32) -> Arc<RowsBlock> {
+    fn block(cache: &Cache, number: u32) -> Arc<RowsBlock> {
         let mut builder = RowsBuilder::default();
-        builder.push(&number.to_be_bytes(), Some(&[1; 1000]));
-        let mut body = Vec::new();
-        builder.finish(&mut body);
+        builder.push(&number.to_be_bytes(), Some(&vec![1; 500 + number as usize % 1000]));
+        let mut built = Vec::new();
+        builder.finish(&mut built);
+        let mut body = cache.buffer(built.len());
+        body.extend_from_slice(&built);
         Arc::new(RowsBlock::new(body).unwrap())
     }
 
@@ -209,15 +245,16 @@ mod tests {
             let (table, number) = (random.below(3), random.index(1000) as u32);
             match cache.get(table, number) {
                 Some(found) => assert!(found.get(&number.to_be_bytes()).is_some()),
-                None => cache.insert(table, number, &block(number)),
+                None => cache.insert(table, number, &block(&cache, number)),
             }
-            assert!(cache.bytes() <= 1 << 20);
+            assert!(cache.bytes() + cache.spare() <= 1 << 20);
         }
         assert!(cache.bytes() > 700_000, "{}", cache.bytes());
         cache.set_capacity(1 << 18);
-        assert!(cache.bytes() <= 1 << 18);
+        assert!(cache.bytes() + cache.spare() <= 1 << 18);
         (0..3).for_each(|table| cache.forget(table, 1000));
         assert_eq!(cache.bytes(), 0);
+        assert!(cache.spare() > 1 << 16, "what they lay in waits to be used again");
         assert!(cache.get(0, 1).is_none());
     }
 }

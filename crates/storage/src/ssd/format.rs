@@ -225,15 +225,30 @@ impl BlockHead {
 
     /// The raw body of a block that has been checked.
     pub fn body(&self, block: &[u8]) -> Result<Vec<u8>, Flaw> {
+        self.body_in(block, Vec::with_capacity)
+    }
+
+    /// The same in an empty buffer that `take` has for so many bytes.
+    pub fn body_in(&self, block: &[u8], take: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Flaw> {
         let stored = &block[BLOCK_HEAD_LEN..self.block_len()];
-        let raw = match self.compression {
-            Compression::None => stored.to_vec(),
-            Compression::Lz4 => lz4_flex::block::decompress(stored, self.raw_len)
-                .map_err(|error| Flaw::new("compressed body", "LZ4", error))?,
-            Compression::Zstd => zstd::decompress(stored, self.raw_len)?,
+        let mut raw = take(self.raw_len);
+        let len = match self.compression {
+            Compression::None => {
+                raw.extend_from_slice(stored);
+                stored.len()
+            }
+            Compression::Lz4 => {
+                raw.resize(self.raw_len, 0);
+                lz4_flex::block::decompress_into(stored, &mut raw)
+                    .map_err(|error| Flaw::new("compressed body", "LZ4", error))?
+            }
+            Compression::Zstd => {
+                raw.resize(self.raw_len, 0);
+                zstd::decompress(stored, &mut raw)?
+            }
         };
-        if raw.len() != self.raw_len {
-            return Err(Flaw::new("length of a block's body", self.raw_len, raw.len()));
+        if len != self.raw_len {
+            return Err(Flaw::new("length of a block's body", self.raw_len, len));
         }
         Ok(raw)
     }

@@ -106,7 +106,10 @@ impl Loader {
         if !self.passing {
             self.counts.device.fetch_add(1, Ordering::Relaxed);
         }
-        let blocks = table.read_rows(first, count).await?;
+        let blocks = match self.passing {
+            true => table.read_rows(first, count, Vec::with_capacity).await?,
+            false => table.read_rows(first, count, |len| self.cache.buffer(len)).await?,
+        };
         let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();
         if !self.passing {
             for (number, block) in (first..).zip(&blocks) {

@@ -19,6 +19,7 @@
 //!
 //! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
+mod buffers;
 mod cache;
 mod clears;
 mod compact;
@@ -531,10 +532,12 @@ impl Storage for SsdStorage {
     }
 
     fn memory(&self) -> Memory {
-        let engine = &self.engine;
+        let (engine, cache) = (&self.engine, &self.engine.making.cache);
         Memory {
-            data: engine.making.cache.bytes() as u64,
-            index: (engine.state().memory() + engine.window.bytes() - engine.window.live()) as u64,
+            data: cache.bytes() as u64,
+            // With what window and cache keep for what comes.
+            index: (engine.state().memory() + engine.window.bytes() - engine.window.live() + cache.spare())
+                as u64,
             window: engine.window.live() as u64,
         }
     }

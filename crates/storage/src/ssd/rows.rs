@@ -105,7 +105,7 @@ impl RowsBuilder {
 
 /// A block of rows in memory, found to be sound.
 pub(crate) struct RowsBlock {
-    body: Box<[u8]>,
+    body: Vec<u8>,
     count: usize,
     prefix_len: usize,
     wide: bool,
@@ -127,7 +127,7 @@ impl RowsBlock {
             .and_then(|len| len.checked_add(PREFIX_AT)?.checked_add(prefix_len))
             .filter(|at| *at <= body.len() && count > 0)
             .ok_or_else(|| flaw("head of a block's body"))?;
-        let block = Self { body: body.into(), count, prefix_len, wide, entries_at };
+        let block = Self { body, count, prefix_len, wide, entries_at };
         block.look_through().ok_or_else(|| flaw("entries of a block"))?;
         Ok(block)
     }
@@ -155,7 +155,12 @@ impl RowsBlock {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.body.len() + size_of::<Self>()
+        self.body.capacity() + size_of::<Self>()
+    }
+
+    /// What the block was made of.
+    pub fn into_body(self) -> Vec<u8> {
+        self.body
     }
 
     pub fn count(&self) -> usize {

@@ -182,11 +182,16 @@ impl Table {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// Reads blocks of rows that lie one behind the other.
+    /// Reads blocks of rows that lie one behind the other, each into an empty buffer that `take` has for so many bytes.
     ///
     /// # Errors
     /// `file_corrupt`, naming file and offset; those of reading.
-    pub async fn read_rows(&self, first: usize, count: usize) -> Result<Vec<RowsBlock>> {
+    pub async fn read_rows(
+        &self,
+        first: usize,
+        count: usize,
+        take: impl Fn(usize) -> Vec<u8>,
+    ) -> Result<Vec<RowsBlock>> {
         let (begin, _) = self.index().place(first);
         let (last, last_len) = self.index().place(first + count - 1);
         let mut bytes = vec![0; (last - begin) as usize + last_len];
@@ -195,7 +200,7 @@ impl Table {
         for number in first..first + count {
             let (at, len) = self.index().place(number);
             let from = (at - begin) as usize;
-            let block = rows_block(&bytes[from..from + len], number, self.seed);
+            let block = rows_block(&bytes[from..from + len], number, self.seed, &take);
             blocks.push(block.map_err(|flaw| damage(&self.file, flaw, at))?);
         }
         Ok(blocks)
@@ -222,13 +227,23 @@ fn bounds(parts: &Parts) -> (Bytes, Bytes) {
     }
 }
 
-/// Checks and reads one block of rows.
-pub(crate) fn rows_block(bytes: &[u8], number: usize, seed: u32) -> Result<RowsBlock, Flaw> {
-    RowsBlock::new(block_body(bytes, Kind::Rows, number, seed)?)
+/// Checks and reads one block of rows into an empty buffer that `take` has for so many bytes.
+pub(crate) fn rows_block(
+    bytes: &[u8],
+    number: usize,
+    seed: u32,
+    take: impl FnOnce(usize) -> Vec<u8>,
+) -> Result<RowsBlock, Flaw> {
+    RowsBlock::new(checked_head(bytes, Kind::Rows, number, seed)?.body_in(bytes, take)?)
 }
 
 /// The body of the block that `bytes` are, if it is the one that belongs there.
 fn block_body(bytes: &[u8], kind: Kind, number: usize, seed: u32) -> Result<Vec<u8>, Flaw> {
+    checked_head(bytes, kind, number, seed)?.body(bytes)
+}
+
+/// The head of that block, which has been checked.
+fn checked_head(bytes: &[u8], kind: Kind, number: usize, seed: u32) -> Result<BlockHead, Flaw> {
     let head = BlockHead::decode(bytes)?;
     if head.block_len() != bytes.len() {
         return Err(Flaw::new("length of a block", bytes.len(), head.block_len()));
@@ -238,7 +253,7 @@ fn block_body(bytes: &[u8], kind: Kind, number: usize, seed: u32) -> Result<Vec<
         let found = format_args!("{:?} {}", head.kind, head.number);
         return Err(Flaw::new("block", format_args!("{kind:?} {number}"), found));
     }
-    head.body(bytes)
+    Ok(head)
 }
 
 /// An error that names the place of some damage.

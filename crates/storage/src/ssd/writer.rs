@@ -121,10 +121,14 @@ impl TableWriter {
         self.index.push(&separator, len);
         self.footer.blocks += 1;
         // While there is room, what is written now is likely to be read soon.
-        if self.making.cache.has_room(self.body.len())
-            && let Ok(block) = RowsBlock::new(self.body.clone())
-        {
-            self.making.cache.insert(self.header.id, number, &Arc::new(block));
+        let cache = &self.making.cache;
+        if !cache.has_room(self.body.len()) {
+            return;
+        }
+        let mut body = cache.buffer(self.body.len());
+        body.extend_from_slice(&self.body);
+        if let Ok(block) = RowsBlock::new(body) {
+            cache.insert(self.header.id, number, &Arc::new(block));
         }
     }
 

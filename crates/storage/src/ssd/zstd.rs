@@ -41,14 +41,14 @@ pub(super) fn compress(_body: &[u8], _out: &mut [u8]) -> Option<usize> {
     None
 }
 
-/// The body that was compressed, of this length.
+/// Puts the body that was compressed into `raw`; gives its length there.
 #[cfg(feature = "zstd")]
-pub(super) fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Flaw> {
-    zstd::bulk::decompress(stored, raw_len).map_err(|error| Flaw::new("compressed body", "zstd", error))
+pub(super) fn decompress(stored: &[u8], raw: &mut [u8]) -> Result<usize, Flaw> {
+    zstd::bulk::decompress_to_buffer(stored, raw).map_err(|error| Flaw::new("compressed body", "zstd", error))
 }
 
 #[cfg(not(feature = "zstd"))]
-pub(super) fn decompress(_stored: &[u8], _raw_len: usize) -> Result<Vec<u8>, Flaw> {
+pub(super) fn decompress(_stored: &[u8], _raw: &mut [u8]) -> Result<usize, Flaw> {
     Err(Flaw::new(
         "compressed body",
         "LZ4 or none, for this program is built without the feature zstd",
