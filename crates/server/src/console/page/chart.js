@@ -1,8 +1,7 @@
 // A small line chart in SVG: a few series over the last minutes, axes with units, and a read-out.
 //
 // All charts of a page share one cursor: pointing at a moment in one shows that moment in all. What was not measured is
-// a gap, never a zero. A chart keeps no data: it draws what the history holds when it is told to. The history may say which
-// moment is at the right end, and how far apart its samples are; else that is the newest one's, and a second.
+// a gap, never a zero. A chart keeps no data: it draws what the history, some Samples, holds when it is told to.
 
 import { clock, clockSeconds, day, element, lasting, moment } from "./format.js";
 
@@ -16,6 +15,37 @@ function shape(name, attributes) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
+}
+
+// What was measured, oldest first, each sample with its `time`.
+export class Samples {
+  samples = [];
+  // The moment at a chart's right end; null: the newest sample's.
+  right = null;
+  // How many seconds samples are apart.
+  stride = 1;
+
+  newest() {
+    return this.samples.at(-1) ?? null;
+  }
+
+  end() {
+    return this.right ?? this.newest()?.time ?? null;
+  }
+
+  // Those of the last `span` seconds.
+  last(span) {
+    const end = this.end();
+    return end === null ? [] : this.samples.filter((sample) => sample.time >= end - span);
+  }
+
+  nearest(time) {
+    let best = null;
+    for (const sample of this.samples) {
+      if (best === null || Math.abs(sample.time - time) <= Math.abs(best.time - time)) best = sample;
+    }
+    return best;
+  }
 }
 
 // The moment that charts point at: unix seconds, or null.
@@ -115,7 +145,7 @@ export class Chart {
     if (!step || !this.right) return;
     event.preventDefault();
     const from = this.cursor.time ?? this.right;
-    const time = Math.min(Math.max(from + step * (this.history.stride ?? 1), this.right - this.span), this.right);
+    const time = Math.min(Math.max(from + step * this.history.stride, this.right - this.span), this.right);
     this.cursor.point(this.history.nearest(time)?.time ?? null);
   }
 
@@ -124,7 +154,7 @@ export class Chart {
     if (!this.width) return;
     this.plotWidth = this.width - MARGIN.left - MARGIN.right;
     const samples = this.history.last(this.span);
-    this.right = this.history.right ?? samples.at(-1)?.time ?? null;
+    this.right = this.history.end();
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     const shown = [...this.drawn, ...(this.band ?? []).map((column) => ({ column }))];

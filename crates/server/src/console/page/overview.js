@@ -1,12 +1,11 @@
 // The overview: headline figures, charts of the last minutes, and what stands behind them.
 
-import { Chart, Cursor } from "./chart.js";
+import { Chart, Cursor, Samples } from "./chart.js";
 import { NONE, bytes, bytesPerSecond, cores, count, element, lasting, percent, seconds, whole } from "./format.js";
 import { get } from "./server.js";
 
 // The samples that the server keeps, as far as they have been fetched.
-export class History {
-  samples = [];
+export class History extends Samples {
   #next = null;
   #boot = null;
 
@@ -29,24 +28,6 @@ export class History {
     });
     this.#next = answer.next;
     this.samples.splice(0, this.samples.length - answer.capacity);
-  }
-
-  newest() {
-    return this.samples.at(-1) ?? null;
-  }
-
-  // Those of the last `span` seconds.
-  last(span) {
-    const newest = this.newest();
-    return newest ? this.samples.filter((sample) => sample.time >= newest.time - span) : [];
-  }
-
-  nearest(time) {
-    let best = null;
-    for (const sample of this.samples) {
-      if (best === null || Math.abs(sample.time - time) <= Math.abs(best.time - time)) best = sample;
-    }
-    return best;
   }
 }
 

@@ -3,36 +3,13 @@
 // The server sums the points up in as many buckets as the chart has room for. Where a bucket has several, a band behind the
 // line goes from the least of them to the greatest.
 
-import { Chart, Cursor } from "./chart.js";
+import { Chart, Cursor, Samples } from "./chart.js";
 import { element, number, whole } from "./format.js";
 import { get } from "./server.js";
 
 const by = (id) => document.getElementById(id);
 // How long nobody types before what was typed is looked for.
 const PAUSE_MS = 150;
-
-// What has been fetched of the series, as a chart wants it.
-class Fetched {
-  samples = [];
-  right = null;
-  stride = 1;
-
-  newest() {
-    return this.samples.at(-1) ?? null;
-  }
-
-  last(span) {
-    return this.right === null ? [] : this.samples.filter((sample) => sample.time >= this.right - span);
-  }
-
-  nearest(time) {
-    let best = null;
-    for (const sample of this.samples) {
-      if (best === null || Math.abs(sample.time - time) <= Math.abs(best.time - time)) best = sample;
-    }
-    return best;
-  }
-}
 
 // The change a second from bucket to bucket; a counter that began anew has none there.
 function rates(samples) {
@@ -50,7 +27,7 @@ export class Series {
   #asked = 0;
 
   constructor() {
-    this.fetched = new Fetched();
+    this.fetched = new Samples();
     this.chart = new Chart(by("series-chart"), {
       title: "Points", scale: "fit", height: 300, format: number, band: ["min", "max"],
       series: [
