@@ -254,7 +254,7 @@ def series_are_found_by_typing_and_drawn_as_they_grow(browser):
         browser.press("ArrowLeft", 37)
         browser.wait("document.querySelector('#series-chart .when').textContent !== ''")
         browser.click("#series-rate")
-        browser.wait(f"{SAID}.includes('change per second')", "as a rate")
+        browser.wait(f"{SAID}.includes('rate per second')", "as a rate")
         browser.click("#series-rate")
         # By its address, over all of its time.
         browser.open("about:blank")

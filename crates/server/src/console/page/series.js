@@ -11,7 +11,7 @@ const by = (id) => document.getElementById(id);
 // How long nobody types before what was typed is looked for.
 const PAUSE_MS = 150;
 
-// The change a second from bucket to bucket; a counter that began anew has none there.
+// What a counter grew by a second, from bucket to bucket; where it began anew there is a gap.
 function rates(samples) {
   return samples.map((sample, at) => {
     const before = samples[at - 1];
@@ -123,7 +123,7 @@ export class Series {
       this.chart.span = Math.max((answer.to - answer.from) / 1000, 1e-3);
       // Points may be further apart than buckets; what is missing for long is a gap.
       this.chart.gap = 3.5 * Math.max(answer.step / 1000, spacing(samples));
-      this.chart.title = isRate ? `${name}, change per second` : name;
+      this.chart.title = isRate ? `${name}, rate per second` : name;
       by("series-chart").querySelector(".title").textContent = this.chart.title;
       by("series-title").textContent = name;
       this.chart.draw();
