@@ -41,6 +41,8 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
         points += &format!("cpu,host=a,os=x user={time}i {time}000000\n");
     }
     points += "cpu,host=ab user=1i 5\nmem,host=a free=1.5 6\nmem,host=a note=\"x\" 6\n";
+    // More than the store gives at a time: the last ones could not be found by the beginning of a tag.
+    points.extend((0..1100).map(|host| format!("many,host=h{host} v=1i 1\n")));
     let mut raw = Raw::to(server.series_addresses().http.unwrap());
     let head = format!(
         "POST /write HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
@@ -49,7 +51,8 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
     raw.send((head + &points).as_bytes()).unwrap();
     assert!(String::from_utf8_lossy(&raw.all()).starts_with("HTTP/1.1 204 "));
     for (typed, kind, names) in [
-        ("", "metrics", &["!mem.note", "cpu.user", "mem.free"][..]),
+        ("", "metrics", &["!mem.note", "cpu.user", "many.v", "mem.free"][..]),
+        ("many.v+host=h1099", "series", &["many.v host=h1099"]),
         ("cpu", "metrics", &["cpu.user"]),
         ("cpu.user%20", "series", &["cpu.user host=a os=x", "cpu.user host=ab"]),
         ("cpu.user+host=a", "series", &["cpu.user host=a os=x", "cpu.user host=ab"]),

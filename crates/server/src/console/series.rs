@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// Names of an answer.
 const NAMES: usize = 50;
+/// Pages of a metric's series that are looked through for a tag that is being typed.
+const PAGES: usize = 20;
 /// Buckets of a chart, unless it is said how many, and at most.
 const BUCKETS: u64 = 300;
 const MOST_BUCKETS: u64 = 1000;
@@ -37,16 +39,21 @@ pub(super) async fn names(shared: &Shared, query: &Query) -> Result<Answer, Answ
     let typed = query.text("q").unwrap_or_default().trim_start();
     let Some((metric, tags)) = divide(typed) else {
         let found = store.list(&Listing::Metrics, typed, None, NAMES + 1).await.map_err(failed)?;
-        return Ok(listed("metrics", found.into_iter()));
+        return Ok(listed("metrics", found, false));
     };
     let (whole, begun) = tags.rsplit_once(' ').unwrap_or(("", tags));
     let whole = whole.split(' ').filter_map(|tag| tag.split_once('='));
     let whole: Vec<(String, Vec<String>)> =
         whole.map(|(key, value)| (key.to_owned(), vec![value.to_owned()])).collect();
-    let (found, _) = store.browse(Some(metric), &whole, 0).await.map_err(failed)?;
     let begun = format!(" {begun}");
-    let found = found.iter().map(|series| series.name().to_string());
-    Ok(listed("series", found.filter(|name| name[metric.len()..].contains(&begun))))
+    let (mut names, mut next, mut pages) = (Vec::new(), Some(0), 0);
+    while let Some(from) = next.filter(|_| names.len() <= NAMES && pages < PAGES) {
+        let (found, behind) = store.browse(Some(metric), &whole, from).await.map_err(failed)?;
+        let found = found.iter().map(|series| series.name().to_string());
+        names.extend(found.filter(|name| name[metric.len()..].contains(&begun)));
+        (next, pages) = (behind, pages + 1);
+    }
+    Ok(listed("series", names, next.is_some()))
 }
 
 /// A metric and what is behind it, if it is followed by a blank that does not belong to it.
@@ -60,9 +67,9 @@ fn divide(typed: &str) -> Option<(&str, &str)> {
     blank.map(|blank| (&typed[..blank], typed[blank..].trim_start()))
 }
 
-fn listed(kind: &str, names: impl Iterator<Item = String>) -> Answer {
-    let mut names: Vec<String> = names.take(NAMES + 1).collect();
-    let more = names.len() > NAMES;
+/// The first of some names; whether there are more that were not looked at.
+fn listed(kind: &str, mut names: Vec<String>, are_more: bool) -> Answer {
+    let more = are_more || names.len() > NAMES;
     names.truncate(NAMES);
     Answer::value(&json!({ "kind": kind, "names": names, "more": more }))
 }

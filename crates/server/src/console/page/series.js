@@ -93,7 +93,7 @@ export class Series {
       by("series-found").replaceChildren(...names.map(item));
       const what = kind === "metrics" ? "metric" : "series";
       const some = names.length === 1 ? `One ${what}` : `${whole(names.length)} ${what}${kind === "metrics" ? "s" : ""}`;
-      by("series-summary").textContent = names.length ? `${some}${more ? " and more: type on to see fewer" : ""}` : `No ${what} like that`;
+      by("series-summary").textContent = names.length ? `${some}${more ? " and more: type on to see fewer" : ""}` : `No ${what} like that${more ? " among the first: type a whole tag" : ""}`;
       const meant = names.length === 1 ? names[0] : names.find((name) => name === typed.trim());
       if (isWanted && meant) this.#choose(kind, meant);
     } catch (error) {
