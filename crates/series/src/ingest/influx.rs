@@ -33,11 +33,6 @@ impl Parser {
         Self { lines: Lines::default(), clock, samples: Vec::new() }
     }
 
-    /// A parser that has read nothing.
-    pub(super) fn again(&self) -> Self {
-        Self::new(self.clock)
-    }
-
     #[cold]
     fn refuse(&self, intake: &mut Intake, why: &str, line: &[u8]) {
         let number = self.lines.number;

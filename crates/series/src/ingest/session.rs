@@ -126,23 +126,12 @@ impl Session {
         }
     }
 
-    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests.
+    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests, or datagrams.
     pub fn restart(&mut self, protocol: Protocol) {
         self.parser = Parser::new(protocol);
         self.intake.samples.clear();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
-    }
-
-    /// Begins again in the middle of a session, for a piece that stands for itself, as a datagram does: an unfinished message is forgotten, and so is a
-    /// dictionary. What was taken stays, and so do names.
-    pub fn begin_again(&mut self) {
-        self.parser = match &self.parser {
-            Parser::Resp(_) => Parser::Resp(resp::Parser::default()),
-            Parser::OpenTsdb(_) => Parser::OpenTsdb(opentsdb::Parser::default()),
-            Parser::Influx(parser) => Parser::Influx(parser.again()),
-            Parser::Csv(_) => Parser::Csv(csv::Parser::default()),
-        };
     }
 
     /// Takes in a message of Prometheus' remote write, version 1, as it is in a request's body. What is wrong with one of its series is told among the

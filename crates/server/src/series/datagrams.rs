@@ -44,14 +44,12 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok((len, from))) => {
                 hub.counts.received.fetch_add(1, Ordering::Relaxed);
-                let refused = session.refused();
                 let result = take(hub, &mut session, &buffer[..len]).await;
-                wrongs.take(hub, from, &session, session.refused() - refused);
+                wrongs.take(hub, from, &session);
                 if result.is_err() {
                     // The store has failed; what it recovers from takes longer than this.
                     hub.env.sleep(BREATH).await;
                 }
-                session.forget_replies();
             }
         }
     }
@@ -59,7 +57,7 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
 
 /// Takes one datagram in, and puts its points into the store, which commits them in its time.
 async fn take(hub: &Hub, session: &mut Session, datagram: &[u8]) -> plinth_series::Result<()> {
-    session.begin_again();
+    session.restart(Protocol::Resp);
     let mut at = 0;
     loop {
         at += session.feed(&datagram[at..]);
@@ -76,17 +74,33 @@ async fn take(hub: &Hub, session: &mut Session, datagram: &[u8]) -> plinth_serie
 }
 
 impl Wrongs {
-    fn take(&mut self, hub: &Hub, from: SocketAddr, session: &Session, refused: u64) {
-        if session.replies().is_empty() {
-            return;
-        }
+    fn take(&mut self, hub: &Hub, from: SocketAddr, session: &Session) {
+        let Some(first) = first_wrong(session.replies()) else { return };
+        let refused = session.refused();
         hub.counts.refused.fetch_add(refused, Ordering::Relaxed);
         self.untold += refused;
         let now = hub.env.now();
         if self.told.is_none_or(|told| now.saturating_sub(told) >= SILENCE) {
-            let first = session.replies().split(|byte| *byte == b'\n').next().unwrap_or_default();
-            events::datagram_refused(from, self.untold, &String::from_utf8_lossy(first.trim_ascii()));
+            events::datagram_refused(from, self.untold, &String::from_utf8_lossy(first));
             *self = Self { told: Some(now), untold: 0 };
         }
+    }
+}
+
+/// The first of the replies that is an error: of a message, or of the store.
+fn first_wrong(replies: &[u8]) -> Option<&[u8]> {
+    replies.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|reply| reply.starts_with(b"-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The acknowledgement that nobody hears was told as what was wrong with a datagram.
+    #[test]
+    fn an_acknowledgement_is_not_wrong() {
+        assert_eq!(first_wrong(b""), None);
+        assert_eq!(first_wrong(b"+OK 3\r\n"), None);
+        assert_eq!(first_wrong(b"+OK 3\r\n-PARSER no time\r\n-DB gone\r\n"), Some(&b"-PARSER no time"[..]));
     }
 }
