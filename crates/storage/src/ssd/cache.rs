@@ -82,7 +82,7 @@ impl Cache {
     }
 
     /// Keeps what a block lies in, if it was the last one to hold it and there is room.
-    fn recycle(&self, gone: Vec<Slot>) {
+    fn recycle(&self, gone: impl IntoIterator<Item = Slot>) {
         for slot in gone {
             if let Some(block) = Arc::into_inner(slot.block) {
                 self.buffers.give(block.into_body(), self.room());
@@ -146,7 +146,7 @@ impl Cache {
             drop(shard);
             if let Some(slot) = gone {
                 self.bytes.fetch_sub(slot.block.bytes() + OVERHEAD, Ordering::Relaxed);
-                self.recycle(vec![slot]);
+                self.recycle([slot]);
             }
         }
     }
