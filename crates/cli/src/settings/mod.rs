@@ -73,7 +73,7 @@ const ALL: &[Setting] = &[
         "memory",
         Kind::Bytes,
         Otherwise("engine ssd: 1GiB; engine memory: no bound"),
-        "Memory for the data, such as 4GiB: with the engine ssd all that it takes; with memory the bound at which no more rows are taken",
+        "Memory for the data, such as 4GiB: with the engine ssd the budget of window, cache and indexes; with memory the bound at which no more rows are taken",
     ),
     Setting::new(
         "listen",
