@@ -21,6 +21,7 @@ const CLIENTS: u64 = 3;
 const TASKS: u64 = 2;
 const OPERATIONS: u64 = 12;
 const COUNTER: &str = "counter";
+
 /// Opens the database of a server process and serves it until the process ends.
 fn start(env: &Env, address: SocketAddr) {
     let theirs = env.clone();
