@@ -3,19 +3,23 @@
 //!
 //! Each seed makes the same small engine of several levels, and harms one place of one of its files.
 
+#[path = "support/rows.rs"]
+mod rows;
+#[path = "support/salvage.rs"]
+mod salvage;
+
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
-use plinth_storage::ssd::{SsdSalvage, verify_ssd};
+use plinth_storage::ssd::verify_ssd;
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version};
-use std::collections::BTreeMap;
+use plinth_types::{Error, MutationList, MutationType, Version};
+use rows::{Rows, rows_of};
+use salvage::salvage;
 use std::path::{Path, PathBuf};
 
 const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
 const DIR: &str = "/data/ssd";
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings() -> SsdSettings {
     SsdSettings {
@@ -62,32 +66,9 @@ async fn fill(env: &Env) -> Rows {
 /// Reads everything; an error if any of it can't be read.
 async fn read(env: &Env) -> plinth_types::Result<Rows> {
     let store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await?;
-    let read = RangeRead {
-        begin: KeySelector::first_greater_or_equal(&b""[..]),
-        end: KeySelector::first_greater_or_equal(KeySpace::System.end()),
-        limit: usize::MAX,
-        target_bytes: usize::MAX,
-        reverse: false,
-    };
-    let result = store.get_range(store.newest(), KeySpace::System, &read).await;
+    let rows = rows_of(&store).await;
     store.close().await;
-    let rows = result?.rows;
-    Ok(rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
-}
-
-async fn salvage(env: &Env) -> (Rows, usize) {
-    let mut salvage = SsdSalvage::open(env, Path::new(DIR)).await.unwrap();
-    let mut rows = Rows::new();
-    while let Some(list) = salvage.next().await.unwrap() {
-        for mutation in &list {
-            let (key, operand) = (mutation.param1, mutation.param2);
-            match mutation.kind {
-                MutationType::Set => drop(rows.insert(key.to_vec(), operand.to_vec())),
-                _ => rows.retain(|at, _| at[..] < *key || at[..] >= *operand),
-            }
-        }
-    }
-    (rows, salvage.problems().len())
+    rows
 }
 
 #[test]
@@ -99,7 +80,7 @@ fn an_undamaged_engine_is_read_checked_and_salvaged_whole() {
         assert!(read(&env).await.unwrap() == rows);
         let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
         assert!(report.problems.is_empty() && report.tables > 4 && report.rows >= rows.len() as u64);
-        assert!(salvage(&env).await == (rows, 0));
+        assert!(salvage(&env, DIR).await == (rows, 0));
     });
 }
 
@@ -140,7 +121,7 @@ fn a_flipped_bit_is_found_and_named_and_not_served() {
                     assert!(detail.contains(&name), "seed {seed}: {detail} does not name {name}");
                 }
             }
-            let (found, problems) = salvage(&env).await;
+            let (found, problems) = salvage(&env, DIR).await;
             assert!(problems > 0, "seed {seed}");
             let right = found.iter().filter(|(key, value)| rows.get(*key) == Some(*value)).count();
             assert!(right * 2 > rows.len(), "seed {seed}: {right} of {} rows salvaged", rows.len());

@@ -3,11 +3,15 @@
 //!
 //! On the simulated disk, which forgets what was not synced; each life begins with what the one before left.
 
+#[path = "support/rows.rs"]
+mod rows;
+
 use plinth_env::simulated::{FaultPlan, Random, Simulation};
 use plinth_env::{Env, is_disk_full};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version};
+use plinth_types::{Error, MutationList, MutationType, Version};
+use rows::{Rows, rows_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,8 +19,6 @@ use std::time::Duration;
 
 const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
 const DIR: &str = "/data/ssd";
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings() -> SsdSettings {
     SsdSettings {
@@ -61,18 +63,6 @@ fn churn(random: &mut Random, rows: &mut Rows) -> MutationList {
         }
     }
     list
-}
-
-async fn rows_of(store: &SsdStorage) -> plinth_types::Result<Rows> {
-    let read = RangeRead {
-        begin: KeySelector::first_greater_or_equal(&b""[..]),
-        end: KeySelector::first_greater_or_equal(KeySpace::System.end()),
-        limit: usize::MAX,
-        target_bytes: usize::MAX,
-        reverse: false,
-    };
-    let result = store.get_range(store.newest(), KeySpace::System, &read).await?;
-    Ok(result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
 /// What a life of the engine has come to, as those know it who survive its crash.

@@ -8,8 +8,12 @@ use super::zstd;
 use crate::checkpoint::{Flaw, Identity};
 use plinth_types::Version;
 
-/// The newest table format that this program can read, and the one that it writes.
-pub const TABLE_FORMAT: u32 = 1;
+/// The newest table format that this program can read, and the one that it writes. It reads all before it: format 1 has blocks
+/// without padding.
+pub const TABLE_FORMAT: u32 = 2;
+
+/// What disks, and the system's cache of files, hand out at once.
+pub(crate) const PAGE_LEN: usize = 4096;
 
 pub(crate) const TABLE_MAGIC: [u8; 8] = *b"PLNTHTBL";
 
@@ -33,8 +37,9 @@ const BLOCK_RAW: usize = BLOCK_STORED + 4;
 const BLOCK_NUMBER: usize = BLOCK_RAW + 4;
 const BLOCK_KIND: usize = BLOCK_NUMBER + 4;
 const BLOCK_COMPRESSION: usize = BLOCK_KIND + 1;
+const BLOCK_PADDING: usize = BLOCK_COMPRESSION + 1;
 /// Bytes of a block's head.
-pub(crate) const BLOCK_HEAD_LEN: usize = BLOCK_KIND + 4;
+pub(crate) const BLOCK_HEAD_LEN: usize = BLOCK_PADDING + 2;
 
 /// Longest body of a block, raw or stored.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 28;
@@ -58,6 +63,8 @@ pub(crate) enum HeaderFlaw {
 /// What stands at the beginning of a table, and again at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
+    /// The format of the file, at most [`TABLE_FORMAT`].
+    pub format: u32,
     pub identity: Identity,
     /// Number of the table, new for each.
     pub id: u64,
@@ -73,7 +80,7 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..HEADER_FORMAT].copy_from_slice(&TABLE_MAGIC);
-        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&TABLE_FORMAT.to_le_bytes());
+        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&self.format.to_le_bytes());
         bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
         bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
         bytes[HEADER_NODE..HEADER_ID].copy_from_slice(&self.identity.node_id);
@@ -91,6 +98,7 @@ impl Header {
         let identity =
             Identity { cluster_id: id_at(bytes, HEADER_CLUSTER), node_id: id_at(bytes, HEADER_NODE) };
         Ok(Self {
+            format: u32_at(bytes, HEADER_FORMAT),
             identity,
             id: u64_at(bytes, HEADER_ID),
             nonce: u64_at(bytes, HEADER_NONCE),
@@ -105,7 +113,7 @@ impl Header {
     }
 }
 
-/// Checks what the headers of all the engine's files have in common.
+/// Checks what the headers of all the engine's files have in common, in each format up to the newest.
 pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<(), HeaderFlaw> {
     let damaged = |flaw| Err(HeaderFlaw::Damaged(flaw));
     let Some(bytes) = bytes.get(..HEADER_LEN) else {
@@ -123,8 +131,12 @@ pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<
     if format > newest {
         return Err(HeaderFlaw::Newer(format));
     }
-    if format != newest || u32_at(bytes, HEADER_LENGTH) != HEADER_LEN as u32 {
-        return damaged(Flaw::new("format of the file", newest, format));
+    if format == 0 {
+        return damaged(Flaw::new("format of the file", format_args!("1 to {newest}"), format));
+    }
+    let len = u32_at(bytes, HEADER_LENGTH);
+    if len != HEADER_LEN as u32 {
+        return damaged(Flaw::new("length of the header", HEADER_LEN, len));
     }
     Ok(())
 }
@@ -173,6 +185,8 @@ pub(crate) struct BlockHead {
     pub checksum: u32,
     pub stored_len: usize,
     pub raw_len: usize,
+    /// Zeros behind the body.
+    pub padding: usize,
     pub number: u32,
     pub kind: Kind,
     pub compression: Compression,
@@ -202,16 +216,20 @@ impl BlockHead {
             2 => Compression::Zstd,
             other => return Err(Flaw::new("compression of a block", "0 to 2", other)),
         };
+        let padding = usize::from(u16::from_le_bytes([bytes[BLOCK_PADDING], bytes[BLOCK_PADDING + 1]]));
+        if padding >= PAGE_LEN {
+            return Err(Flaw::new("padding of a block", format_args!("less than {PAGE_LEN}"), padding));
+        }
         let (checksum, number) = (u32_at(bytes, BLOCK_CHECKSUM), u32_at(bytes, BLOCK_NUMBER));
-        Ok(Self { checksum, stored_len, raw_len, number, kind, compression })
+        Ok(Self { checksum, stored_len, raw_len, padding, number, kind, compression })
     }
 
     /// Bytes of the block in its file.
     pub fn block_len(&self) -> usize {
-        BLOCK_HEAD_LEN + self.stored_len
+        BLOCK_HEAD_LEN + self.stored_len + self.padding
     }
 
-    /// Compares the block, head and body, with its checksum.
+    /// Compares the block, head, body and padding, with its checksum.
     pub fn check(&self, block: &[u8], seed: u32) -> Result<(), Flaw> {
         let Some(block) = block.get(..self.block_len()) else {
             return Err(Flaw::new("bytes of a block", self.block_len(), block.len()));
@@ -230,7 +248,7 @@ impl BlockHead {
 
     /// The same in an empty buffer that `take` has for so many bytes.
     pub fn body_in(&self, block: &[u8], take: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Flaw> {
-        let stored = &block[BLOCK_HEAD_LEN..self.block_len()];
+        let stored = &block[BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + self.stored_len];
         let mut raw = take(self.raw_len);
         let len = match self.compression {
             Compression::None => {
@@ -254,7 +272,7 @@ impl BlockHead {
     }
 }
 
-/// Adds a block to `out`. Gives its length there.
+/// Adds a block to `out`. Gives its length there. `pad` says how many zeros a block of so many bytes takes along, less than [`PAGE_LEN`].
 pub(crate) fn push_block(
     out: &mut Vec<u8>,
     seed: u32,
@@ -262,18 +280,24 @@ pub(crate) fn push_block(
     number: u32,
     body: &[u8],
     compression: Compression,
+    pad: impl FnOnce(usize) -> usize,
 ) -> usize {
     assert!(body.len() <= MAX_BODY_LEN, "a block of {} bytes", body.len());
     let begin = out.len();
     out.resize(begin + BLOCK_HEAD_LEN, 0);
     let compression = push_body(out, body, compression);
-    let (head, stored) = out[begin..].split_at_mut(BLOCK_HEAD_LEN);
+    let stored_len = out.len() - begin - BLOCK_HEAD_LEN;
+    let padding = pad(BLOCK_HEAD_LEN + stored_len);
+    assert!(padding < PAGE_LEN, "{padding} bytes of padding");
+    out.resize(out.len() + padding, 0);
+    let head = &mut out[begin..begin + BLOCK_HEAD_LEN];
     head[..BLOCK_CHECKSUM].copy_from_slice(&BLOCK_MAGIC);
-    head[BLOCK_STORED..BLOCK_RAW].copy_from_slice(&(stored.len() as u32).to_le_bytes());
+    head[BLOCK_STORED..BLOCK_RAW].copy_from_slice(&(stored_len as u32).to_le_bytes());
     head[BLOCK_RAW..BLOCK_NUMBER].copy_from_slice(&(body.len() as u32).to_le_bytes());
     head[BLOCK_NUMBER..BLOCK_KIND].copy_from_slice(&number.to_le_bytes());
     head[BLOCK_KIND] = kind as u8;
     head[BLOCK_COMPRESSION] = compression as u8;
+    head[BLOCK_PADDING..].copy_from_slice(&(padding as u16).to_le_bytes());
     let checksum = crc32c::crc32c_append(seed, &out[begin + BLOCK_STORED..]);
     out[begin + BLOCK_CHECKSUM..begin + BLOCK_STORED].copy_from_slice(&checksum.to_le_bytes());
     out.len() - begin
@@ -375,6 +399,12 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     out.push(rest as u8);
 }
 
+/// Bytes that a number takes.
+#[inline]
+pub(crate) fn number_len(number: usize) -> usize {
+    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
 /// Takes a number from the front.
 #[inline]
 pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
@@ -418,4 +448,74 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// The id in the 16 bytes at `at`.
 pub(crate) fn id_at(bytes: &[u8], at: usize) -> [u8; 16] {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = b"\x02\0\0\0\x02\0\0\0ab\0\0\x04\0\x00\x03\x31\x32\x01\x00c";
+
+    fn block(padding: usize) -> Vec<u8> {
+        let mut block = Vec::new();
+        let len = push_block(&mut block, 7, Kind::Rows, 1, BODY, Compression::Lz4, |_| padding);
+        assert_eq!(len, block.len());
+        block
+    }
+
+    /// The block of `docs/format/table.md`.
+    #[test]
+    fn the_bytes_of_a_block_are_as_documented() {
+        let block = block(3);
+        assert_eq!(block[..4], *b"PTBK");
+        assert_eq!(block[8..24], *b"\x15\0\0\0\x15\0\0\0\x01\0\0\0\x01\0\x03\0");
+        assert_eq!(block[24..], [BODY, &[0; 3]].concat());
+        // With it the checksum is fixed.
+        assert_eq!(crc32c::crc32c(&block), 0x5c43_13e2);
+        let head = BlockHead::decode(&block).unwrap();
+        assert_eq!((head.block_len(), head.padding), (block.len(), 3));
+        head.check(&block, 7).unwrap();
+        assert_eq!(head.body(&block).unwrap(), BODY);
+    }
+
+    #[test]
+    fn padding_is_checked_like_all_else() {
+        let good = block(9);
+        for bit in 0..8 * good.len() {
+            let mut block = good.clone();
+            block[bit / 8] ^= 1 << (bit % 8);
+            let read = BlockHead::decode(&block).and_then(|head| head.check(&block, 7));
+            assert!(read.is_err(), "bit {bit}");
+        }
+        assert!((0..good.len()).all(|len| {
+            let cut = &good[..len];
+            BlockHead::decode(cut).and_then(|head| head.check(cut, 7)).is_err()
+        }));
+    }
+
+    #[test]
+    fn a_block_has_less_padding_than_a_page() {
+        let mut block = block(9);
+        for (padding, is_believed) in
+            [(PAGE_LEN - 1, true), (PAGE_LEN, false), (usize::from(u16::MAX), false)]
+        {
+            block[BLOCK_PADDING..BLOCK_HEAD_LEN].copy_from_slice(&(padding as u16).to_le_bytes());
+            assert_eq!(BlockHead::decode(&block).is_ok(), is_believed, "{padding}");
+        }
+    }
+
+    #[test]
+    fn a_block_without_padding_is_as_it_was_in_format_1() {
+        let block = block(0);
+        assert_eq!((block.len(), &block[22..24]), (BLOCK_HEAD_LEN + BODY.len(), &[0, 0][..]));
+    }
+
+    #[test]
+    fn the_length_of_a_number_is_known_before() {
+        for number in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, usize::MAX >> 1] {
+            let mut bytes = Vec::new();
+            push_number(&mut bytes, number as u64);
+            assert_eq!(number_len(number), bytes.len(), "{number}");
+        }
+    }
 }

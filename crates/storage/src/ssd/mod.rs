@@ -31,6 +31,7 @@ mod index;
 mod load;
 mod maintain;
 mod manifest;
+mod pages;
 mod read;
 mod rows;
 mod salvage;
@@ -67,7 +68,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use table::{Graveyard, Table, table_path};
 use window::Window;
-use writer::Making;
+use writer::{Making, Spare};
 
 /// How an engine behaves. Of these, only the compression is written into files; all may differ at each start.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ pub struct SsdSettings {
     pub memory: u64,
     /// How blocks are written.
     pub compression: Compression,
-    /// Bytes of a block of rows before compression, about.
+    /// Bytes of a block of rows before compression, about: blocks become as long as the file's pages of 4096 bytes suggest.
     pub block_bytes: usize,
     /// Bytes of a table, about.
     pub table_bytes: u64,
@@ -239,6 +240,7 @@ impl SsdStorage {
             cache: Arc::new(Cache::new(0)),
             next_id: AtomicU64::new(manifest.next_id),
             written: AtomicU64::new(0),
+            spare: Spare::default(),
         });
         Ok(Self::start(state, making, settings))
     }
@@ -377,7 +379,8 @@ impl Engine {
     /// cache lets go when the window wants its memory back go to the allocator, not to the system, so that the process would keep both.
     fn divide_memory(&self) {
         let budget = self.settings.memory;
-        let writing = (8 << 20).min(budget / 16);
+        // A flush and a merge at once: a portion of the file, hashes and filter of each table, and what the merge has read ahead.
+        let writing = (32 << 20).min(budget / 8);
         let window = (self.window.bytes() as u64).max(budget / 5 * 2);
         let others = window + self.state().memory() as u64 + writing;
         let cache = budget.saturating_sub(others).max(budget / 16);

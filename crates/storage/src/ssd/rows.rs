@@ -8,7 +8,7 @@
 //! What all keys of the block begin with stands once. A block is looked through whole when it is read from
 //! a file, so that whatever it says later lies inside it.
 
-use super::format::{push_number, take_number, u32_at};
+use super::format::{number_len, push_number, take_number, u32_at};
 use crate::checkpoint::Flaw;
 use std::cmp::Ordering;
 
@@ -26,6 +26,8 @@ pub(crate) struct RowsBuilder {
     values: Vec<u8>,
     /// Where key and value end; whether there is a value.
     ends: Vec<(usize, usize, bool)>,
+    /// Bytes of the entries' numbers, if the keys' rests were whole keys.
+    numbers: usize,
 }
 
 impl RowsBuilder {
@@ -33,13 +35,15 @@ impl RowsBuilder {
         self.ends.is_empty()
     }
 
-    /// About how long the body will be.
-    pub fn body_len(&self) -> usize {
-        let prefix = self.prefix_len();
-        self.keys.len() - prefix * self.ends.len().saturating_sub(1)
-            + self.values.len()
-            + self.ends.len() * 4
-            + PREFIX_AT
+    /// How long the body would be with one more row; where keys have 128 bytes and more, at most.
+    pub fn body_len_with(&self, key: &[u8], value: Option<&[u8]>) -> usize {
+        let count = self.ends.len() + 1;
+        let prefix = if self.is_empty() { key.len() } else { shared_len(self.first_key(), key) };
+        let keys = self.keys.len() + key.len() - prefix * count;
+        let values = self.values.len() + value.map_or(0, <[u8]>::len);
+        let entries = keys + values + self.numbers + numbers_len(key, value);
+        let offset_len = if entries > usize::from(u16::MAX) { 4 } else { 2 };
+        PREFIX_AT + prefix + count * offset_len + entries
     }
 
     /// Adds a row; keys ascend.
@@ -48,6 +52,7 @@ impl RowsBuilder {
         self.keys.extend_from_slice(key);
         self.values.extend_from_slice(value.unwrap_or_default());
         self.ends.push((self.keys.len(), self.values.len(), value.is_some()));
+        self.numbers += numbers_len(key, value);
     }
 
     fn key(&self, at: usize) -> &[u8] {
@@ -71,8 +76,7 @@ impl RowsBuilder {
 
     /// What the first and the last key, and so all of them, begin with.
     fn prefix_len(&self) -> usize {
-        let (first, last) = (self.first_key(), self.last_key());
-        first.iter().zip(last).take_while(|(a, b)| a == b).count()
+        shared_len(self.first_key(), self.last_key())
     }
 
     /// Writes the body into `body`, which is empty, and is empty itself then.
@@ -100,7 +104,19 @@ impl RowsBuilder {
         self.keys.clear();
         self.values.clear();
         self.ends.clear();
+        self.numbers = 0;
     }
+}
+
+/// How many leading bytes two keys share.
+fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Bytes of the two numbers of an entry that has the whole key.
+#[inline]
+fn numbers_len(key: &[u8], value: Option<&[u8]>) -> usize {
+    number_len(key.len()) + number_len(value.map_or(0, |value| value.len() + 1))
 }
 
 /// A block of rows in memory, found to be sound.
@@ -259,6 +275,37 @@ mod tests {
         let rows = [(b"ab".to_vec(), Some(b"12".to_vec())), (b"abc".to_vec(), None)].into();
         let expected = b"\x02\0\0\0\x02\0\0\0ab\0\0\x04\0\x00\x03\x31\x32\x01\x00c";
         assert_eq!(build(&rows), expected);
+    }
+
+    #[test]
+    fn how_long_the_body_will_be_is_known_before() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            // Long keys are estimated from above: the numbers before what the prefix leaves of them may be shorter.
+            let (key_len, most_off) = if seed % 3 == 0 { (300, 1) } else { (120, 0) };
+            let mut builder = RowsBuilder::default();
+            let prefix = vec![b'p'; random.index(key_len)];
+            let keys: BTreeMap<u64, ()> =
+                (0..1 + random.index(90)).map(|_| (random.below(1 << 40), ())).collect();
+            let mut said = 0;
+            for key in keys.keys() {
+                let key = [&prefix[..], &key.to_be_bytes()[random.index(2)..]].concat();
+                if !builder.is_empty() && builder.last_key() >= &key[..] {
+                    continue;
+                }
+                let len = if random.index(100) == 0 { 40_000 } else { random.index(300) };
+                let value = (random.index(4) > 0).then(|| vec![7; len]);
+                said = builder.body_len_with(&key, value.as_deref());
+                builder.push(&key, value.as_deref());
+            }
+            let (count, mut body) = (builder.ends.len(), Vec::new());
+            builder.finish(&mut body);
+            assert!(
+                (body.len()..=body.len() + most_off * count).contains(&said),
+                "seed {seed}: {said}, {}",
+                body.len()
+            );
+        }
     }
 
     #[test]

@@ -407,3 +407,69 @@ fn an_uncached_read_is_counted_and_costs_one_device_read() {
     (0..40).for_each(read);
     assert_eq!(counts(), (cached.0 + 400, cached.1 + 400));
 }
+
+/// What a run of tables looks like to a reader of single rows.
+struct Layout {
+    blocks: usize,
+    /// Blocks that lie in more pages than their length needs.
+    crossing: usize,
+    file_bytes: u64,
+}
+
+/// Loads 20,000 rows of these lengths, in part text, as in one bulk load; reads them back.
+fn laid_out(compression: Compression, text: f64, mut len: impl FnMut(&mut Random) -> usize) -> Layout {
+    const WORDS: [&str; 8] =
+        ["plinth ", "column ", "capital ", "frieze ", "cornice ", "arch ", "vault ", "apse "];
+    let settings = SsdSettings { compression, block_bytes: 4096, table_bytes: 1 << 20, ..tiny() };
+    let stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
+    let (store, mut random) = (&stepped.store, Random::new(8));
+    let mut rows = Vec::new();
+    for n in 0..20_000 {
+        let len = len(&mut random);
+        let mut value = Vec::with_capacity(len + 8);
+        while value.len() < len {
+            if random.chance(text) {
+                value.extend_from_slice(WORDS[random.index(WORDS.len())].as_bytes());
+            } else {
+                value.push(random.below(256) as u8);
+            }
+        }
+        value.truncate(len);
+        rows.push((key(n), value));
+    }
+    apply(store, 1, |list| rows.iter().for_each(|(key, value)| list.push(MutationType::Set, key, value)));
+    settle(store);
+    assert!(rows_of(store, 1) == rows);
+    let mut layout = Layout { blocks: 0, crossing: 0, file_bytes: store.figures().disk_bytes };
+    for table in store.engine.state().tables() {
+        for number in 0..table.index().count() {
+            let (begin, len) = table.index().place(number);
+            let pages = (begin + len as u64 - 1) / 4096 - begin / 4096 + 1;
+            layout.blocks += 1;
+            layout.crossing += usize::from(pages as usize > len.div_ceil(4096));
+        }
+    }
+    layout
+}
+
+/// A block as long as a page that began anywhere had two pages fetched for each row that was read.
+#[test]
+fn blocks_of_rows_lie_in_as_few_pages_as_their_length_needs() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let Layout { blocks, crossing, file_bytes } =
+            laid_out(compression, 0.0, |random| 8 + random.index(93));
+        assert_eq!(crossing, 0, "of {blocks}, {compression:?}");
+        let row_bytes = 20_000 * (11 + 54);
+        assert!(file_bytes < row_bytes * 21 / 20, "{file_bytes} of {row_bytes}");
+    }
+    let compressions = [Compression::Lz4, Compression::Zstd];
+    for compression in compressions.into_iter().filter(|compression| compression.is_built_in()) {
+        for text in [0.3, 0.8, 1.0] {
+            let Layout { blocks, crossing, .. } = laid_out(compression, text, |random| 8 + random.index(93));
+            assert!(crossing * 10 < blocks, "{crossing} of {blocks}, {compression:?} of {text} text");
+        }
+    }
+    // Rows of which no whole number fills a page.
+    let Layout { blocks, crossing, .. } = laid_out(Compression::None, 0.0, |_| 1024);
+    assert!(crossing * 100 < blocks * 55, "{crossing} of {blocks}");
+}

@@ -7,16 +7,17 @@
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::{self, Filter};
-use super::format::{Compression, Footer, Header, Kind, push_block, push_bytes, push_number};
+use super::format::{Compression, Footer, Header, Kind, TABLE_FORMAT, push_block, push_bytes, push_number};
 use super::index::{IndexBuilder, separator_between};
+use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
 use super::table::{Graveyard, Table, damage, decode_parts, table_path};
 use crate::checkpoint::Identity;
 use plinth_env::{Env, File, Open};
 use plinth_types::{Result, Version, planted};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written in one go.
 const PORTION: usize = 1 << 20;
@@ -30,7 +31,7 @@ pub(crate) struct Making {
     pub dir: PathBuf,
     pub identity: Identity,
     pub compression: Compression,
-    /// Raw bytes of a block of rows, about.
+    /// Raw bytes of a block of rows, about; blocks end where pages do if they can.
     pub block_bytes: usize,
     /// Bytes of a table, about.
     pub table_bytes: u64,
@@ -40,6 +41,34 @@ pub(crate) struct Making {
     pub next_id: AtomicU64,
     /// Bytes written to tables.
     pub written: AtomicU64,
+    pub spare: Spare,
+}
+
+/// What tables are made in, kept for the next ones: megabytes that come and go each time leave holes between what stays.
+#[derive(Default)]
+pub(crate) struct Spare(Mutex<Vec<(Vec<u8>, Vec<u64>)>>);
+
+impl Spare {
+    /// Empty buffers for a portion of a file and for the hashes of its keys.
+    fn take(&self) -> (Vec<u8>, Vec<u64>) {
+        let kept = self.lock().pop();
+        kept.unwrap_or_else(|| (Vec::with_capacity(PORTION + PORTION / 4), Vec::new()))
+    }
+
+    /// Keeps buffers, if they are of the usual size: a set for the flush and one for the merge.
+    fn give(&self, mut out: Vec<u8>, mut hashes: Vec<u64>) {
+        let is_usual = out.capacity() <= 2 * PORTION && hashes.capacity() <= PORTION;
+        let mut kept = self.lock();
+        if is_usual && kept.len() < 2 {
+            out.clear();
+            hashes.clear();
+            kept.push((out, hashes));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Vec<u8>, Vec<u64>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Makes one table.
@@ -47,6 +76,9 @@ struct TableWriter {
     making: Arc<Making>,
     file: File,
     header: Header,
+    pages: Pages,
+    /// The most bytes for the body of the present block, unless it is a single row.
+    limit: usize,
     rows: RowsBuilder,
     body: Vec<u8>,
     out: Vec<u8>,
@@ -62,24 +94,33 @@ impl TableWriter {
     async fn begin(making: &Arc<Making>, version: Version, level: u32) -> Result<Self> {
         let id = making.next_id.fetch_add(1, Ordering::Relaxed);
         let nonce = making.env.random_u64();
-        let header = Header { identity: making.identity, id, nonce, version, level };
+        let header = Header { format: TABLE_FORMAT, identity: making.identity, id, nonce, version, level };
         let file = making.env.files().open(table_path(&making.dir, id), Open::Truncate).await?;
-        let mut out = Vec::with_capacity(PORTION + PORTION / 4);
+        let (mut out, hashes) = making.spare.take();
         out.extend_from_slice(&header.encode());
+        let pages = Pages::new(making.block_bytes);
+        let limit = pages.limit(out.len() as u64);
         Ok(Self {
             making: making.clone(),
             file,
             header,
+            pages,
+            limit,
             rows: RowsBuilder::default(),
             body: Vec::new(),
             out,
             index: IndexBuilder::default(),
-            hashes: Vec::new(),
+            hashes,
             footer: Footer::default(),
             last_key: Vec::new(),
             written: 0,
             synced: 0,
         })
+    }
+
+    /// Where in the file the next block begins.
+    fn place(&self) -> u64 {
+        self.written + self.out.len() as u64
     }
 
     /// About how long the file will be.
@@ -88,16 +129,15 @@ impl TableWriter {
     }
 
     fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let row_len = key.len() + value.map_or(0, <[u8]>::len);
-        if !self.rows.is_empty() && self.rows.body_len() + row_len > self.making.block_bytes {
+        if !self.rows.is_empty() && self.rows.body_len_with(key, value) > self.limit {
             self.close_block();
         }
         self.rows.push(key, value);
         self.hashes.push(filter::hash(key));
         match value {
-            Some(_) => {
+            Some(value) => {
                 self.footer.rows += 1;
-                self.footer.row_bytes += row_len as u64;
+                self.footer.row_bytes += (key.len() + value.len()) as u64;
             }
             None => self.footer.removals += 1,
         }
@@ -116,8 +156,11 @@ impl TableWriter {
         self.body.clear();
         self.rows.finish(&mut self.body);
         let number = self.footer.blocks as u32;
-        let compression = self.making.compression;
-        let len = push_block(&mut self.out, self.header.seed(), Kind::Rows, number, &self.body, compression);
+        let (seed, compression) = (self.header.seed(), self.making.compression);
+        let (at, raw_len) = (self.place(), self.body.len());
+        let pad = |len| self.pages.close(at, raw_len, len);
+        let len = push_block(&mut self.out, seed, Kind::Rows, number, &self.body, compression, pad);
+        self.limit = self.pages.limit(at + len as u64);
         self.index.push(&separator, len);
         self.footer.blocks += 1;
         // While there is room, what is written now is likely to be read soon.
@@ -148,7 +191,7 @@ impl TableWriter {
         self.close_block();
         let seed = self.header.seed();
         let mut number = self.footer.blocks as u32;
-        let mut place = self.written + self.out.len() as u64;
+        let mut place = self.place();
         let compression = self.making.compression;
         let filter = Filter::of(&self.hashes).encode();
         let index = std::mem::take(&mut self.index).finish(&self.last_key);
@@ -160,18 +203,19 @@ impl TableWriter {
             (Kind::Index, &index, &mut footer.index_at, compression),
         ] {
             *at = place;
-            place += push_block(&mut self.out, seed, kind, number, body, compression) as u64;
+            place += push_block(&mut self.out, seed, kind, number, body, compression, |_| 0) as u64;
             number += 1;
         }
         footer.footer_at = place;
         let body = footer.encode(&self.header);
-        push_block(&mut self.out, seed, Kind::Footer, number, &body, Compression::None);
+        push_block(&mut self.out, seed, Kind::Footer, number, &body, Compression::None, |_| 0);
         self.flush().await?;
         if !planted!("tables are not synced") {
             self.file.sync_all().await?;
         }
         let parts = decode_parts(self.header, footer, &clears, &filter, &index)
             .map_err(|flaw| damage(&self.file, flaw, footer.clears_at))?;
+        self.making.spare.give(self.out, self.hashes);
         Ok(Table::new(parts, self.file, self.written, &self.making.graveyard))
     }
 }

@@ -1,15 +1,16 @@
 //! What the tests of checkpoints share: a small store, and what is in it.
 
+mod rows;
+
+use plinth_env::block_on;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{MemoryStorage, Storage};
-use plinth_types::{KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version};
-use std::collections::BTreeMap;
+use plinth_types::{MutationList, MutationType, Version};
+pub use rows::Rows;
 
 pub const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
 pub const DIR: &str = "/data/checkpoint";
-
-pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Writes random rows over those that are there, as one batch, and publishes it.
 pub fn churn(store: &MemoryStorage, version: Version, random: &mut Random, rows: usize, rows_now: &mut Rows) {
@@ -32,13 +33,5 @@ pub fn churn(store: &MemoryStorage, version: Version, random: &mut Random, rows:
 
 /// All rows of a store at its newest version.
 pub fn rows_of(store: &MemoryStorage) -> Rows {
-    let read = RangeRead {
-        begin: KeySelector::first_greater_or_equal(&b""[..]),
-        end: KeySelector::first_greater_or_equal(KeySpace::System.end()),
-        limit: usize::MAX,
-        target_bytes: usize::MAX,
-        reverse: false,
-    };
-    let result = store.get_range(store.newest(), KeySpace::System, &read).wait().expect("the newest version");
-    result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    block_on(rows::rows_of(store)).expect("the newest version")
 }
