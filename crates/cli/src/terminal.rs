@@ -50,8 +50,13 @@ impl Terminal {
 
 /// Prints to standard output. Whoever reads it may have gone: that ends a command, and nothing worse.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same with bytes that may be no text.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let printed = out.write_all(bytes).and_then(|()| out.flush());
     printed.map_err(|error| Failure::of("cannot write to standard output", error))
 }
 

@@ -77,7 +77,11 @@ fn forms_come_back(to: &[&str], place: &TemporaryDir) {
     write(&csv, &sample());
     let said = done(&[&["import"], to, &[csv.as_str()]].concat());
     assert!(said.contains("30,007 points are committed"), "{said}");
-    for form in ["csv", "resp", "influx"] {
+    let mut forms = vec!["csv", "resp", "influx"];
+    if cfg!(feature = "parquet") {
+        forms.push("parquet");
+    }
+    for form in forms {
         let (file, back) = (path(place, &format!("out.{form}")), path(place, &format!("back-{form}")));
         loop {
             // Behind a server it takes a moment until the series are found by name.
@@ -201,6 +205,79 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     refused(&["list", "--dir", &dir, "a b"], 2, "host=a");
     refused(&["export", "--dir", &dir, "--from", "yesterday"], 2, "20260101T120000");
     refused(&["export", "--dir", &dir, "--out", &path(&place, "bad.csv")], 1, "bad.csv");
+}
+
+/// A table whose end is missing leaves nothing behind, and one with wrong bytes in it what it says.
+#[test]
+#[cfg(feature = "parquet")]
+fn tables_that_are_not_whole_are_told_and_what_is_taken_of_them_is_said() {
+    let place = place();
+    let (dir, csv, table) = (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.parquet"));
+    // The event apart, whose row is four points.
+    write(&csv, sample().rsplit_once("!deploy").unwrap().0);
+    done(&["import", "--dir", &dir, &csv]);
+    done(&["export", "--dir", &dir, "--format", "parquet", "--out", &table]);
+    let whole = block_on(Env::real().files().read(&table)).unwrap();
+    let import = |bytes: &[u8], dir: &str| {
+        let file = path(&place, "bad.parquet");
+        block_on(Env::real().files().replace(&file, bytes)).unwrap();
+        let output = series(&["import", "--dir", &path(&place, dir), &file]);
+        let said = text(&output.stderr);
+        assert!(said.contains(&file), "{said}");
+        let there = done(&["export", "--dir", &path(&place, dir)]).lines().count() - 1;
+        (output.status.code(), said, there)
+    };
+    for (number, len) in [0, 3, whole.len() / 2, whole.len() - 1].into_iter().enumerate() {
+        let (code, said, there) = import(&whole[..len], &format!("cut-{number}"));
+        assert!(
+            code == Some(1) && said.contains("nothing was taken") && there == 0,
+            "{there} points: {said}"
+        );
+    }
+    let mut told = 0;
+    for number in 1..10 {
+        let mut damaged = whole.clone();
+        let middle = whole.len() / 10 * number;
+        damaged[middle..middle + 500].fill(0xa5);
+        let (code, said, there) = import(&damaged, &format!("damaged-{number}"));
+        match said.split("any further, ").nth(1).and_then(|rest| rest.split(" points").next()) {
+            Some(points) => {
+                assert_eq!((code, points.replace(',', "")), (Some(1), there.to_string()), "{said}");
+                told += 1;
+            }
+            // There is no checksum in it: where floats lie as they are, others are floats too.
+            None => {
+                assert!(code == Some(1) || (code == Some(0) && there == 30_003), "{there} points: {said}")
+            }
+        }
+    }
+    assert!(told > 0, "{told}");
+    let output =
+        program().args(["series", "import", "--dir", &dir, "--format", "parquet", "-"]).output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("give its name"), "{output:?}");
+}
+
+/// Streams of Arrow's are read in `crates/series`; here it is that the program writes one.
+#[test]
+fn a_table_of_arrow_is_written_where_the_program_can() {
+    let place = place();
+    let (dir, csv, out) = (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.arrows"));
+    write(&csv, &sample());
+    done(&["import", "--dir", &dir, &csv]);
+    let output = series(&["export", "--dir", &dir, "--format", "arrow", "--out", &out]);
+    if cfg!(feature = "arrow") {
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let bytes = block_on(Env::real().files().read(&out)).unwrap();
+        assert!(bytes.starts_with(&[255; 4]) && bytes.ends_with(&[255, 255, 255, 255, 0, 0, 0, 0]));
+        assert!(text(&output.stderr).contains("30,004 points of 4 series"), "{output:?}");
+    } else {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("feature `arrow`"), "{output:?}");
+    }
+    if !cfg!(feature = "parquet") {
+        let output = series(&["import", "--dir", &dir, "x.parquet"]);
+        assert!(text(&output.stderr).contains("feature `parquet`"), "{output:?}");
+    }
 }
 
 #[test]

@@ -45,13 +45,41 @@ impl Form {
     }
 }
 
+/// What a row of a table holds besides its series and its time.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Cell {
+    /// Of a point.
+    Value(Value),
+    /// Of an event.
+    Text(Vec<u8>),
+}
+
+/// Makes rows of a table of the points of one series: each point is one, or, of events, those that belong together.
+#[derive(Debug)]
+pub struct Cells(Option<Events>);
+
+impl Cells {
+    /// For the points of this series.
+    pub fn new(name: &Name) -> Self {
+        Self(is_event(name).then(Events::default))
+    }
+
+    /// Takes the next point; they ascend. Gives a time and what is there, if that is whole.
+    pub fn push(&mut self, point: Point) -> Option<(i64, Cell)> {
+        match &mut self.0 {
+            None => Some((point.time, Cell::Value(point.value))),
+            Some(events) => events.push(point).map(|(time, text)| (time, Cell::Text(text))),
+        }
+    }
+}
+
 /// Writes the points of one series.
 #[derive(Debug)]
 pub struct Dump {
     form: Form,
     /// What each point begins with; for the line protocol, up to the value.
     head: String,
-    events: Option<Events>,
+    cells: Cells,
     written: u64,
 }
 
@@ -67,18 +95,17 @@ impl Dump {
             }
             Form::Influx => influx_head(name),
         };
-        Self { form, head, events: is_event(name).then(Events::default), written: 0 }
+        Self { form, head, cells: Cells::new(name), written: 0 }
     }
 
     /// Appends points, ascending, to `out`.
     pub fn points(&mut self, points: &Points, out: &mut String) {
         for point in points.iter() {
-            match &mut self.events {
-                None => self.point(point, out),
-                Some(events) => {
-                    if let Some((time, text)) = events.push(point) {
-                        self.event(time, &String::from_utf8_lossy(&text).replace(['\r', '\n'], " "), out);
-                    }
+            match self.cells.push(point) {
+                None => {}
+                Some((time, Cell::Value(value))) => self.point(Point { time, value }, out),
+                Some((time, Cell::Text(text))) => {
+                    self.event(time, &String::from_utf8_lossy(&text).replace(['\r', '\n'], " "), out);
                 }
             }
         }

@@ -33,6 +33,8 @@
 //! `docs/format/series.md` draws the bytes.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 pub mod codec;
 pub mod dump;
 mod error;
@@ -48,7 +50,9 @@ pub mod workload;
 
 pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
-pub use query::{Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult};
+pub use query::{
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult,
+};
 pub use query::{is_prometheus, prometheus};
 pub use store::{
     Appended, GroupStream, Listing, PointStream, Series, SeriesLayer, SeriesStore, Settings, StoreStats,

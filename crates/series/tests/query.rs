@@ -692,3 +692,12 @@ fn what_is_wrong_with_a_query_is_named() {
         }
     }
 }
+
+/// Without the feature the format is known, and what it takes is said.
+#[test]
+#[cfg(not(feature = "arrow"))]
+fn arrow_is_a_matter_of_how_the_program_was_built() {
+    let json = r#"{"select": "x", "range": {"from": 0, "to": 1}, "output": {"format": "arrow"}}"#;
+    let error = Query::parse(json.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("`output.format`") && error.contains("feature `arrow`"), "{error}");
+}

@@ -56,7 +56,7 @@ impl std::fmt::Debug for Page {
 /// What answers the requests that come through a door.
 pub(crate) trait Site: Send + Sync + 'static {
     /// How answers are sent.
-    type Answer: Body<Data = Bytes, Error = Infallible> + Send + 'static;
+    type Answer: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static;
     /// What its connections may cost.
     const BOUNDS: Bounds;
 
@@ -140,7 +140,7 @@ fn admit<S: Site>(
 
 /// Requests and their answers, until the other side has no more of them. What goes wrong on the socket is its affair.
 async fn converse<S: Site>(site: Arc<S>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let patience = Arc::new(Patience { env: site.env().clone(), at: AtomicU64::new(0) });
+    let patience = Arc::new(Patience::new(site.env()));
     patience.set(S::BOUNDS.idle);
     let service = service_fn(|request: Request<Incoming>| {
         let answer = site.clone().answer(request, patience.clone());
@@ -166,6 +166,11 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// One that has ended.
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { env: env.clone(), at: AtomicU64::new(0) }
+    }
+
     /// The other side has so long for what comes next.
     pub(crate) fn set(&self, within: Duration) {
         let at = (self.env.now() + within).as_millis();

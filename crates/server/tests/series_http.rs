@@ -185,3 +185,74 @@ fn a_reader_that_goes_away_ends_its_query() {
     assert!(whole.ends_with("+load host=a\r\n+19700101T000000.000199999\r\n+199999\r\n"));
     block_on(server.stop());
 }
+
+/// What a query is answered with this header: the head, and the body with the chunks put together.
+fn ask_with(server: &Server, header: &str, path: &str, body: &str) -> (String, Vec<u8>) {
+    let request = request("POST", path, body).replace("Host: x", &format!("Host: x\r\n{header}"));
+    let mut peer = Peer::to(server.series_addresses().http.unwrap(), &request);
+    let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+    while let len @ 1.. = block_on(poll_fn(|context| peer.0.poll_receive(context, &mut buffer))).unwrap() {
+        all.extend_from_slice(&buffer[..len]);
+    }
+    let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let (head, mut rest) = (String::from_utf8(all[..end].to_vec()).unwrap(), &all[end + 4..]);
+    if !head.contains("transfer-encoding: chunked") {
+        return (head, rest.to_vec());
+    }
+    let mut whole = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let len = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+        if len == 0 {
+            return (head, whole);
+        }
+        whole.extend_from_slice(&rest[line + 2..line + 2 + len]);
+        rest = &rest[line + 4 + len..];
+    }
+}
+
+/// A client that takes streams of Arrow's gets one, by its header or by what it asks, or is told what the program lacks.
+#[test]
+fn arrow_is_chosen_by_a_header_or_in_the_query() {
+    let server = start();
+    send(&server, "+cpu.user host=a\r\n+20260101T000000\r\n+0.5\r\n");
+    let query = r#"{"select": "cpu.user", "range": {"from": 0, "to": "20300101T000000"}OUTPUT}"#;
+    let (plain, arrow, csv) = (
+        query.replace("OUTPUT", ""),
+        query.replace("OUTPUT", r#", "output": {"format": "arrow"}"#),
+        query.replace("OUTPUT", r#", "output": {"format": "csv"}"#),
+    );
+    let accept = "Accept: text/x, Application/VND.apache.arrow.stream;q=0.9";
+    let row = "cpu.user host=a,20260101T000000.000000000,0.5\n";
+    for (header, query) in [(accept, &csv), ("Accept: */*", &csv)] {
+        let (head, body) = ask_with(&server, header, "/api/query", query);
+        assert!(head.contains("text/plain") && body == row.as_bytes(), "{head}");
+    }
+    let (head, body) = ask_with(&server, "Accept: */*", "/api/query", &plain);
+    assert!(head.contains("text/plain") && body.starts_with(b"+cpu.user"), "{head}");
+    let search = r#"{"select": "cpu.user"}"#;
+    let asked = [
+        (accept, "/api/query", &plain[..]),
+        ("Accept: */*", "/api/query", &arrow),
+        (accept, "/api/search", search),
+    ];
+    for (header, path, query) in asked {
+        let (head, body) = ask_with(&server, header, path, query);
+        if cfg!(feature = "arrow") {
+            assert!(
+                head.starts_with("HTTP/1.1 200") && head.contains("application/vnd.apache.arrow.stream"),
+                "{head}"
+            );
+            assert!(body.starts_with(&[255; 4]) && body.ends_with(&[255, 255, 255, 255, 0, 0, 0, 0]));
+        } else {
+            let told = String::from_utf8(body).unwrap();
+            assert!(told.contains("feature `arrow`"), "{head}\n{told}");
+            assert_eq!(head.starts_with("HTTP/1.1 400"), header == accept, "{head}");
+        }
+    }
+    let (head, body) = ask_with(&server, &format!("{accept}, */*;q=0.1"), "/api/query", &plain);
+    assert_eq!(body.starts_with(b"+cpu.user"), !cfg!(feature = "arrow"), "{head}");
+    let (head, body) = ask_with(&server, accept, "/api/query", &plain.replace("cpu.user", "nothing"));
+    assert!(head.starts_with("HTTP/1.1 400") && body.starts_with(b"-"), "{head}");
+    block_on(server.stop());
+}

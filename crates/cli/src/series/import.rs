@@ -1,9 +1,10 @@
 //! `plinth series import`: files of points into a database.
 //!
 //! A file is read in pieces and fed to a session, the same as a server has for a connection. Where the series are ours they are appended to the store and
-//! committed; where they are a server's, some thousand points at a time are committed as a transaction.
+//! committed; where they are a server's, some thousand points at a time are committed as a transaction. Rows of Parquet take the same way. A file that can't
+//! be read any further has what came before committed, and that is said.
 
-use super::{Place, form};
+use super::{Format, Place};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::terminal;
@@ -45,17 +46,22 @@ struct Told {
     points: u64,
     refused: u64,
     was_interrupted: bool,
+    /// Why there is more in it that can't be read.
+    broken: Option<String>,
 }
 
 /// Runs the command with these options.
 pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let files: Vec<&String> = options.get_many::<String>("file").into_iter().flatten().collect();
-    let chosen = options.get_one::<String>("format").and_then(|name| form(name));
-    let mut forms = Vec::new();
+    let chosen = Format::chosen(options)?;
+    let mut formats = Vec::new();
     for file in &files {
-        forms.push(chosen.or_else(|| by_name(file)).ok_or_else(|| {
-            Failure::usage(format!("{file}: which format is it? --format resp, csv or influx says so"))
-        })?);
+        let format = chosen.or_else(|| by_name(file)).ok_or_else(|| {
+            Failure::usage(format!(
+                "{file}: which format is it? --format resp, csv, influx or parquet says so"
+            ))
+        })?;
+        formats.push(format.available()?);
     }
     let sink = if place.is_ours {
         Sink::Store(place.store()?)
@@ -64,9 +70,20 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     };
     let stop = interrupt::flag();
     let mut code = 0;
-    for (file, form) in files.iter().zip(forms) {
-        let told = take(place, &sink, file, form, &|| stop.load(Ordering::Relaxed))?;
+    for (file, format) in files.iter().zip(formats) {
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        let told = match format {
+            Format::Text(form) => take(place, &sink, file, form, &is_stopped)?,
+            #[cfg(feature = "parquet")]
+            Format::Parquet => take_table(place, &sink, file, &is_stopped)?,
+            _ => return Err(Failure::usage(format!("{file}: this format can only be written"))),
+        };
         let points = grouped(told.points);
+        if let Some(why) = told.broken {
+            return Err(Failure::new(format!(
+                "{file} can't be read any further, {points} points before are committed: {why}"
+            )));
+        }
         if told.was_interrupted {
             eprintln!(
                 "plinth: interrupted: {points} points of {file} are committed; the same command again adds none of them twice"
@@ -85,12 +102,13 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// The form that a file's name tells.
-fn by_name(file: &str) -> Option<Form> {
+/// The format that a file's name tells.
+fn by_name(file: &str) -> Option<Format> {
     match Path::new(file).extension()?.to_str()? {
-        "csv" => Some(Form::Csv),
-        "resp" => Some(Form::Resp),
-        "influx" | "lp" | "line" => Some(Form::Influx),
+        "csv" => Some(Format::Text(Form::Csv)),
+        "resp" => Some(Format::Text(Form::Resp)),
+        "influx" | "lp" | "line" => Some(Format::Text(Form::Influx)),
+        "parquet" => Some(Format::Parquet),
         _ => None,
     }
 }
@@ -145,6 +163,66 @@ fn take(
     drop(task);
     say(&mut session, name);
     told.refused = session.refused();
+    Ok(told)
+}
+
+/// Rows of Parquet that are refused and told; what is wrong beyond is counted.
+#[cfg(feature = "parquet")]
+const TOLD_ROWS: u64 = 100;
+
+#[cfg(feature = "parquet")]
+fn take_table(
+    place: &Place,
+    sink: &Sink,
+    name: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Told, Failure> {
+    let env = Env::real();
+    let Source::File { file, len, .. } = Source::open(&env, name)? else {
+        return Err(Failure::usage("a file of Parquet is read from its end on: give its name instead of -"));
+    };
+    let unread = |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
+    let table = super::parquet::Reader::open(file, len).map_err(unread)?;
+    let task = terminal::progress().counted(&format!("importing {name}"), table.rows(), "rows");
+    let mut session =
+        Session::new(plinth::series::ingest::Protocol::Csv, env.random_u64(), &Memory::default());
+    let (mut told, mut row) = (Told::default(), 0);
+    let failed = |error| place.failed(error);
+    'groups: for number in 0..table.groups() {
+        let mut group = table.group(number);
+        loop {
+            let rows = match group.as_mut().map_err(|why| why.clone()).and_then(|group| group.next()) {
+                Ok(rows) if rows.is_empty() => break,
+                Ok(rows) => rows,
+                Err(why) => {
+                    told.broken = Some(format!("row {} or one behind: {why}", row + 1));
+                    break 'groups;
+                }
+            };
+            for found in rows {
+                row += 1;
+                let taken =
+                    found.and_then(|(series, time, cell)| session.take_row(series.data(), time, &cell));
+                if let Err(why) = taken {
+                    told.refused += 1;
+                    if told.refused <= TOLD_ROWS {
+                        eprintln!("{name}: {why} (row {row})");
+                    }
+                }
+                if session.wants_save() {
+                    sink.save(&mut session, &mut told).map_err(failed)?;
+                }
+            }
+            sink.save(&mut session, &mut told).map_err(failed)?;
+            task.set(row, format!("{} points", grouped(told.points)));
+            told.was_interrupted = is_stopped();
+            if told.was_interrupted {
+                break 'groups;
+            }
+        }
+    }
+    sink.save(&mut session, &mut told).and_then(|()| sink.finish()).map_err(failed)?;
+    drop(task);
     Ok(told)
 }
 

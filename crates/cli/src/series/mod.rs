@@ -8,6 +8,8 @@
 
 mod export;
 mod import;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod plot;
 
 use crate::failure::Failure;
@@ -42,12 +44,12 @@ pub fn command() -> Command {
             range(place(Command::new("plot").about("Draws a series in the terminal")))
                 .args([size("width", "72", 10..=1000), size("height", "16", 2..=200)])
                 .arg(selector(true)),
-            range(place(Command::new("export").about("Writes points as text, to standard output or a file")))
-                .arg(format().default_value("csv"))
+            range(place(Command::new("export").about("Writes points, to standard output or a file")))
+                .arg(format(&FORMATS).default_value("csv"))
                 .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help("The file; it must not exist"))
                 .arg(selector(false)),
             place(Command::new("import").about("Takes in points from files"))
-                .arg(format())
+                .arg(format(&FORMATS[..4]))
                 .arg(
                     Arg::new("file")
                         .value_name("FILE")
@@ -85,12 +87,51 @@ fn selector(is_required: bool) -> Arg {
         .help("Which series [default: all]")
 }
 
-fn format() -> Arg {
+/// The formats of files by name: all may be written, and all but the last read.
+const FORMATS: [(&str, Format); 5] = [
+    ("resp", Format::Text(Form::Resp)),
+    ("csv", Format::Text(Form::Csv)),
+    ("influx", Format::Text(Form::Influx)),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+];
+
+/// A format of files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text(Form),
+    Parquet,
+    Arrow,
+}
+
+impl Format {
+    /// The one that the options choose, if this program has it.
+    fn chosen(options: &ArgMatches) -> Result<Option<Self>, Failure> {
+        let name = options.get_one::<String>("format");
+        let found = name.and_then(|name| FORMATS.iter().find(|(known, _)| known == name));
+        found.map(|(_, format)| format.available()).transpose()
+    }
+
+    /// Itself, if this program was built with what it takes.
+    fn available(self) -> Result<Self, Failure> {
+        let missing = match self {
+            Self::Parquet if !cfg!(feature = "parquet") => ("Parquet", "parquet"),
+            Self::Arrow if !cfg!(feature = "arrow") => ("Arrow", "arrow"),
+            _ => return Ok(self),
+        };
+        let (name, feature) = missing;
+        Err(Failure::new(format!(
+            "this program was built without {name}: build it with the feature `{feature}` (cargo build --release -p plinth-cli --features {feature})"
+        )))
+    }
+}
+
+fn format(formats: &[(&'static str, Format)]) -> Arg {
     Arg::new("format")
         .long("format")
         .value_name("FORMAT")
-        .value_parser(Form::ALL.map(|(name, _)| name))
-        .help("resp (Akumuli's protocol), csv (series,time,value) or influx (InfluxDB's line protocol)")
+        .value_parser(formats.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+        .help("resp (Akumuli's protocol), csv (series,time,value), influx (InfluxDB's line protocol), or a table of other programs")
 }
 
 fn size(name: &'static str, default: &'static str, range: std::ops::RangeInclusive<u64>) -> Arg {
@@ -112,11 +153,6 @@ fn shown(time: i64) -> String {
     let mut text = Vec::new();
     time::write_iso(time, &mut text);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// The form of a name that the command line knows.
-fn form(name: &str) -> Option<Form> {
-    Form::ALL.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
 }
 
 /// Runs the command with these options.

@@ -6,8 +6,10 @@
 
 use super::Sample;
 use super::lines::{LineParser, Lines, TOO_LONG};
+use super::names::Row;
 use super::number::{self, Recent};
 use super::session::{Intake, Shown};
+use crate::dump::Cell;
 use crate::event;
 use crate::value::Value;
 use std::borrow::Cow;
@@ -62,29 +64,55 @@ impl Parser {
             return Err("three fields are expected, there are more: series, time and value".into());
         }
         let time = self.recent.parse(&time, number::time).map_err(number::Wrong::text)?;
-        let row = match intake.names.find(&name, b"") {
-            Some(row) => row,
-            None => {
-                if name.contains(&b'|') {
-                    return Err("the name of a series has no |".into());
-                }
-                let (metric, tags) = name.split_at(blank(&name));
-                intake.names.insert(&name, b"", metric, tags).map_err(|error| match error {
-                    crate::Error::Name { why, .. } => format!("no name of a series: {why}"),
-                    other => other.to_string(),
-                })?
-            }
-        };
+        let row = named(intake, &name)?;
         if row.has_events {
-            let points = event::points(time, &value).map_err(|error| error.to_string())?;
-            let sample =
-                |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
-            intake.samples.extend(points.into_iter().map(sample));
+            take_event(intake, row, time, &value)?;
         } else {
             let value = self::value(&value).map_err(number::Wrong::text)?;
             intake.samples.push(Sample { target: row.first, time, value });
         }
         Ok(())
+    }
+}
+
+/// The series that a name means.
+fn named(intake: &mut Intake, name: &[u8]) -> Result<Row, Cow<'static, str>> {
+    if let Some(row) = intake.names.find(name, b"") {
+        return Ok(row);
+    }
+    if name.contains(&b'|') {
+        return Err("the name of a series has no |".into());
+    }
+    let (metric, tags) = name.split_at(blank(name));
+    Ok(intake.names.insert(name, b"", metric, tags).map_err(|error| match error {
+        crate::Error::Name { why, .. } => format!("no name of a series: {why}"),
+        other => other.to_string(),
+    })?)
+}
+
+fn take_event(intake: &mut Intake, row: Row, time: i64, text: &[u8]) -> Result<(), Cow<'static, str>> {
+    let points = event::points(time, text).map_err(|error| error.to_string())?;
+    let sample = |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
+    intake.samples.extend(points.into_iter().map(sample));
+    Ok(())
+}
+
+/// Takes a row of a table, whose fields are not text. Nothing is taken of one that is refused.
+pub(super) fn take_row(
+    intake: &mut Intake,
+    name: &[u8],
+    time: i64,
+    cell: &Cell,
+) -> Result<(), Cow<'static, str>> {
+    let row = named(intake, name)?;
+    match cell {
+        Cell::Text(text) if row.has_events => take_event(intake, row, time, text),
+        Cell::Value(value) if !row.has_events => {
+            intake.samples.push(Sample { target: row.first, time, value: *value });
+            Ok(())
+        }
+        Cell::Text(_) => Err("a text is expected in series of events alone, whose names begin with !".into()),
+        Cell::Value(_) => Err("a series whose name begins with ! has events, which are texts".into()),
     }
 }
 

@@ -11,6 +11,7 @@ use super::opentsdb;
 use super::prometheus;
 use super::resp;
 use super::{MAX_LINE_BYTES, Sample};
+use crate::dump::Cell;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::SeriesStore;
@@ -143,6 +144,17 @@ impl Session {
         prometheus::take(&mut self.intake, body)
     }
 
+    /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a time, and what was there.
+    ///
+    /// # Errors
+    /// Why it is refused, which is counted; nothing of it was taken then.
+    pub fn take_row(&mut self, name: &[u8], time: i64, cell: &Cell) -> Result<(), String> {
+        csv::take_row(&mut self.intake, name, time, cell).map_err(|why| {
+            self.intake.refused += 1;
+            why.into_owned()
+        })
+    }
+
     /// Whether nothing more is taken before [`Session::save`].
     pub fn wants_save(&self) -> bool {
         self.intake.wants_sync || self.intake.samples.len() >= SAMPLES
@@ -269,6 +281,11 @@ impl Session {
     /// Forgets what was taken and not saved, as a save would that succeeded.
     pub fn discard(&mut self) {
         self.intake.samples.clear();
+        self.intake.wants_sync = false;
+    }
+
+    /// Forgets that the sender wants an acknowledgement, for there is nobody who would hear it: the next save commits nothing because of it.
+    pub fn forgo_sync(&mut self) {
         self.intake.wants_sync = false;
     }
 

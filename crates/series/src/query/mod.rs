@@ -7,7 +7,7 @@
 //!                        |  by time, or line after line                 merge.rs
 //!   rows: line, time, cells -> filter -> functions -> offset, limit     apply.rs
 //!                        |
-//!   text: RESP or CSV                                                   output.rs
+//!   text: RESP or CSV; or a stream of Arrow's, if the feature is there  output.rs
 //! ```
 //!
 //! Nothing is read before it is asked for: [`Answer::next`] reads on until it has a piece of text, and whoever drops the answer has stopped
@@ -38,8 +38,8 @@ use crate::value::Value;
 use apply::Step;
 use cursor::Text;
 use merge::{Bounds, Rows};
-use output::Writer;
-use parse::{Kind, Suggest};
+use output::Sink;
+use parse::{Kind, Output, Suggest};
 use source::Source;
 use std::task::Poll;
 
@@ -65,13 +65,16 @@ impl Default for QueryLimits {
     }
 }
 
-/// The answer to a query, as text.
+/// What a stream of Arrow's is called in HTTP, and whoever wants one says so.
+pub const ARROW_CONTENT_TYPE: &str = "application/vnd.apache.arrow.stream";
+
+/// The answer to a query, as text or as a stream of Arrow's.
 pub struct Answer {
     source: Source,
     steps: Vec<Step>,
     /// The names of the lines.
     names: Vec<String>,
-    writer: Writer,
+    sink: Sink,
     offset: u64,
     limit: u64,
     /// What is done when no rows come any more: the steps from this one on have to finish.
@@ -108,7 +111,7 @@ impl SeriesStore {
             source,
             steps: query.apply.iter().cloned().map(Step::new).collect(),
             names,
-            writer: Writer::new(query.output, is_tuple && !is_narrowed),
+            sink: query_sink(query, is_tuple && !is_narrowed)?,
             offset: query.offset,
             limit: query.limit.unwrap_or(u64::MAX),
             finishing: None,
@@ -126,7 +129,7 @@ impl SeriesStore {
             source: Source::list(self, listing, starts_with),
             steps: Vec::new(),
             names: Vec::new(),
-            writer: Writer::new(output, false),
+            sink: suggest_sink(output)?,
             offset: 0,
             limit: u64::MAX,
             finishing: None,
@@ -135,16 +138,43 @@ impl SeriesStore {
     }
 }
 
+/// What writes the rows of a query.
+fn query_sink(query: &Query, is_tuple: bool) -> QueryResult<Sink> {
+    match query.output.format {
+        #[cfg(feature = "arrow")]
+        Some(parse::Format::Arrow) => Sink::arrow(&query.columns()),
+        _ => Ok(Sink::text(query.output, is_tuple)),
+    }
+}
+
+/// What writes what is suggested.
+fn suggest_sink(output: Output) -> QueryResult<Sink> {
+    match output.format {
+        #[cfg(feature = "arrow")]
+        Some(parse::Format::Arrow) => Sink::arrow(&crate::arrow::Columns::Names("name")),
+        _ => Ok(Sink::text(output, false)),
+    }
+}
+
 impl Answer {
-    /// The next piece of text, some tens of kilobytes, ending with a row; `None` at the end.
+    /// Whether it is text; if not it is a stream of Arrow's ([`ARROW_CONTENT_TYPE`]), which is whole if it has an end.
+    pub fn is_text(&self) -> bool {
+        self.sink.is_text()
+    }
+
+    /// The next piece, some tens of kilobytes, of text ending with a row; `None` at the end.
     ///
     /// # Errors
     /// [`QueryError::TooMany`], [`QueryError::Series`]. Pieces that were given before are right.
     pub async fn next(&mut self) -> QueryResult<Option<Vec<u8>>> {
         let mut batches = 0_u32;
-        while self.text.len() < PIECE && self.limit > 0 {
-            let Some(batch) = self.batch().await? else { break };
-            self.write(batch);
+        while self.text.len() < PIECE {
+            let batch = if self.limit > 0 { self.batch().await? } else { None };
+            let Some(batch) = batch else {
+                self.sink.end(&mut self.text)?;
+                break;
+            };
+            self.write(batch)?;
             batches += 1;
             if batches.is_multiple_of(BATCHES) {
                 pause().await;
@@ -192,16 +222,16 @@ impl Answer {
         Ok(rows)
     }
 
-    fn write(&mut self, batch: Batch) {
-        let (writer, names, text) = (&mut self.writer, &self.names, &mut self.text);
+    fn write(&mut self, batch: Batch) -> QueryResult<()> {
+        let (sink, names, text) = (&mut self.sink, &self.names, &mut self.text);
         match batch {
             Batch::Values(mut rows) => {
                 cut(&mut self.offset, &mut self.limit, &mut rows);
-                writer.rows(&rows, names, text);
+                sink.rows(&rows, names, text)?;
             }
             Batch::Texts(mut rows) => {
                 cut(&mut self.offset, &mut self.limit, &mut rows);
-                writer.events(&rows, names, text);
+                sink.events(&rows, names, text)?;
             }
             Batch::Names(found) => {
                 for name in found {
@@ -209,11 +239,12 @@ impl Answer {
                         self.offset -= 1;
                     } else if self.limit > 0 {
                         self.limit -= 1;
-                        writer.name(&name, text);
+                        sink.name(&name, text)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 

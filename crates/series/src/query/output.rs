@@ -1,17 +1,106 @@
-//! Rows as text, in the two forms of Akumuli: RESP, three lines a row, and CSV.
+//! Rows as text, in the two forms of Akumuli: RESP, three lines a row, and CSV; or, with the feature `arrow`, as a stream of Arrow's.
 //!
 //! A float is written as C's `%.17g` writes it, from which the same bits are read again; an integer has all of its digits.
 
 use super::cursor::Text;
+use super::error::QueryResult;
 use super::merge::Rows;
 use super::parse::{Format, Output};
+#[cfg(feature = "arrow")]
+use crate::arrow::{Columns, Sheet};
 use crate::time::write_iso;
 use crate::value::Value;
 use std::io::Write as _;
 
-/// Writes rows.
+/// What rows are written by.
+pub(crate) enum Sink {
+    Text(Writer),
+    #[cfg(feature = "arrow")]
+    Arrow(Box<Sheet>),
+}
+
+impl Sink {
+    pub(crate) fn text(output: Output, is_tuple: bool) -> Self {
+        Self::Text(Writer::new(output, is_tuple))
+    }
+
+    #[cfg(feature = "arrow")]
+    pub(crate) fn arrow(columns: &Columns) -> QueryResult<Self> {
+        Ok(Self::Arrow(Box::new(Sheet::new(columns)?)))
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::Text(_))
+    }
+
+    /// Writes rows of values.
+    pub(crate) fn rows(
+        &mut self,
+        rows: &Rows<Value>,
+        names: &[String],
+        out: &mut Vec<u8>,
+    ) -> QueryResult<()> {
+        match self {
+            Self::Text(writer) => writer.rows(rows, names, out),
+            #[cfg(feature = "arrow")]
+            Self::Arrow(sheet) => {
+                for row in 0..rows.len() {
+                    let (line, time) = (rows.lines[row], rows.times[row]);
+                    sheet.cells(line, &names[line as usize], time, rows.row(row), None, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes events.
+    pub(crate) fn events(
+        &mut self,
+        rows: &Rows<Text>,
+        names: &[String],
+        out: &mut Vec<u8>,
+    ) -> QueryResult<()> {
+        match self {
+            Self::Text(writer) => writer.events(rows, names, out),
+            #[cfg(feature = "arrow")]
+            Self::Arrow(sheet) => {
+                for row in 0..rows.len() {
+                    let (line, time) = (rows.lines[row], rows.times[row]);
+                    let text = rows.row(row).first().and_then(Option::as_deref).unwrap_or_default();
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    sheet.cells(line, &names[line as usize], time, &[], Some(text), out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a name alone.
+    pub(crate) fn name(&mut self, name: &str, out: &mut Vec<u8>) -> QueryResult<()> {
+        match self {
+            Self::Text(writer) => writer.name(name, out),
+            #[cfg(feature = "arrow")]
+            Self::Arrow(sheet) => sheet.name(name, out)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what stands behind all rows.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> QueryResult<()> {
+        match self {
+            Self::Text(_) => {}
+            #[cfg(feature = "arrow")]
+            Self::Arrow(sheet) => sheet.finish(out)?,
+        }
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// Writes rows as text.
 pub(crate) struct Writer {
-    output: Output,
+    is_csv: bool,
+    is_iso: bool,
     /// Whether rows are arrays, even those with one column.
     is_tuple: bool,
     /// The beginning of a time's text, and the second it stands for.
@@ -22,7 +111,8 @@ const SECOND: i64 = 1_000_000_000;
 
 impl Writer {
     pub(crate) fn new(output: Output, is_tuple: bool) -> Self {
-        Self { output, is_tuple, second: (i64::MAX, [0; 15]) }
+        let is_csv = output.format == Some(Format::Csv);
+        Self { is_csv, is_iso: output.iso, is_tuple, second: (i64::MAX, [0; 15]) }
     }
 
     /// Writes rows of values.
@@ -30,8 +120,8 @@ impl Writer {
         for row in 0..rows.len() {
             self.head(&names[rows.lines[row] as usize], rows.times[row], out);
             let cells = rows.row(row);
-            match self.output.format {
-                Format::Csv => {
+            match self.is_csv {
+                true => {
                     for cell in cells {
                         out.push(b',');
                         if let Some(value) = cell {
@@ -40,7 +130,7 @@ impl Writer {
                     }
                     out.push(b'\n');
                 }
-                Format::Resp => {
+                false => {
                     if self.is_tuple {
                         // A vector takes whatever is written.
                         let _ = write!(out, "*{}\r\n", cells.len());
@@ -65,9 +155,9 @@ impl Writer {
         for row in 0..rows.len() {
             self.head(&names[rows.lines[row] as usize], rows.times[row], out);
             let text = rows.row(row).first().and_then(Option::as_deref).unwrap_or_default();
-            let (before, after) = match self.output.format {
-                Format::Csv => (b',', &b"\n"[..]),
-                Format::Resp => (b'+', &b"\r\n"[..]),
+            let (before, after) = match self.is_csv {
+                true => (b',', &b"\n"[..]),
+                false => (b'+', &b"\r\n"[..]),
             };
             out.push(before);
             // A row stays a row whatever an event has in it.
@@ -78,9 +168,9 @@ impl Writer {
 
     /// Writes a name alone.
     pub(crate) fn name(&self, name: &str, out: &mut Vec<u8>) {
-        match self.output.format {
-            Format::Csv => out.extend_from_slice(name.as_bytes()),
-            Format::Resp => {
+        match self.is_csv {
+            true => out.extend_from_slice(name.as_bytes()),
+            false => {
                 out.push(b'+');
                 out.extend_from_slice(name.as_bytes());
                 out.push(b'\r');
@@ -91,13 +181,13 @@ impl Writer {
 
     /// Writes what all rows begin with.
     fn head(&mut self, name: &str, time: i64, out: &mut Vec<u8>) {
-        let is_resp = self.output.format == Format::Resp;
+        let is_resp = !self.is_csv;
         if is_resp {
             out.push(b'+');
         }
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(if is_resp { b"\r\n+" } else { b"," });
-        if self.output.iso {
+        if self.is_iso {
             self.time(time, out);
         } else {
             out.extend_from_slice(b"ts=");

@@ -107,14 +107,35 @@ pub(crate) enum Order {
 pub(crate) enum Format {
     Resp,
     Csv,
+    Arrow,
 }
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Output {
-    pub(crate) format: Format,
+    /// `None` if it is not said: RESP then, or what whoever asks likes best.
+    pub(crate) format: Option<Format>,
     pub(crate) iso: bool,
 }
+
+impl Output {
+    /// Takes a format by its name.
+    fn set_format(&mut self, field: &str, name: &str) -> QueryResult<()> {
+        self.format = match name {
+            "resp" => Some(Format::Resp),
+            "csv" => Some(Format::Csv),
+            "arrow" if cfg!(feature = "arrow") => Some(Format::Arrow),
+            "arrow" => return Err(QueryError::field(field, WITHOUT_ARROW)),
+            _ => {
+                let why = format_args!("resp, csv or arrow expected, `{name}` found");
+                return Err(QueryError::field(field, why));
+            }
+        };
+        Ok(())
+    }
+}
+
+const WITHOUT_ARROW: &str = "this program was built without Arrow: build it with the feature `arrow` (cargo build --release --features arrow)";
 
 /// From when to when; backward if `from` lies behind `to`, and `to` is never part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,6 +198,33 @@ impl<'a> Fields<'a> {
 }
 
 impl Query {
+    /// Has the answer be a stream of Arrow's, unless the query itself says what it is to be.
+    ///
+    /// # Errors
+    /// [`QueryError::Query`] if the program was built without the feature `arrow`.
+    pub fn prefer_arrow(&mut self) -> QueryResult<()> {
+        match self.output.format {
+            None => self.output.set_format("output.format", "arrow"),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// What the rows of its answer hold.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn columns(&self) -> crate::arrow::Columns {
+        use crate::arrow::Columns;
+        let mut names = match &self.kind {
+            Kind::Names { .. } => return Columns::Names("series"),
+            Kind::Events { .. } => return Columns::Texts,
+            Kind::Group { funcs, .. } => funcs.iter().map(|func| func.name().to_owned()).collect(),
+            kind => kind.columns(),
+        };
+        if self.apply.iter().any(Function::makes_one) {
+            names.truncate(1);
+        }
+        Columns::Values(names)
+    }
+
     /// The query of a JSON document.
     ///
     /// # Errors
@@ -444,17 +492,13 @@ fn joined_filters(fields: &mut Fields<'_>, metrics: &[String]) -> QueryResult<Ve
 }
 
 fn output(fields: &mut Fields<'_>) -> QueryResult<Output> {
-    let mut output = Output { format: Format::Resp, iso: true };
+    let mut output = Output { format: None, iso: true };
     let Some(json) = fields.take("output") else { return Ok(output) };
     for (name, value) in json.object("output", "an object such as {\"format\": \"csv\"}")? {
         let field = format!("output.{name}");
         let text = value.text(&field, "a text")?;
         match (name.as_str(), text) {
-            ("format", "resp") => output.format = Format::Resp,
-            ("format", "csv") => output.format = Format::Csv,
-            ("format", _) => {
-                return Err(QueryError::field(&field, format_args!("resp or csv expected, `{text}` found")));
-            }
+            ("format", _) => output.set_format(&field, text)?,
             ("timestamp", "iso") => output.iso = true,
             ("timestamp", "raw") => output.iso = false,
             ("timestamp", _) => {

@@ -2,19 +2,20 @@
 //!
 //! An answer is sent while it is made: hyper asks for the next piece when the last one has gone out, so a reader that is slow slows its query down and
 //! nothing piles up. A reader that goes away takes the connection with it, the connection its answer, and the answer its work. A query that is
-//! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line.
+//! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line. A
+//! stream of Arrow's has no room for one: it breaks off, and its reader finds no end.
 
 use super::{Hub, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, is_prometheus, prometheus,
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult,
+    is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -84,6 +85,8 @@ enum State {
     /// Text that is there, and the answer that comes behind it.
     Text(Bytes, Option<Box<Work>>),
     Making(Piece),
+    /// It failed, and its reader can't be told by what is in it.
+    Broken(QueryError),
     End,
 }
 
@@ -95,12 +98,12 @@ impl State {
 
 impl Body for Reply {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = QueryError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, QueryError>>> {
         loop {
             match &mut self.state {
                 State::Text(text, rest) => {
@@ -119,8 +122,14 @@ impl Body for Reply {
                     self.state = match ready!(made) {
                         (work, Ok(Some(text))) => State::Text(text.into(), Some(work)),
                         (_, Ok(None)) => State::End,
-                        (_, Err(error)) => State::text(refusal(&error)),
+                        (work, Err(error)) if work.answer.is_text() => State::text(refusal(&error)),
+                        (_, Err(error)) => State::Broken(error),
                     };
+                }
+                State::Broken(error) => {
+                    let error = error.clone();
+                    self.state = State::End;
+                    return Poll::Ready(Some(Err(error)));
                 }
                 State::End => {
                     self.patience.set(IDLE);
@@ -161,8 +170,9 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
-            match body(request.into_body(), MAX_QUERY_BYTES, patience).await {
-                Ok(text) => (StatusCode::OK, TEXT, asked(hub, &path, &text).await),
+            let (head, content) = request.into_parts();
+            match body(content, MAX_QUERY_BYTES, patience).await {
+                Ok(text) => asked(hub, &path, &head.headers, &text).await,
                 Err(status) => {
                     (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n"))
                 }
@@ -210,22 +220,44 @@ async fn prometheus_answer(
     (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), text)
 }
 
-/// The beginning of an answer: its first piece, so that what is wrong is all there is.
-async fn asked(hub: &Hub, path: &str, text: &[u8]) -> State {
+/// Whether somebody takes answers of this kind, and says so by its name.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let kinds = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    kinds.flat_map(|kinds| kinds.split(',')).any(|accepted| {
+        let name = accepted.split(';').next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case(kind)
+    })
+}
+
+/// The beginning of an answer: its first piece, so that what is wrong is all there is. Whoever takes streams of Arrow's is no client of Akumuli's, and
+/// is told by the status too.
+async fn asked(hub: &Hub, path: &str, headers: &HeaderMap, text: &[u8]) -> (StatusCode, &'static str, State) {
+    let wants_arrow = accepts(headers, ARROW_CONTENT_TYPE);
+    let prepared = |parsed: QueryResult<Query>| {
+        let mut query = parsed?;
+        if wants_arrow && let Err(error) = query.prefer_arrow() {
+            let takes_text = ["*/*", "text/*", "text/plain"].iter().any(|kind| accepts(headers, kind));
+            return if takes_text { Ok(query) } else { Err(error) };
+        }
+        Ok(query)
+    };
     let begun = async {
         let answer = match path {
             "/api/suggest" => hub.store.suggest(text)?,
-            "/api/search" => hub.store.query(&Query::parse_search(text)?).await?,
-            _ => hub.store.query(&Query::parse(text)?).await?,
+            "/api/search" => hub.store.query(&prepared(Query::parse_search(text))?).await?,
+            _ => hub.store.query(&prepared(Query::parse(text))?).await?,
         };
+        let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
         let mut work = Work::new(hub, answer);
         let first = work.answer.next().await?;
-        Ok(first.map(|first| (first, work)))
+        Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), Some(work)))))
     };
     match begun.await {
-        Ok(Some((first, work))) => State::Text(first.into(), Some(work)),
-        Ok(None) => State::End,
-        Err(error) => State::text(refusal(&error)),
+        Ok((kind, state)) => (StatusCode::OK, kind, state),
+        Err(error) => {
+            let status = if wants_arrow { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+            (status, TEXT, State::text(refusal(&error)))
+        }
     }
 }
 
@@ -256,4 +288,38 @@ async fn body(body: Incoming, most: usize, patience: &Patience) -> Result<Vec<u8
     }
     patience.stop();
     Ok(bytes)
+}
+
+#[cfg(feature = "arrow")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::block_on;
+    use plinth_pipeline::{Node, NodeConfig};
+    use plinth_series::SeriesStore;
+
+    /// What a reader hears of an answer that fails halfway.
+    fn heard(format: &str) -> Result<String, String> {
+        let env = Env::real();
+        let node = block_on(Node::in_memory(&env, NodeConfig::default())).unwrap();
+        let database = plinth_client::Database::new(Arc::new(node.endpoint()));
+        let store = block_on(SeriesStore::open(&database)).unwrap();
+        let query = format!(r#"{{"select": "metric-names", "output": {{"format": "{format}"}}}}"#);
+        let answer = store.suggest(query.as_bytes()).unwrap();
+        let work = Box::new(Work { answer, count: Arc::default() });
+        let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
+        let state = State::Making(Box::pin(failing));
+        let mut reply = Reply { state, patience: Arc::new(Patience::new(&env)) };
+        let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
+        assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
+        let text = |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        frame.map(text).map_err(|error| error.to_string())
+    }
+
+    /// A line behind rows of text; but nothing that a reader of a stream could take for its end.
+    #[test]
+    fn a_stream_that_fails_halfway_breaks_off() {
+        assert!(heard("csv").unwrap().starts_with("-high cardinality"));
+        assert!(heard("arrow").unwrap_err().starts_with("high cardinality"));
+    }
 }
