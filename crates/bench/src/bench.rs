@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::report::{Provenance, Report};
-use crate::served::Spent;
+use crate::served::{self, Spent};
 use crate::workloads::{Load, Workload, load, place_in_reports};
 use crate::{Error, Result, words};
 use plinth_client::{Database, RangeOptions};
@@ -75,6 +75,10 @@ pub struct Bench {
     pub stop: Arc<AtomicBool>,
     /// How the rows were loaded; `None` if they were there already.
     pub load: Option<Load>,
+    /// Whether the database is another process's.
+    pub is_served: bool,
+    /// That process, if it is on this machine.
+    pub server: Option<u32>,
     /// Whoever opened the database; without one, workloads that need it are skipped.
     pub host: Option<Arc<dyn Host>>,
 }
@@ -105,7 +109,22 @@ impl Bench {
             Some(loaded)
         };
         let engine = engine_of(&database);
-        Ok(Self { env, database, engine, directory, dataset, settings, progress, stop, load, host: None })
+        let is_served = Spent::now(&database).is_some();
+        let server = served::process(&database);
+        Ok(Self {
+            env,
+            database,
+            engine,
+            directory,
+            dataset,
+            settings,
+            progress,
+            stop,
+            load,
+            is_served,
+            server,
+            host: None,
+        })
     }
 
     /// Runs these workloads, one after the other. A run that is stopped reports what it has.
@@ -143,8 +162,10 @@ impl Bench {
         Ok(outcome)
     }
 
-    /// The plan of a workload that has so many clients on so many threads, unless the settings say otherwise.
+    /// The plan of a workload that has so many clients on so many threads, unless the settings say otherwise. With a server they
+    /// are on all threads that serve connections.
     pub(crate) fn plan(&self, title: &str, clients: usize, threads: usize) -> Plan {
+        let threads = if self.is_served { self.env.network_threads() } else { threads };
         Plan {
             title: title.to_owned(),
             clients: self.settings.clients.unwrap_or(clients).max(1),

@@ -4,6 +4,10 @@
 //! hundred clients cost no hundred threads, and no work is passed between threads that the database
 //! doesn't pass itself. A client gives way after each transaction even if nothing made it wait: then all
 //! of them are under way at once, as they would be were they a hundred programs.
+//!
+//! Where the database is a server's, the threads are those that serve the connections to it, so that answers come to the clients
+//! without a hand-over; FoundationDB's own `mako --async` runs on its client's network thread in the same way. Clients that
+//! block, or read ranges, have threads of their own there too.
 
 use crate::dataset::Dataset;
 use crate::machine::{CpuOfSlices, CpuTimes, CpuUse};
@@ -18,10 +22,9 @@ use plinth_client::{Database, Transaction};
 use plinth_env::reply::{self, Reply};
 use plinth_env::{Env, block_on};
 use plinth_types::Result;
-use std::cell::RefCell;
-use std::future::poll_fn;
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -64,6 +67,19 @@ impl Client {
     }
 }
 
+/// What clients do, over and over.
+pub trait Work: Clone + Send + Sync + 'static {
+    /// Whether its threads are its own with a server too: because it blocks them, or has much to do with what it reads.
+    const OWN_THREADS: bool = false;
+
+    /// Does its reads and writes once, commits, and says how many operations that were.
+    fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> impl Future<Output = Result<u64>> + Send;
+}
+
 /// What all clients of a run share.
 struct Run {
     env: Env,
@@ -83,12 +99,9 @@ struct Run {
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// Runs `transaction`, which does its reads and writes, commits, and says how many operations that were, for as
-/// long as `plan` says. An attempt that fails with an error that allows another is made again, and counted.
-pub fn drive<T>(bench: &Bench, plan: &Plan, transaction: T) -> crate::Result<Measurement>
-where
-    T: AsyncFn(&Transaction, &mut Client) -> Result<u64> + Clone + Send + 'static,
-{
+/// Has clients do their work for as long as `plan` says. An attempt that fails with an error that allows another is made
+/// again, and counted.
+pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Measurement> {
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
@@ -105,17 +118,20 @@ where
         stop: bench.stop.clone(),
         progress: (0..threads).map(|_| Counter::default()).collect(),
     });
-    let cpu = CpuTimes::now(&bench.env);
+    let cpu = CpuTimes::now(&bench.env, bench.server);
     let began = bench.env.now();
     let mut replies = Vec::new();
     for thread in 0..threads {
         let (promise, reply) = reply::promise();
-        let (run, transaction, clients) = (run.clone(), transaction.clone(), plan.clients);
-        // The task has a thread of its own, and its clients stay there: they need not be `Send`.
-        bench.env.spawn("bench-clients", async move {
+        let (run, work, clients) = (run.clone(), work.clone(), plan.clients);
+        let task = async move {
             let mine = (thread..clients).step_by(threads);
-            promise.send(block_on(run.thread(thread, mine, &transaction)));
-        });
+            promise.send(run.thread(thread, mine, &work).await);
+        };
+        match bench.is_served && !W::OWN_THREADS {
+            true => bench.env.spawn_network("bench-clients", task),
+            false => bench.env.spawn("bench-clients", task),
+        };
         replies.push(reply);
     }
     let cpu_of_slices = watch(bench, plan, &run, &replies);
@@ -124,7 +140,7 @@ where
         sum.add(&reply.wait()?);
     }
     let elapsed = (bench.env.now() - began).as_secs_f64();
-    let cpu = cpu.zip(CpuTimes::now(&bench.env)).map(|(then, now)| now.since(then, elapsed));
+    let cpu = cpu.zip(CpuTimes::now(&bench.env, bench.server)).map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
@@ -140,7 +156,7 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec
     while !replies.iter().all(Reply::is_ready) {
         let tick = TICK.min(run.end.saturating_sub(bench.env.now()).max(Duration::from_millis(1)));
         block_on(bench.env.sleep(tick));
-        slices.look(&bench.env);
+        slices.look(&bench.env, bench.server);
         let now = bench.env.now();
         if now - then >= 5 * TICK {
             let done = run.progress.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<u64>();
@@ -149,23 +165,21 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec
             (before, then) = (done, now);
         }
     }
-    slices.look(&bench.env);
+    slices.look(&bench.env, bench.server);
     slices.finish()
 }
 
 impl Run {
     /// All clients of one thread.
-    async fn thread<T>(
+    async fn thread(
         &self,
         thread: usize,
         clients: impl Iterator<Item = usize>,
-        transaction: &T,
-    ) -> Result<Tally>
-    where
-        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
-    {
-        let tally = RefCell::new(Tally::new(self.slices));
-        let client = |number| self.client(number, thread, transaction, &tally);
+        work: &impl Work,
+    ) -> Result<Tally> {
+        // One task's alone; the lock is there because a task may move between threads.
+        let tally = Mutex::new(Tally::new(self.slices));
+        let client = |number| self.client(number, thread, work, &tally);
         let mut clients: FuturesUnordered<_> = clients.map(client).collect();
         let mut failure = None;
         while let Some(result) = clients.next().await {
@@ -175,20 +189,17 @@ impl Run {
             }
         }
         drop(clients);
-        failure.map_or_else(|| Ok(tally.into_inner()), Err)
+        failure.map_or_else(|| Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner)), Err)
     }
 
     /// One client, until the end.
-    async fn client<T>(
+    async fn client(
         &self,
         number: usize,
         thread: usize,
-        transaction: &T,
-        tally: &RefCell<Tally>,
-    ) -> Result<()>
-    where
-        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
-    {
+        work: &impl Work,
+        tally: &Mutex<Tally>,
+    ) -> Result<()> {
         let random = Random::new(self.seed, number as u64);
         let mut client = Client { random, dataset: self.dataset.clone(), hash: 0 };
         let (mut total_retries, mut counted) = (0, 0);
@@ -197,12 +208,12 @@ impl Run {
             if began >= self.end || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let (operations, retries) = self.until_success(transaction, &mut client).await?;
+            let (operations, retries) = self.until_success(work, &mut client).await?;
             total_retries += retries;
             let ended = self.env.now();
             if ended >= self.begin && ended < self.end {
                 counted += 1;
-                let mut tally = tally.borrow_mut();
+                let mut tally = lock(tally);
                 tally.record(ended - began, operations);
                 if self.slices > 0 {
                     let slice = (ended - self.begin).as_nanos() * self.slices as u128;
@@ -212,7 +223,7 @@ impl Run {
             }
             give_way().await;
         }
-        let mut tally = tally.borrow_mut();
+        let mut tally = lock(tally);
         tally.hash ^= client.hash;
         tally.retries += total_retries;
         tally.of_clients.push(counted);
@@ -220,20 +231,22 @@ impl Run {
     }
 
     /// One transaction until it succeeds: its operations, and how many attempts failed.
-    async fn until_success<T>(&self, body: &T, client: &mut Client) -> Result<(u64, u64)>
-    where
-        T: AsyncFn(&Transaction, &mut Client) -> Result<u64>,
-    {
+    async fn until_success(&self, work: &impl Work, client: &mut Client) -> Result<(u64, u64)> {
         let transaction = self.database.create_transaction();
         let mut retries = 0;
         loop {
-            match body(&transaction, client).await {
+            match work.once(&transaction, client).await {
                 Ok(operations) => return Ok((operations, retries)),
                 Err(error) => transaction.on_error(error).await?,
             }
             retries += 1;
         }
     }
+}
+
+/// What a mutex guards, whoever panicked while it was locked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets the other clients of the thread go first, once.

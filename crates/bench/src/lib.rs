@@ -24,6 +24,7 @@
 //! Read next: [`workloads`], `clients.rs`, `figures.rs`.
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod bench;
 pub mod calibrate;
 mod clients;
@@ -47,7 +48,7 @@ pub mod words;
 pub mod workloads;
 
 pub use bench::{Bench, Settings};
-pub use clients::{Client, Plan, drive};
+pub use clients::{Client, Plan, Work, drive};
 pub use dataset::{Dataset, MAX_ROWS, key};
 pub use error::{Error, Result};
 pub use host::Host;

@@ -1,7 +1,8 @@
 //! What the report says about the machine, and what else it was doing meanwhile.
 //!
 //! Everything is read from Linux's `/proc`; on other systems it is unknown, and said to be. A figure
-//! measured while other processes used the processors is worth little, so each measurement says how much they did.
+//! measured while other processes used the processors is worth little, so each measurement says how much they did. A server
+//! that is measured, on the same machine, is not one of the others.
 
 use plinth_env::reply::{self, Reply};
 use plinth_env::{Env, Open, block_on};
@@ -36,7 +37,7 @@ pub struct Machine {
 /// How busy the processors were, in processors: 1.5 is one and a half of them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CpuUse {
-    /// By this process.
+    /// By this process, and the server that it measures.
     pub own: f64,
     /// By all others: other processes, a hypervisor, and the kernel's threads, those that write for this process too.
     pub others: f64,
@@ -51,7 +52,7 @@ pub struct CpuTimes {
     all: AllTicks,
 }
 
-/// Processor time of this process, in ticks.
+/// Processor time of a process, in ticks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct OwnTicks {
     /// In its own code.
@@ -104,9 +105,14 @@ impl Machine {
 }
 
 impl CpuTimes {
-    /// Now; `None` where that can't be known.
-    pub fn now(env: &Env) -> Option<Self> {
-        let own = own_ticks(&read_text(env, "/proc/self/stat")?)?;
+    /// Now; `None` where that can't be known. The process of this number, if one is given, counts as this one.
+    pub fn now(env: &Env, server: Option<u32>) -> Option<Self> {
+        let mut own = own_ticks(&read_text(env, "/proc/self/stat")?)?;
+        if let Some(server) = server {
+            let more = own_ticks(&read_text(env, &format!("/proc/{server}/stat"))?)?;
+            own.user += more.user;
+            own.system += more.system;
+        }
         let all = all_ticks(&read_text(env, "/proc/stat")?)?;
         Some(Self { own, all })
     }
@@ -141,12 +147,12 @@ impl CpuOfSlices {
     }
 
     /// Ends a slice if its time is over.
-    pub fn look(&mut self, env: &Env) {
+    pub fn look(&mut self, env: &Env, server: Option<u32>) {
         let now = env.now();
         if now < self.next || self.uses.len() >= self.count {
             return;
         }
-        let Some(times) = CpuTimes::now(env) else { return };
+        let Some(times) = CpuTimes::now(env, server) else { return };
         if let Some((then, before)) = self.then.replace((now, times)) {
             self.uses.push(times.since(before, (now - then).as_secs_f64()));
         }
@@ -330,11 +336,11 @@ mod tests {
         let mut slices = CpuOfSlices::new(begin, begin + Duration::from_millis(60), 3);
         let looks = || block_on(env.sleep(Duration::from_millis(5)));
         for _ in 0..40 {
-            slices.look(&env);
+            slices.look(&env, None);
             looks();
         }
         let uses = slices.finish();
-        assert_eq!(uses.len(), if CpuTimes::now(&env).is_some() { 3 } else { 0 }, "{uses:?}");
+        assert_eq!(uses.len(), if CpuTimes::now(&env, None).is_some() { 3 } else { 0 }, "{uses:?}");
         let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others, taken: others / 2.0 });
         assert!(!quiet.is_disturbed() && loud.is_disturbed() && !loud.is_robbed());
     }
@@ -360,6 +366,12 @@ mod tests {
         assert!(machine.cores >= 1 && machine.memory.is_some_and(|memory| memory > 1 << 24), "{machine:?}");
         assert_eq!(machine.filesystem, "proc");
         assert!(resident(&env).is_some_and(|resident| resident > 1 << 18));
-        assert!(CpuTimes::now(&env).is_some());
+        assert!(CpuTimes::now(&env, None).is_some());
+        // Two processes that are the same one count twice, which shows once this one has used some ticks.
+        let used = |server| CpuTimes::now(&env, server).expect("Linux tells").own;
+        while used(None).user + used(None).system < 20.0 {}
+        let (before, twice) = (used(None), used(Some(env.process_id())));
+        assert!(twice.user + twice.system >= 2.0 * (before.user + before.system), "{twice:?} {before:?}");
+        assert!(CpuTimes::now(&env, Some(u32::MAX)).is_none(), "there is no such process");
     }
 }

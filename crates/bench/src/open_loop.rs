@@ -4,11 +4,14 @@
 //! what it was meant to measure (coordinated omission). Here arrivals are drawn beforehand, independent of each other as
 //! those of many users are, and each latency is counted from the arrival, also when nobody had time to begin at once.
 //!
-//! One thread makes them all. Shortly before an arrival it stays awake, so that the timer's own delay is not measured, but gives way to
-//! every other thread that has work: without that, a server on the same two processors answered in a scheduler's time slices.
+//! Tasks make them, in the same threads that serve the connections to a server, so that answers come without a hand-over
+//! (see `clients.rs`); of a database in the process, one task. Between arrivals and answers a thread sleeps. How late it is woken
+//! counts as latency, some fifty microseconds on a virtual processor. A thread that stays awake instead takes a processor
+//! from the server beside it.
 //! With no rate given it keeps a fixed number under way, through the same code: that is the peak that rates are parts of.
 
-use crate::clients::Client;
+use crate::alarm::Alarm;
+use crate::clients::{Client, lock};
 use crate::machine::{CpuTimes, CpuUse};
 use crate::random::Random;
 use crate::tally::Tally;
@@ -16,22 +19,20 @@ use crate::{Bench, Error};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use plinth_client::{Database, Transaction};
-use plinth_env::reply;
-use plinth_env::{Env, Timer, block_on};
+use plinth_env::reply::{self, Reply};
+use plinth_env::{Env, block_on};
 use plinth_types::Result;
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Under way at once when the peak is looked for.
 pub const PEAK_UNDER_WAY: usize = 100;
 /// Under way at once at most; arrivals beyond wait, and their waiting counts.
 const UNDER_WAY_MAX: usize = 5_000;
-/// So long before an arrival the thread stays awake: longer than a timer is late.
-const AWAKE_BEFORE: Duration = Duration::from_micros(300);
 /// The part of the time that warms up, and is not counted.
 const WARM_UP: u32 = 10;
 
@@ -42,6 +43,16 @@ pub enum Arrivals {
     PerSecond(f64),
     /// Whenever fewer than so many are under way.
     UnderWay(usize),
+}
+
+impl Arrivals {
+    /// The part of each of so many generators.
+    fn shared_by(self, generators: usize) -> Self {
+        match self {
+            Self::PerSecond(rate) => Self::PerSecond(rate / generators as f64),
+            Self::UnderWay(most) => Self::UnderWay(most.div_ceil(generators)),
+        }
+    }
 }
 
 /// When a transaction should have begun, and the clock to time its parts by.
@@ -81,51 +92,56 @@ pub struct Offered {
     pub cpu: Option<CpuUse>,
 }
 
-/// Offers transactions for a while, the first tenth of it uncounted. `transaction` does one, commit included.
-pub fn offer<T>(
+/// A kind of transactions.
+pub trait Kind: Send + Sync + 'static {
+    /// Does one, commit included.
+    fn run(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+        begin: &Begin<'_>,
+    ) -> impl Future<Output = Result<Parts>> + Send;
+}
+
+/// Offers transactions for a while, the first tenth of it uncounted.
+pub fn offer(
     bench: &Bench,
     title: &str,
     arrivals: Arrivals,
     time: Duration,
-    transaction: T,
-) -> crate::Result<Offered>
-where
-    T: AsyncFn(&Transaction, &mut Client, &Begin<'_>) -> Result<Parts> + Send + 'static,
-{
+    kind: impl Kind,
+) -> crate::Result<Offered> {
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
     let began = bench.env.now();
     let begin = began + time / WARM_UP;
-    let cpu = CpuTimes::now(&bench.env);
+    let cpu = CpuTimes::now(&bench.env, bench.server);
     let task = bench.progress.timed(title, begin + time - began);
-    let (promise, reply) = reply::promise();
-    let (env, database, stop) = (bench.env.clone(), bench.database.clone(), bench.stop.clone());
-    let newcomer =
-        Client { random: Random::new(bench.settings.seed, 0), dataset: bench.dataset.clone(), hash: 0 };
-    let seed = bench.settings.seed;
-    bench.env.spawn("bench-load", async move {
-        let run = Run {
-            env,
-            database,
-            stop,
-            begin,
-            end: begin + time,
-            newcomer,
-            clients: Cell::new(0),
-            idle: RefCell::default(),
-            sums: RefCell::new(Sums::default()),
-        };
-        let schedule = Schedule { random: Random::new(seed, u64::MAX - 2), arrivals, next: began };
-        promise.send(block_on(run.all(schedule, &transaction)));
-    });
-    while !reply.is_ready() {
+    let generators = if bench.is_served { bench.env.network_threads() } else { 1 };
+    let kind = Arc::new(kind);
+    let mut replies = Vec::new();
+    for number in 0..generators {
+        let (promise, reply) = reply::promise();
+        let run = Run::new(bench, number as u64, begin..begin + time);
+        let random = Random::new(bench.settings.seed, u64::MAX - 2 - number as u64);
+        let schedule = Schedule { random, arrivals: arrivals.shared_by(generators), next: began };
+        let kind = kind.clone();
+        bench.env.spawn_network("bench-load", async move {
+            promise.send(run.all(schedule, &*kind).await);
+        });
+        replies.push(reply);
+    }
+    while !replies.iter().all(Reply::is_ready) {
         block_on(bench.env.sleep(Duration::from_millis(20).min(time)));
         task.set((bench.env.now() - began).as_millis() as u64, String::new());
     }
-    let sums = reply.wait()?;
+    let mut sums = Sums::default();
+    for reply in replies {
+        sums.add(&reply.wait()?);
+    }
     let elapsed = (bench.env.now() - began).as_secs_f64();
-    let cpu = cpu.zip(CpuTimes::now(&bench.env)).map(|(then, now)| now.since(then, elapsed));
+    let cpu = cpu.zip(CpuTimes::now(&bench.env, bench.server)).map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
@@ -145,6 +161,16 @@ impl Default for Sums {
     fn default() -> Self {
         let [whole, start, read, commit] = std::array::from_fn(|_| Tally::new(0));
         Self { whole, start, read, commit }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        let Self { whole, start, read, commit } = self;
+        let others = [&other.whole, &other.start, &other.read, &other.commit];
+        for (tally, other) in [whole, start, read, commit].into_iter().zip(others) {
+            tally.add(other);
+        }
     }
 }
 
@@ -189,28 +215,45 @@ struct Run {
     begin: Duration,
     end: Duration,
     newcomer: Client,
-    /// How many clients there are.
-    clients: Cell<u64>,
-    /// Those without a transaction.
-    idle: RefCell<Vec<Client>>,
-    sums: RefCell<Sums>,
+    /// The next client's number.
+    clients: AtomicU64,
+    /// Those without a transaction. All this is one task's; what it awaits may move between threads, hence the locks.
+    idle: Mutex<Vec<Client>>,
+    sums: Mutex<Sums>,
 }
 
 impl Run {
+    /// The generator of this number, between two moments.
+    fn new(bench: &Bench, number: u64, during: Range<Duration>) -> Self {
+        let Bench { env, database, stop, dataset, .. } = bench;
+        Self {
+            env: env.clone(),
+            database: database.clone(),
+            stop: stop.clone(),
+            begin: during.start,
+            end: during.end,
+            newcomer: Client {
+                random: Random::new(bench.settings.seed, 0),
+                dataset: dataset.clone(),
+                hash: 0,
+            },
+            clients: AtomicU64::new(number << 32),
+            idle: Mutex::default(),
+            sums: Mutex::default(),
+        }
+    }
+
     /// Begins what arrives and goes on with what is under way, until nothing arrives and all has ended.
-    async fn all<T>(self, mut schedule: Schedule, transaction: &T) -> Result<Sums>
-    where
-        T: AsyncFn(&Transaction, &mut Client, &Begin<'_>) -> Result<Parts>,
-    {
+    async fn all(self, mut schedule: Schedule, kind: &impl Kind) -> Result<Sums> {
         let mut under_way = FuturesUnordered::new();
-        let mut alarm = None;
+        let mut alarm = Alarm::new(&self.env)?;
         let result = poll_fn(|context| {
             loop {
                 let now = self.env.now();
                 let over = now >= self.end || self.stop.load(Ordering::Relaxed);
                 if !over {
                     while let Some(arrived) = schedule.take(now, under_way.len()) {
-                        under_way.push(self.one(arrived, transaction));
+                        under_way.push(self.one(arrived, kind));
                     }
                 }
                 match under_way.poll_next_unpin(context) {
@@ -219,37 +262,34 @@ impl Run {
                     Poll::Ready(None) if over => return Poll::Ready(Ok(())),
                     Poll::Ready(None) | Poll::Pending if over => return Poll::Pending,
                     Poll::Ready(None) | Poll::Pending => {
-                        alarm = wake_for(&self.env, schedule.due(under_way.len()).min(self.end), context);
+                        alarm.set(schedule.due(under_way.len()).min(self.end), context);
                         return Poll::Pending;
                     }
                 }
             }
         })
         .await;
-        drop((under_way, alarm));
-        result.map(|()| self.sums.into_inner())
+        drop(under_way);
+        result.map(|()| std::mem::take(&mut *lock(&self.sums)))
     }
 
     /// One transaction, until it succeeds.
-    async fn one<T>(&self, arrived: Duration, body: &T) -> Result<()>
-    where
-        T: AsyncFn(&Transaction, &mut Client, &Begin<'_>) -> Result<Parts>,
-    {
-        let idle = self.idle.borrow_mut().pop();
+    async fn one(&self, arrived: Duration, kind: &impl Kind) -> Result<()> {
+        let idle = lock(&self.idle).pop();
         let mut client = idle.unwrap_or_else(|| self.new_client());
         let transaction = self.database.create_transaction();
         let mut begin = Begin { env: &self.env, arrived };
         let mut retries = 0;
         let parts = loop {
-            match body(&transaction, &mut client, &begin).await {
+            match kind.run(&transaction, &mut client, &begin).await {
                 Ok(parts) => break parts,
                 Err(error) => transaction.on_error(error).await?,
             }
             retries += 1;
             begin.arrived = self.env.now();
         };
+        let mut sums = lock(&self.sums);
         if arrived >= self.begin {
-            let mut sums = self.sums.borrow_mut();
             sums.whole.record(self.env.now() - arrived, parts.operations);
             sums.whole.retries += retries;
             let Sums { start, read, commit, .. } = &mut *sums;
@@ -257,29 +297,17 @@ impl Run {
                 part.into_iter().for_each(|part| tally.record(part, 1));
             }
         }
-        self.sums.borrow_mut().whole.hash ^= std::mem::take(&mut client.hash);
-        self.idle.borrow_mut().push(client);
+        sums.whole.hash ^= std::mem::take(&mut client.hash);
+        lock(&self.idle).push(client);
         Ok(())
     }
 
     fn new_client(&self) -> Client {
-        let number = self.clients.replace(self.clients.get() + 1);
+        let number = self.clients.fetch_add(1, Ordering::Relaxed);
         let Client { random, dataset, .. } = &self.newcomer;
         let seed = random.clone().bits();
         Client { random: Random::new(seed, number), dataset: dataset.clone(), hash: 0 }
     }
-}
-
-/// Has the task polled again at `at`, or at once if that is soon. What is returned must be kept until then.
-fn wake_for(env: &Env, at: Duration, context: &Context<'_>) -> Option<Timer> {
-    if at <= env.now() + 2 * AWAKE_BEFORE {
-        // Whoever has something to do goes first: on a machine of few processors it may be what this thread waits for.
-        std::thread::yield_now();
-        context.waker().wake_by_ref();
-        return None;
-    }
-    let waker = context.waker().clone();
-    Some(env.call_at(at - AWAKE_BEFORE, move || waker.wake()))
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Figure {
     pub unit: Unit,
     /// What it is held against.
     pub target: Target,
+    /// What it is held against in place of that where the database is a server's, if the workload says so.
+    pub served: Option<Target>,
     /// Whether it needs the machine for itself: it compares two measurements that other processes disturb differently.
     pub needs_quiet: bool,
 }
@@ -98,7 +100,13 @@ pub struct Outcome {
 impl Figure {
     /// A figure held against a target.
     pub fn new(what: impl Into<String>, value: f64, unit: Unit, target: Target) -> Self {
-        Self { what: what.into(), value, unit, target, needs_quiet: false }
+        Self { what: what.into(), value, unit, target, served: None, needs_quiet: false }
+    }
+
+    /// The same, held against this where the database is a server's.
+    #[must_use]
+    pub fn served(self, target: Target) -> Self {
+        Self { served: Some(target), ..self }
     }
 
     /// The same, of a kind that means nothing on a busy machine.

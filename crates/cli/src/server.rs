@@ -170,7 +170,8 @@ fn serve(
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
     let engine = settings.text("engine").unwrap_or_default();
-    let mut builder = Database::builder(dir).engine(engine).env(env.clone());
+    let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
+    let mut builder = Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
     if let Some(bytes) = settings.bytes("memory") {
         builder = builder.memory_bytes(bytes);
     }
@@ -199,6 +200,12 @@ fn serve(
     block_on(server.stop());
     database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     Ok(0)
+}
+
+/// How many commit workers a server has if nobody says. They share the processors with the threads that answer clients: on two of
+/// them reads at three quarters of the peak took 0.48 ms in the median with one, 0.76 ms with three (decision 9).
+fn commit_workers(env: &Env) -> usize {
+    (env.network_threads() / 2).clamp(1, 3)
 }
 
 fn config(

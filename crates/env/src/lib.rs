@@ -205,6 +205,14 @@ impl Env {
         }
     }
 
+    /// The system's number of this process; in simulation always the same.
+    pub fn process_id(&self) -> u32 {
+        match &self.inner.world {
+            World::Real(_) => std::process::id(),
+            World::Simulated(_) => 1,
+        }
+    }
+
     /// The files.
     pub fn files(&self) -> &Files {
         &self.inner.files

@@ -63,6 +63,7 @@ fn server(shared: &Shared) -> Value {
             "opentsdb": shared.series.opentsdb,
             "http": shared.series.http,
         },
+        "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
         "uptime_seconds": shared.env.now().as_secs_f64(),
     })

@@ -2,7 +2,7 @@
 
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::dataset::key;
 use crate::figures;
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
@@ -49,15 +49,25 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
 
 /// Transactions of 140 writes, each to the key after the last one, or each to a random key.
 fn blocks(bench: &Bench, plan: &Plan, adjacent: bool) -> Result<Measurement> {
-    drive(bench, plan, async move |transaction: &Transaction, client: &mut Client| {
+    drive(bench, plan, Block { adjacent })
+}
+
+/// A block of writes.
+#[derive(Clone, Copy)]
+struct Block {
+    adjacent: bool,
+}
+
+impl Work for Block {
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
         let rows = client.dataset.rows();
         let block = BLOCK.min(rows);
         let first = client.random.below(rows - block + 1);
         for number in first..first + block {
-            let number = if adjacent { number } else { client.random.below(rows) };
+            let number = if self.adjacent { number } else { client.random.below(rows) };
             transaction.set(key(number), client.dataset.random_value(&mut client.random));
         }
         transaction.commit().await?;
         Ok(block)
-    })
+    }
 }

@@ -6,7 +6,7 @@
 use super::mix::{Mix, OPERATIONS};
 use super::write::set_random;
 use super::{Group, Workload, range};
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::dataset::key;
 use crate::figures::Target;
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
@@ -100,19 +100,26 @@ fn age(bench: &Bench) -> Result<u64> {
     let slice = (bench.settings.time / PART).max(Duration::from_millis(1));
     while done < wanted {
         let plan = Plan { time: slice, ..bench.plan("aged, ageing", CLIENTS, 1) };
-        let measured = drive(bench, &plan, async |transaction: &Transaction, client: &mut Client| {
-            set_random(transaction, client, OPERATIONS - 2);
-            let number = client.random.below(client.dataset.rows());
-            if client.random.below(REMOVALS) == 0 {
-                transaction.clear(key(number));
-                transaction.commit().await?;
-                transaction.reset();
-            }
-            transaction.set(key(number), client.dataset.random_value(&mut client.random));
-            transaction.commit().await?;
-            Ok(OPERATIONS)
-        })?;
-        done += measured.tally.operations.max(1);
+        done += drive(bench, &plan, Ageing)?.tally.operations.max(1);
     }
     Ok(done)
+}
+
+/// Changes random rows; some are removed, and written again in a transaction of their own.
+#[derive(Clone, Copy)]
+struct Ageing;
+
+impl Work for Ageing {
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+        set_random(transaction, client, OPERATIONS - 2);
+        let number = client.random.below(client.dataset.rows());
+        if client.random.below(REMOVALS) == 0 {
+            transaction.clear(key(number));
+            transaction.commit().await?;
+            transaction.reset();
+        }
+        transaction.set(key(number), client.dataset.random_value(&mut client.random));
+        transaction.commit().await?;
+        Ok(OPERATIONS)
+    }
 }

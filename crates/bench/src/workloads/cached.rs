@@ -2,7 +2,7 @@
 
 use super::mix::OPERATIONS;
 use super::{Group, Workload};
-use crate::clients::{Client, drive};
+use crate::clients::{Client, Work, drive};
 use crate::dataset::key;
 use crate::figures;
 use crate::outcome::{Figure, Outcome, Unit};
@@ -25,7 +25,18 @@ const PART: u64 = 10;
 
 fn cached(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("cached-reads", CLIENTS, 2);
-    let measured = drive(bench, &plan, async |transaction: &Transaction, client: &mut Client| {
+    let measured = drive(bench, &plan, CachedReads)?;
+    let title = format!("{} clients, 10 reads of a tenth", words::grouped(plan.clients as u64));
+    let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
+    Ok(Outcome::new("cached-reads", title, headline, Some(measured)))
+}
+
+/// Ten reads of the working set.
+#[derive(Clone, Copy)]
+struct CachedReads;
+
+impl Work for CachedReads {
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
         let rows = (client.dataset.rows() / PART).max(1);
         let values: [_; OPERATIONS as usize] =
             array::from_fn(|_| transaction.get(key(client.random.below(rows))));
@@ -33,8 +44,5 @@ fn cached(bench: &Bench) -> Result<Outcome> {
             client.saw(&value.await?.unwrap_or_default());
         }
         Ok(OPERATIONS)
-    })?;
-    let title = format!("{} clients, 10 reads of a tenth", words::grouped(plan.clients as u64));
-    let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
-    Ok(Outcome::new("cached-reads", title, headline, Some(measured)))
+    }
 }

@@ -9,15 +9,15 @@
 //! synced writes of a plain program while nothing else writes, and while a plain program writes a checkpoint's bytes at a
 //! checkpoint's pace.
 
-use super::{Group, Workload, join, write};
+use super::write::BlockingWrites;
+use super::{Group, Workload, join};
 use crate::calibrate::SyncTimes;
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Plan, drive};
 use crate::figures;
 use crate::host::{Host, Waits};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::tally::Latency;
 use crate::{Bench, Error, Result, words};
-use plinth_client::Transaction;
 use plinth_env::reply::{self, Reply};
 use plinth_env::{Open, block_on};
 use serde_json::{Value, json};
@@ -90,11 +90,7 @@ impl Side {
     /// One turn of commits.
     fn commits(&mut self, bench: &Bench, host: &Arc<dyn Host>, plan: &Plan) -> Result<()> {
         host.take_longest_waits();
-        let measured = drive(bench, plan, async |transaction: &Transaction, client: &mut Client| {
-            write::set_random(transaction, client, 1);
-            transaction.commit().wait()?;
-            Ok(1)
-        })?;
+        let measured = drive(bench, plan, BlockingWrites(1))?;
         self.waits = self.waits.max(host.take_longest_waits());
         self.longest.push(measured.tally.latency().max);
         self.commits = Some(join(self.commits.take(), measured));

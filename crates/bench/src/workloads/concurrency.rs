@@ -31,7 +31,7 @@ fn concurrency(bench: &Bench) -> Result<Outcome> {
     for clients in STEPS {
         let outstanding = clients as u64 * OPERATIONS;
         let title = format!("concurrency, {} operations", words::grouped(outstanding));
-        let plan = Plan { title, clients, threads: 1, time: bench.settings.time / PART, slices: 0 };
+        let plan = Plan { clients, time: bench.settings.time / PART, ..bench.plan(&title, clients, 1) };
         let measured = Mix::new(9, 1).drive(bench, &plan)?;
         rates.push((outstanding as f64, measured.rate()));
         latencies.push((outstanding as f64, measured.tally.latency().mean.as_secs_f64()));

@@ -10,7 +10,7 @@ use crate::calibrate::SyncTimes;
 use crate::clients::Client;
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
-use crate::open_loop::{Arrivals, Begin, Offered, PEAK_UNDER_WAY, Parts, offer};
+use crate::open_loop::{Arrivals, Begin, Kind, Offered, PEAK_UNDER_WAY, Parts, offer};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::tally::Tally;
 use crate::{Bench, Result, words};
@@ -120,9 +120,15 @@ impl Blend {
         Self { often: mix, seldom: mix, seldom_in_100: 0 }
     }
 
+    fn offer(self, bench: &Bench, title: &str, arrivals: Arrivals) -> Result<Offered> {
+        offer(bench, title, arrivals, bench.settings.time / PART, self)
+    }
+}
+
+impl Kind for Blend {
     /// One transaction, timed: its start, its first read alone, the other reads together, its commit.
     async fn run(
-        self,
+        &self,
         transaction: &Transaction,
         client: &mut Client,
         begin: &Begin<'_>,
@@ -145,19 +151,6 @@ impl Blend {
             parts.commit = Some(begin.env.now() - asked);
         }
         Ok(parts)
-    }
-
-    fn offer(self, bench: &Bench, title: &str, arrivals: Arrivals) -> Result<Offered> {
-        let time = bench.settings.time / PART;
-        offer(
-            bench,
-            title,
-            arrivals,
-            time,
-            async move |transaction: &Transaction, client, begin: &Begin<'_>| {
-                self.run(transaction, client, begin).await
-            },
-        )
     }
 }
 
@@ -186,17 +179,19 @@ fn medians(measured: &[Load], syncs: &SyncTimes) -> Vec<Figure> {
     let Some((_, _, offered)) = measured.iter().find(|(percent, ..)| *percent == AT_THE_PAGE) else {
         return Vec::new();
     };
-    let figure = |words: &str, median: Duration| {
+    let figure = |words: &str, median: Duration, served: Target| {
         Figure::new(format!("median {words}"), median.as_secs_f64(), Unit::Seconds, Target::NONE)
+            .served(served)
     };
     let [start, read, commit] =
         [&offered.start, &offered.read, &offered.commit].map(|tally| tally.latency().p50);
     vec![
-        figure("start", start),
-        figure("read", read),
+        figure("start", start, figures::SERVED_LATENCY),
+        figure("read", read, figures::SERVED_LATENCY),
         figure(
             &format!("commit, beyond {COMMIT_SYNCS} fdatasyncs"),
             commit.saturating_sub(COMMIT_SYNCS * syncs.mean()),
+            figures::SERVED_COMMIT_LATENCY,
         )
         .if_quiet(),
     ]

@@ -1,7 +1,7 @@
 //! Transactions of reads and writes of random keys, in any proportion: what most of the seeds' workloads are.
 
 use super::write::set_random;
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::outcome::Measurement;
 use crate::random::Random;
 use crate::{Bench, Result};
@@ -27,16 +27,6 @@ impl Mix {
         Self { reads, writes }
     }
 
-    /// Reads, writes, and commits if anything was written; gives the number of operations.
-    pub async fn run(self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
-        self.read(transaction, client, 0).await?;
-        if self.writes > 0 {
-            set_random(transaction, client, self.writes);
-            transaction.commit().await?;
-        }
-        Ok(self.reads + self.writes)
-    }
-
     /// All reads but the first so many.
     pub async fn read(
         self,
@@ -55,8 +45,18 @@ impl Mix {
 
     /// Clients that do nothing else.
     pub fn drive(self, bench: &Bench, plan: &Plan) -> Result<Measurement> {
-        drive(bench, plan, async move |transaction: &Transaction, client: &mut Client| {
-            self.run(transaction, client).await
-        })
+        drive(bench, plan, self)
+    }
+}
+
+impl Work for Mix {
+    /// Reads, writes, and commits if anything was written.
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+        self.read(transaction, client, 0).await?;
+        if self.writes > 0 {
+            set_random(transaction, client, self.writes);
+            transaction.commit().await?;
+        }
+        Ok(self.reads + self.writes)
     }
 }

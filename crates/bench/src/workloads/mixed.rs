@@ -1,12 +1,11 @@
 //! The 90/10 test: nine reads and a write in each transaction, which then conflicts if one of the nine was
 //! written meanwhile. Conflicts are retried, as an application would; they are rare among a million keys, and counted.
 
-use super::{Group, Workload, read, write};
-use crate::clients::{Client, drive};
+use super::mix::Mix;
+use super::{Group, Workload};
 use crate::figures;
 use crate::outcome::{Figure, Outcome, Unit};
 use crate::{Bench, Result, words};
-use plinth_client::Transaction;
 
 /// The guide's 90/10 test.
 pub const MIXED: Workload = Workload {
@@ -18,16 +17,11 @@ pub const MIXED: Workload = Workload {
 };
 
 const CLIENTS: usize = 100;
-const READS: usize = 9;
+const READS: u64 = 9;
 
 fn mixed(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("90-10", CLIENTS, 1);
-    let measured = drive(bench, &plan, async |transaction: &Transaction, client: &mut Client| {
-        read::read_random::<READS>(transaction, client).await?;
-        write::set_random(transaction, client, 1);
-        transaction.commit().await?;
-        Ok(READS as u64 + 1)
-    })?;
+    let measured = Mix::new(READS, 1).drive(bench, &plan)?;
     let title = format!("{} clients, 9 reads and a write", words::grouped(plan.clients as u64));
     let headline =
         Figure::new("operations/s", measured.rate(), Unit::PerSecond("operations"), figures::MIXED);

@@ -1,7 +1,7 @@
 //! Range reads: the guide's, of a thousand rows from a random place, and the KPI page's, of one row to ten thousand.
 
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::curve::{Axis, Curve};
 use crate::dataset::{MAX_ROWS, key};
 use crate::figures;
@@ -78,11 +78,24 @@ fn sizes(bench: &Bench) -> Result<Outcome> {
 
 /// Clients that read random ranges of so many keys.
 pub fn ranges(bench: &Bench, plan: &Plan, keys: u64) -> Result<Measurement> {
-    drive(bench, plan, async move |transaction: &Transaction, client: &mut Client| {
-        let keys = keys.min(client.dataset.rows());
+    drive(bench, plan, Ranges { keys })
+}
+
+/// One range of so many keys.
+#[derive(Clone, Copy)]
+struct Ranges {
+    keys: u64,
+}
+
+impl Work for Ranges {
+    // A thousand rows are looked at while the connection's thread receives the next.
+    const OWN_THREADS: bool = true;
+
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+        let keys = self.keys.min(client.dataset.rows());
         let first = client.random.below(client.dataset.rows() - keys + 1);
         rows(transaction, client, first, keys).await
-    })
+    }
 }
 
 /// Reads the rows from number `first` on, batch by batch until there are as many as asked for.

@@ -1,7 +1,7 @@
 //! Reads: ten random keys a transaction, asked for together, answered from one snapshot.
 
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::{Bench, Result, words};
@@ -37,10 +37,18 @@ const READS: usize = 10;
 
 /// Clients that read ten random keys a transaction.
 pub fn ten_reads(bench: &Bench, plan: &Plan) -> Result<Measurement> {
-    drive(bench, plan, async |transaction: &Transaction, client: &mut Client| {
+    drive(bench, plan, Reads)
+}
+
+/// Ten random reads.
+#[derive(Clone, Copy)]
+struct Reads;
+
+impl Work for Reads {
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
         read_random::<READS>(transaction, client).await?;
         Ok(READS as u64)
-    })
+    }
 }
 
 /// Reads so many random keys, all of them under way at once.

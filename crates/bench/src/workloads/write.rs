@@ -4,9 +4,10 @@
 //! counts, so it waits for its commit without an executor between, and the disk's own speed is measured in
 //! slices between slices of the workload: both then saw the same disk.
 
+use super::mix::Mix;
 use super::{Group, Workload};
 use crate::calibrate::SyncTimes;
-use crate::clients::{Client, Plan, drive};
+use crate::clients::{Client, Plan, Work, drive};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::{Bench, Result, words};
@@ -64,11 +65,21 @@ pub fn set_random(transaction: &Transaction, client: &mut Client, writes: u64) {
 
 /// Clients that write ten keys a transaction.
 pub fn ten_writes(bench: &Bench, plan: &Plan) -> Result<Measurement> {
-    drive(bench, plan, async |transaction: &Transaction, client: &mut Client| {
-        set_random(transaction, client, WRITES);
-        transaction.commit().await?;
-        Ok(WRITES)
-    })
+    Mix::new(0, WRITES).drive(bench, plan)
+}
+
+/// Writes so many random keys, and blocks its thread until they are committed.
+#[derive(Clone, Copy)]
+pub struct BlockingWrites(pub u64);
+
+impl Work for BlockingWrites {
+    const OWN_THREADS: bool = true;
+
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+        set_random(transaction, client, self.0);
+        transaction.commit().wait()?;
+        Ok(self.0)
+    }
 }
 
 fn write_1(bench: &Bench) -> Result<Outcome> {
@@ -93,11 +104,6 @@ fn write_2(bench: &Bench) -> Result<Outcome> {
 
 /// One client that blocks, in turns with the disk's calibrator.
 fn one_client(bench: &Bench, name: &str, writes: u64) -> Result<(Measurement, SyncTimes)> {
-    let transaction = async move |transaction: &Transaction, client: &mut Client| {
-        set_random(transaction, client, writes);
-        transaction.commit().wait()?;
-        Ok(writes)
-    };
     let time = bench.settings.time / TURNS;
     let mut syncs = SyncTimes::default();
     let mut sum: Option<Measurement> = None;
@@ -105,7 +111,7 @@ fn one_client(bench: &Bench, name: &str, writes: u64) -> Result<(Measurement, Sy
         syncs.measure(bench, time / 4)?;
         let title = format!("{name} ({turn} of {TURNS})");
         let plan = Plan { title, clients: 1, threads: 1, time, slices: 0 };
-        let measured = drive(bench, &plan, transaction)?;
+        let measured = drive(bench, &plan, BlockingWrites(writes))?;
         sum = Some(sum.map_or(measured.clone(), |sum| sum.and(&measured)));
     }
     syncs.measure(bench, time / 4)?;
@@ -131,7 +137,8 @@ fn many(bench: &Bench, name: &'static str, clients: usize, target: Target) -> Re
     let mut outcome = Outcome::new(name, title, headline, Some(measured));
     if let Some(fairness) = fairness.filter(|_| clients >= MANY) {
         let words = "slowest tenth of the clients, of the median";
-        outcome.figures.push(Figure::new(words, fairness, Unit::Part, figures::FAIRNESS));
+        let figure = Figure::new(words, fairness, Unit::Part, figures::FAIRNESS);
+        outcome.figures.push(figure.served(figures::FAIRNESS));
     }
     outcome.comparable = plan.clients == clients;
     Ok(outcome)

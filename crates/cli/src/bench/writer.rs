@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::ArgMatches;
 use plinth::Transaction;
 use plinth_bench::host::{COMMITS, CRASH_WRITES};
-use plinth_bench::{Bench, Client, Plan, Progress, Settings, drive, set_random};
+use plinth_bench::{Bench, Client, Plan, Progress, Settings, Work, drive, set_random};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,17 +40,29 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     // An engine without checkpoints has its own way of being quick at the next start.
     let _ = database.checkpoint();
     let plan = Plan { title: String::new(), clients: CLIENTS, threads: 1, time: LIFE, slices: 0 };
-    let acknowledged = Arc::new(AtomicU64::new(0));
-    drive(&bench, &plan, async move |transaction: &Transaction, client: &mut Client| {
+    let acknowledged = Arc::default();
+    drive(&bench, &plan, Writes { acknowledged, tell: amount.transactions })?;
+    Ok(0)
+}
+
+/// Writes random keys and counts its commits in the database, and those that were acknowledged on the standard output.
+#[derive(Clone)]
+struct Writes {
+    acknowledged: Arc<AtomicU64>,
+    /// This one is told of however far apart the others are.
+    tell: u64,
+}
+
+impl Work for Writes {
+    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth::Result<u64> {
         set_random(transaction, client, CRASH_WRITES);
         transaction.add(COMMITS, 1_u64.to_le_bytes());
         transaction.commit().await?;
-        let number = acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
-        if number.is_multiple_of(TELL_EVERY) || number == amount.transactions {
+        let number = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
+        if number.is_multiple_of(TELL_EVERY) || number == self.tell {
             let told = writeln!(std::io::stdout(), "{number}");
             told.map_err(|error| plinth::Error::io_error().with_detail(error.to_string()))?;
         }
         Ok(CRASH_WRITES)
-    })?;
-    Ok(0)
+    }
 }

@@ -185,6 +185,12 @@ const ALL: &[Setting] = &[
         Is("32"),
         "Pinned snapshots at most, of all clients together (engine ssd); each keeps files that could otherwise go",
     ),
+    Setting::new(
+        "commit-workers",
+        Kind::Count,
+        Otherwise("one for every two processors, three at most"),
+        "Threads that carry commits to the disk: while one waits for it another gathers the next commits, but they take processors from reads and starts",
+    ),
 ];
 
 impl Setting {
