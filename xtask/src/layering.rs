@@ -143,6 +143,7 @@ const LAYERS: &[Layer] = &[
             "plinth-proto",
             "plinth-tls",
             "plinth-client",
+            "plinth-series",
             "plinth-pipeline",
             "plinth-server",
         ],

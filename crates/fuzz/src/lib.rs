@@ -22,12 +22,13 @@
 //! ## Not here
 //! Files on disk: each format has its own tests with flipped bits. The settings' file, which belongs to a program: its target
 //! stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `served.rs`, then `mutate.rs`.
+//! Read next: `decoders.rs`, `series.rs`, `served.rs`, then `mutate.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
 mod mutate;
 mod seeds;
+mod series;
 mod served;
 
 pub use mutate::Mutator;
@@ -43,7 +44,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -52,6 +53,9 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "tls_peers", run: decoders::tls_peers },
     Target { name: "connection", run: served::connection },
     Target { name: "http", run: served::http },
+    Target { name: "series_lines", run: series::lines },
+    Target { name: "series_remote_write", run: series::remote_write },
+    Target { name: "series_query", run: series::query },
 ];
 
 /// The target of a name.

@@ -3,6 +3,7 @@
 //! They are made by the encoders of today and kept as files, so that a fuzzer has them; a test holds the files to what is made
 //! here. A message that gets a new field needs its seed made anew (`plinth-fuzz seeds`).
 
+use crate::series;
 use plinth_proto::frame::{HEADER, Kind};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
@@ -21,6 +22,9 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "cluster_file" => texts(&CLUSTER_FILES),
         "tls_peers" => texts(&PEERS),
         "http" => texts(&HTTP),
+        "series_lines" => texts(&SERIES_LINES),
+        "series_remote_write" => vec![("seed-two-series".to_owned(), series::remote_write_message())],
+        "series_query" => texts(&SERIES_QUERIES),
         _ => Vec::new(),
     }
 }
@@ -172,4 +176,24 @@ const HTTP: [&str; 9] = [
     "POST /api/clear HTTP/1.1\r\nHost: localhost\r\nX-Plinth-Console: 1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"key\r\n6\r\n\":\"a\"}\r\n0\r\n\r\n",
     "POST /api/login HTTP/1.1\r\nHost: localhost\r\nX-Plinth-Console: 1\r\nExpect: 100-continue\r\nContent-Length: 13\r\n\r\n{\"token\":\"x\"}",
     "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\nGET /status HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\n\r\n",
+];
+
+/// The first character says which protocol, the second the size of the pieces.
+const SERIES_LINES: [&str; 6] = [
+    "00+cpu.user host=a region=eu\r\n+20260101T000000.000000001\r\n+0.25\r\n+cpu.user|cpu.sys host=a\n:1767225600000000001\n*2\n+0.25\n:7\n+SYNC\n",
+    "05*4\n+cpu.user host=a\n:1\n+cpu.user|cpu.sys host=b\n:2\n:1\n:1767225600000000001\n+nan\n:2\n:5\n*2\n+1e300\n:-7\n",
+    "0a+!deploy host=a\n+20260101T000000\n+version 7 is out\n+m a=1\n+bad\n+1\n+m a\\ b=1\n:1\n:1\n",
+    "1zput cpu.user 1767225600 0.25 host=a region=eu\nput cpu.user 1767225600000 7 host=a\nput x 20260101T000000 -inf a=b\nsync\nversion\nput\n",
+    "2xcpu,host=a,os=x\\ y user=0.5,sys=7i,up=t,note=\"a \\\"text\\\"\" 1767225600000000001\n# a comment\ncpu user=1\n",
+    "3~series,time,value\ncpu host=a,20260101T000000,0.5\n\"cpu host=a,b\",5,-7\n!deploy host=a,6,\"done, \"\"at last\"\"\"\n",
+];
+
+const SERIES_QUERIES: [&str; 7] = [
+    r#"{"select": "cpu", "where": {"host": ["a", "b"]}, "range": {"from": "20260101T000000", "to": 1767225600000000001}, "output": {"format": "csv", "timestamp": "raw"}}"#,
+    r#"{"aggregate": {"cpu": "max", "mem": ["min", "count"]}, "where": [{"host": "a"}]}"#,
+    r#"{"group-aggregate": {"metric": ["cpu"], "step": "30s", "func": ["min", "max"]}, "range": {"from": 9, "to": 1}, "filter": {"max": {"gt": 1}, "=": {"require": "any"}}, "limit": 7, "offset": "2"}"#,
+    r#"{"join": ["x", "y"], "range": {"from": 0, "to": 9}, "apply": [{"name": "eval", "expr": "x * 2 + sqrt(y) / -1e3"}, {"name": "ewma", "decay": 0.5}]}"#,
+    r#"{"group-aggregate-join": {"metric": ["x", "y"], "step": "1h", "func": "sum"}, "range": {"from": 0, "to": 9}, "pivot-by-tag": ["host"], "order-by": "series"}"#,
+    r#"{"select-events": "!deploy", "range": {"from": 0, "to": 9}, "filter": "done|(at [a-z]+)"}"#,
+    r#"{"select": "meta:names:cpu", "where": {"host": "a"}}"#,
 ];

@@ -1,0 +1,122 @@
+//! What senders and readers of time series send: lines of each protocol, remote write, queries.
+//!
+//! A session is fed twice, in one piece and in pieces: the points and the answers have to be the same, since the pieces in which bytes arrive mean
+//! nothing. What it holds of an unfinished line stays within the longest line.
+
+use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Memory, Protocol, Session};
+use plinth_series::{Name, Query};
+
+/// What a session made of its bytes.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Taken {
+    points: Vec<String>,
+    replies: Vec<u8>,
+    refused: u64,
+}
+
+impl Taken {
+    /// Takes what the session has, as a save would.
+    fn take(&mut self, session: &mut Session) {
+        for (name, point) in session.points() {
+            let parsed = Name::parse(name.as_str()).expect("a name that was taken is one");
+            assert_eq!(parsed.as_str(), name.as_str(), "a name is canonical once it was taken");
+            self.points.push(format!("{name} {point:?}"));
+        }
+        self.replies.extend_from_slice(session.replies());
+        session.sent(session.replies().len());
+        self.refused = session.refused();
+        session.discard();
+    }
+}
+
+fn fed(protocol: Protocol, bytes: &[u8], piece: usize) -> Taken {
+    let mut session = Session::new(protocol, 7, &Memory::default());
+    let (mut held, mut taken) = (Vec::new(), Taken::default());
+    for piece in bytes.chunks(piece) {
+        held.extend_from_slice(piece);
+        loop {
+            let len = session.feed(&held);
+            held.drain(..len);
+            let goes_on = session.wants_save();
+            taken.take(&mut session);
+            if !goes_on {
+                break;
+            }
+        }
+        assert!(held.len() <= MAX_LINE_BYTES + 1, "more than a line is held");
+    }
+    session.finish(&held);
+    taken.take(&mut session);
+    taken
+}
+
+/// Lines: the first byte says which protocol they are in, the second into which pieces they are cut.
+pub(crate) fn lines(bytes: &[u8]) {
+    let [which, piece, stream @ ..] = bytes else { return };
+    let protocol = match which & 3 {
+        0 => Protocol::Resp,
+        1 => Protocol::OpenTsdb,
+        2 => Protocol::Influx(Clock { unit: 1_000, now: 5 }),
+        _ => Protocol::Csv,
+    };
+    let whole = fed(protocol, stream, stream.len().max(1));
+    let pieces = fed(protocol, stream, usize::from(piece % 32) + 1);
+    assert_eq!(whole.points, pieces.points, "the pieces make a difference");
+    assert_eq!(whole.refused, pieces.refused, "the pieces make a difference to what is refused");
+    // More than that is counted instead of told, if nobody takes it in between.
+    if pieces.replies.len() < 32 << 10 {
+        assert_eq!(whole.replies, pieces.replies, "the pieces make a difference to what is told");
+    }
+}
+
+/// A message of remote write: as it comes, compressed or not; and as the content of a block that is compressed well.
+pub(crate) fn remote_write(bytes: &[u8]) {
+    for body in [bytes.to_vec(), block(bytes)] {
+        let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+        match session.take_remote_write(&body) {
+            Ok(()) => Taken::default().take(&mut session),
+            Err(why) => {
+                assert!(!why.is_empty(), "it is refused without a word why");
+                assert_eq!(session.points().count(), 0, "what is refused as a whole leaves nothing");
+            }
+        }
+    }
+}
+
+/// A query, as the body of a request for rows and as one for names.
+pub(crate) fn query(bytes: &[u8]) {
+    for error in [Query::parse(bytes).err(), Query::parse_search(bytes).err()].into_iter().flatten() {
+        assert!(!error.to_string().is_empty(), "it is refused without a word why");
+    }
+}
+
+/// A block of snappy that holds these bytes as they are.
+fn block(bytes: &[u8]) -> Vec<u8> {
+    /// The longest literal whose length stands in its tag.
+    const LITERAL: usize = 60;
+    let mut block = Vec::new();
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        block.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    block.push(len as u8);
+    for part in bytes.chunks(LITERAL) {
+        block.push((part.len() as u8 - 1) << 2);
+        block.extend_from_slice(part);
+    }
+    block
+}
+
+/// A message of two series.
+pub(crate) fn remote_write_message() -> Vec<u8> {
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let label =
+        |name: &str, value: &str| field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat());
+    let sample = |value: f64, milliseconds: u8| {
+        field(2, &[&[1 << 3 | 1], &value.to_le_bytes()[..], &[2 << 3, milliseconds]].concat())
+    };
+    let one = [label("__name__", "up"), label("job", "a"), sample(1.0, 5), sample(0.5, 6)].concat();
+    let two = [label("__name__", "load"), label("host", "b"), sample(f64::NAN, 5)].concat();
+    [field(1, &one), field(1, &two)].concat()
+}
