@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
+use crate::random::Random;
 use crate::report::{Provenance, Report};
 use crate::served::{self, Spent};
 use crate::workloads::{Load, Workload, load, place_in_reports};
@@ -18,7 +19,7 @@ use plinth_client::{Database, RangeOptions};
 use plinth_env::Env;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Rows in the guide's tests, which is what figures are compared with.
@@ -81,9 +82,18 @@ pub struct Bench {
     pub server: Option<u32>,
     /// Whoever opened the database; without one, workloads that need it are skipped.
     pub host: Option<Arc<dyn Host>>,
+    /// How often clients were set to work: each time with random numbers of their own.
+    pub(crate) drives: Arc<AtomicU64>,
 }
 
 impl Bench {
+    /// The seed of what clients are set to do now. With the one of the time before they would ask for the same rows again, and find
+    /// them in caches.
+    pub(crate) fn next_seed(&self) -> u64 {
+        let drive = self.drives.fetch_add(1, Ordering::Relaxed);
+        Random::new(self.settings.seed, !drive).bits()
+    }
+
     /// Makes sure that `database`, whose files lie in `directory`, holds the rows: loads them if it is empty,
     /// takes them if it holds just them, and refuses it if it holds anything else. Setting `stop` ends the load, and
     /// later the run, early.
@@ -124,6 +134,7 @@ impl Bench {
             is_served,
             server,
             host: None,
+            drives: Arc::default(),
         })
     }
 

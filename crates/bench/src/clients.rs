@@ -111,7 +111,7 @@ pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Meas
         env: bench.env.clone(),
         database: bench.database.clone(),
         dataset: bench.dataset.clone(),
-        seed: bench.settings.seed,
+        seed: bench.next_seed(),
         begin,
         end: begin + plan.time,
         slices: plan.slices,

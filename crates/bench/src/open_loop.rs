@@ -232,11 +232,7 @@ impl Run {
             stop: stop.clone(),
             begin: during.start,
             end: during.end,
-            newcomer: Client {
-                random: Random::new(bench.settings.seed, 0),
-                dataset: dataset.clone(),
-                hash: 0,
-            },
+            newcomer: Client { random: Random::new(bench.next_seed(), 0), dataset: dataset.clone(), hash: 0 },
             clients: AtomicU64::new(number << 32),
             idle: Mutex::default(),
             sums: Mutex::default(),

@@ -52,7 +52,7 @@ fn budget(bench: &Bench) -> Result<Outcome> {
     let mut figures = between.since(before).of_writes();
     if reads.has_uncached() {
         figures.extend(reads.of_reads());
-        figures.extend(uncached::measure(bench)?);
+        figures.extend(uncached::measure(bench)?.into_iter().flat_map(|(_, figures)| figures));
     }
     let base = load.resident_before.unwrap_or_default();
     let stages =

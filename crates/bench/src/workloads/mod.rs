@@ -116,6 +116,7 @@ pub const ALL: &[Workload] = &[
     restart::RESTART,
     sustained::SUSTAINED,
     budget::BUDGET,
+    uncached::UNCACHED,
     series::NAMES,
     series::ROWS,
     series::DICTIONARY,
@@ -124,7 +125,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 37] = [
+const IN_REPORTS: [&str; 38] = [
     "write1",
     "write2",
     "write3",
@@ -157,6 +158,7 @@ const IN_REPORTS: [&str; 37] = [
     "restart",
     "growth",
     "budget",
+    "uncached",
     "series-names",
     "series-rows",
     "series-dictionary",

@@ -4,23 +4,38 @@
 //!   the system forgets the tables | clients read random rows | it forgets them again | threads read random pages of them | ...
 //! ```
 //!
-//! The system's own cache of pages would answer most of both, were it not emptied before each turn. Turns are short, so that
-//! little comes back meanwhile, and what does helps both sides alike. Where the tables lie is known of the engine `ssd` alone.
+//! The system's own cache of pages would answer most of both, were it not emptied before each turn. A turn ends before more than
+//! a sixteenth of the pages can have come back. Where the tables lie is known of the engine `ssd` alone.
 
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
+use super::{Group, Workload, join};
 use crate::clients::Plan;
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Unit};
+use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::random::Random;
-use crate::{Bench, Result};
+use crate::{Bench, Error, Result};
 use plinth_env::reply::{self, Reply};
 use plinth_env::{Env, File, Open, block_on};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TURNS: u32 = 5;
+/// Reads of a database that lies there already.
+pub const UNCACHED: Workload = Workload {
+    name: "uncached",
+    about: "reads that no cache answers, in turns with random reads of the disk itself, on a database of --dir",
+    group: Group::Own,
+    long: true,
+    run: uncached,
+};
+
+/// Turns of each side, at least and at most.
+const TURNS: [u32; 2] = [5, 25];
+/// The part of the pages that one turn may bring back.
+const MOST_PAGES: f64 = 1.0 / 16.0;
+/// How long the disk is tried to see how quick it is.
+const TRIAL: Duration = Duration::from_millis(100);
 /// As many as the engine has under way at once.
 const DEPTH: u64 = 32;
 const CLIENTS: usize = 100;
@@ -46,33 +61,79 @@ impl Rate {
     }
 }
 
-/// Figures of reads that go to the disk; none if no tables are found.
-pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+fn uncached(bench: &Bench) -> Result<Outcome> {
+    let (measured, mut figures) = measure(bench)?.ok_or_else(|| {
+        let why = "it needs a database of the engine ssd with rows in tables: a run of --engine ssd --dir DIR that overwrote them";
+        Error::Skipped(why.to_owned())
+    })?;
+    let headline = figures.remove(0);
+    let mut outcome = Outcome::new(
+        "uncached",
+        "100 clients, 10 reads, all caches emptied".to_owned(),
+        headline,
+        Some(measured),
+    );
+    outcome.figures.extend(figures);
+    Ok(outcome)
+}
+
+/// What was measured of reads that go to the disk, with figures; `None` if no tables are found.
+pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
     let files = block_on(tables(&bench.env, &bench.directory.join(TABLES)))?;
-    if files.iter().all(|(_, pages)| *pages == 0) {
-        return Ok(Vec::new());
+    let pages: u64 = files.iter().map(|(_, pages)| pages).sum();
+    if pages == 0 {
+        return Ok(None);
     }
     let files = Arc::new(files);
-    let time = bench.settings.time / TURNS;
+    let Some((turns, time)) = turns(bench, &files, pages as f64)? else { return Ok(None) };
     let (mut engine, mut disk, mut uncached, mut fetched) = (Rate::default(), Rate::default(), 0.0, 0.0);
-    for turn in 0..TURNS {
+    let mut sum = None;
+    for turn in 0..turns {
         block_on(forget(&files))?;
         let (Some(before), began) = (Device::of(&bench.env, &bench.database), bench.env.now()) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let plan = Plan { time, ..bench.plan("uncached reads", CLIENTS, 1) };
-        Mix::new(OPERATIONS, 0).drive(bench, &plan)?;
+        sum = Some(join(sum, Mix::new(OPERATIONS, 0).drive(bench, &plan)?));
         let took = bench.env.now() - began;
-        let Some(after) = Device::of(&bench.env, &bench.database) else { return Ok(Vec::new()) };
+        let Some(after) = Device::of(&bench.env, &bench.database) else { return Ok(None) };
         let done = after.since(before);
         engine.add(done.reads(), took);
         uncached += done.uncached();
         fetched += done.fetched_bytes().unwrap_or_default();
-        block_on(forget(&files))?;
-        let began = bench.env.now();
-        let reads = random_pages(bench, &files, turn, time)?;
-        disk.add(reads as f64, bench.env.now() - began);
+        let (reads, took) = of_the_disk(bench, &files, turn, time)?;
+        disk.add(reads, took);
     }
+    Ok(sum.map(|sum| (sum, figures(engine, disk, uncached, fetched))))
+}
+
+/// How many turns there are and how long each is; `None` for a disk that gives nothing.
+fn turns(bench: &Bench, files: &Arc<Vec<(File, u64)>>, pages: f64) -> Result<Option<(u32, Duration)>> {
+    let (reads, took) = of_the_disk(bench, files, TURNS[1], TRIAL)?;
+    if reads == 0.0 {
+        return Ok(None);
+    }
+    let longest = took.mul_f64(pages * MOST_PAGES / reads);
+    let time = longest.min(bench.settings.time / TURNS[0]).max(TRIAL);
+    let turns = bench.settings.time.div_duration_f64(time).ceil() as u32;
+    Ok(Some((turns.clamp(TURNS[0], TURNS[1]), time)))
+}
+
+/// Random pages that the disk gives in a while, its cache emptied before, and how long it was in truth.
+fn of_the_disk(
+    bench: &Bench,
+    files: &Arc<Vec<(File, u64)>>,
+    turn: u32,
+    time: Duration,
+) -> Result<(f64, Duration)> {
+    block_on(forget(files))?;
+    let began = bench.env.now();
+    let reads = random_pages(bench, files, turn, time)?;
+    Ok((reads as f64, bench.env.now() - began))
+}
+
+/// The figures; the first is the one that a bound is for.
+fn figures(engine: Rate, disk: Rate, uncached: f64, fetched: f64) -> Vec<Figure> {
     let rate =
         |what: &str, rate: Rate| Figure::new(what, rate.a_second(), Unit::PerSecond("reads"), Target::NONE);
     let part = engine.a_second() / disk.a_second().max(1e-9);
@@ -91,7 +152,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
         let pages = fetched / PAGE as f64 / engine.reads.max(1.0);
         figures.push(Figure::new("pages fetched for a device read", pages, Unit::Times, Target::NONE));
     }
-    Ok(figures)
+    figures
 }
 
 /// The files of a directory with the number of whole pages in each.
