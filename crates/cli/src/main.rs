@@ -25,8 +25,9 @@
 //!
 //! ## Not here
 //! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then `demo/mod.rs`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod bench;
 mod command;
 mod damage;
@@ -55,6 +56,7 @@ use std::process::ExitCode;
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("PLINTH_COMMIT"), ")");
 
 fn main() -> ExitCode {
+    allocator::give_large_blocks_back();
     let matches = command::command(VERSION).get_matches();
     match run(&matches) {
         Ok(code) => ExitCode::from(code),

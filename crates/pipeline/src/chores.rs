@@ -41,6 +41,7 @@ pub(crate) async fn run(shared: &Shared, front: &mut Front) {
     let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
     shared.waiting.reached(newest);
     front.resolver.forget_before(shared.window_begin(newest));
+    shared.storage.note_elsewhere(front.resolver.memory());
     // Commits are more urgent than memory that can be given back a little later: those that wait in the queue, and those
     // under way, which need the storage's writer for themselves and would not get hold of it between two steps.
     loop {

@@ -260,4 +260,11 @@ impl Storage for Store {
             Self::Ssd(storage) => storage.fullness(),
         }
     }
+
+    fn note_elsewhere(&self, bytes: usize) {
+        match self {
+            Self::Memory(storage) => storage.note_elsewhere(bytes),
+            Self::Ssd(storage) => storage.note_elsewhere(bytes),
+        }
+    }
 }

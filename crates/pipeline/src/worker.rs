@@ -63,7 +63,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Work::Closed => return,
             Work::Chores => crate::chores::run(&shared, &mut front).await,
             Work::Batch(batch) => {
-                wait_for_room(&shared).await;
+                wait_for_room(&shared, &mut front).await;
                 let flight = begin(&shared, &mut front, batch).await;
                 drop(front);
                 if let Some(flight) = flight {
@@ -75,7 +75,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// While the memory for the window is full, lets versions go by instead of a batch, so that it is emptied.
-async fn wait_for_room(shared: &Shared) {
+async fn wait_for_room(shared: &Shared, front: &mut Front) {
     while shared.storage.fullness() >= 1.0 && shared.storage.refusal().is_none() {
         if shared.health.failure().is_some() || shared.health.is_closing() {
             return;
@@ -84,7 +84,10 @@ async fn wait_for_room(shared: &Shared) {
         shared.env.sleep(PAUSE_WHILE_FULL).await;
         let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
         shared.waiting.reached(newest);
-        shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS);
+        let begin = shared.window_begin(newest);
+        front.resolver.forget_before(begin);
+        shared.storage.note_elsewhere(front.resolver.memory());
+        shared.storage.forget_before(begin, FORGET_ROWS);
     }
 }
 
@@ -101,6 +104,7 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     front.resolver.forget_before(shared.window_begin(version));
     let mut decided =
         decide(batch, version, shared.wall_clock_seconds(), &front.metadata, &mut front.resolver);
+    shared.storage.note_elsewhere(front.resolver.memory());
     count_refused(shared, &decided.refused);
     span.record("conflicts", decided.refused.len());
     notice(shared, version, &mut decided);

@@ -140,6 +140,12 @@ pub trait Storage: Send + Sync {
     fn fullness(&self) -> f32 {
         0.0
     }
+
+    /// Takes note of the bytes of memory that others keep of the writes in the window, such as the keys that conflicts are found by. An
+    /// engine with a budget counts them as part of it.
+    fn note_elsewhere(&self, bytes: usize) {
+        let _ = bytes;
+    }
 }
 
 /// Bytes of memory, all that the store has taken from the system.

@@ -90,14 +90,10 @@ pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
     let mut sum = None;
     for turn in 0..turns {
         block_on(forget(&files))?;
-        let (Some(before), began) = (Device::of(&bench.env, &bench.database), bench.env.now()) else {
-            return Ok(None);
-        };
+        let meanwhile = watch(bench, time);
         let plan = Plan { time, ..bench.plan("uncached reads", CLIENTS, 1) };
         sum = Some(join(sum, Mix::new(OPERATIONS, 0).drive(bench, &plan)?));
-        let took = bench.env.now() - began;
-        let Some(after) = Device::of(&bench.env, &bench.database) else { return Ok(None) };
-        let done = after.since(before);
+        let Some((done, took)) = meanwhile.wait()? else { return Ok(None) };
         engine.add(done.reads(), took);
         uncached += done.uncached();
         fetched += done.fetched_bytes().unwrap_or_default();
@@ -105,6 +101,21 @@ pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
         disk.add(reads, took);
     }
     Ok(sum.map(|sum| (sum, figures(engine, disk, uncached, fetched))))
+}
+
+/// What the engine does from now on, once all clients are at it and until the first of them may stop.
+fn watch(bench: &Bench, time: Duration) -> Reply<Option<(Device, Duration)>> {
+    let (promise, reply) = reply::promise();
+    let (env, database) = (bench.env.clone(), bench.database.clone());
+    bench.env.spawn("bench-device", async move {
+        env.sleep(time / 10).await;
+        let (before, began) = (Device::of(&env, &database), env.now());
+        env.sleep(time / 5 * 4).await;
+        let (after, ended) = (Device::of(&env, &database), env.now());
+        let done = before.zip(after).map(|(before, after)| (after.since(before), ended - began));
+        promise.send(Ok(done));
+    });
+    reply
 }
 
 /// How many turns there are and how long each is; `None` for a disk that gives nothing.

@@ -38,22 +38,25 @@ impl Buffers {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// An empty buffer for so many bytes.
+    /// A buffer of so many bytes, whatever they are.
     pub fn take(&self, len: usize) -> Vec<u8> {
         let steps = len.div_ceil(STEP).max(1);
         // One that is a step too large will do.
         for class in self.classes.iter().skip(steps - 1).take(2) {
             let taken = lock(class).pop();
-            if let Some(buffer) = taken {
+            if let Some(mut buffer) = taken {
                 self.bytes.fetch_sub(buffer.capacity(), Ordering::Relaxed);
+                buffer.resize(len, 0);
                 return buffer;
             }
         }
-        Vec::with_capacity(steps * STEP)
+        let mut buffer = Vec::with_capacity(steps * STEP);
+        buffer.resize(len, 0);
+        buffer
     }
 
     /// Keeps a buffer, unless more than `most` bytes would wait then.
-    pub fn give(&self, mut buffer: Vec<u8>, most: usize) {
+    pub fn give(&self, buffer: Vec<u8>, most: usize) {
         let capacity = buffer.capacity();
         let class = (capacity / STEP).checked_sub(1).and_then(|place| self.classes.get(place));
         let Some(class) = class.filter(|_| capacity.is_multiple_of(STEP)) else { return };
@@ -61,7 +64,6 @@ impl Buffers {
             self.bytes.fetch_sub(capacity, Ordering::Relaxed);
             return;
         }
-        buffer.clear();
         lock(class).push(buffer);
     }
 
@@ -88,9 +90,8 @@ mod tests {
     #[test]
     fn a_buffer_that_was_given_is_taken_again_by_what_fits() {
         let buffers = Buffers::default();
-        let mut first = buffers.take(4100);
-        first.resize(4100, 7);
-        assert_eq!(first.capacity(), 9 * STEP);
+        let first = buffers.take(4100);
+        assert_eq!((first.len(), first.capacity()), (4100, 9 * STEP));
         let place = first.as_ptr();
         buffers.give(first, 1 << 20);
         assert_eq!(buffers.bytes(), 9 * STEP);
@@ -99,8 +100,8 @@ mod tests {
         let again = buffers.take(8 * STEP);
         assert_eq!(
             (again.as_ptr(), again.len(), buffers.bytes()),
-            (place, 0, 0),
-            "a step too large, and empty"
+            (place, 8 * STEP, 0),
+            "a step too large, and as long as was asked for"
         );
     }
 

@@ -76,16 +76,21 @@ impl Cache {
         }
     }
 
-    /// An empty buffer for a block's body of so many bytes.
+    /// A buffer of so many bytes, whatever they are, for a block.
     pub fn buffer(&self, len: usize) -> Vec<u8> {
         self.buffers.take(len)
+    }
+
+    /// Takes back a buffer that no block came to lie in.
+    pub fn give_back(&self, buffer: Vec<u8>) {
+        self.buffers.give(buffer, self.room());
     }
 
     /// Keeps what a block lies in, if it was the last one to hold it and there is room.
     fn recycle(&self, gone: impl IntoIterator<Item = Slot>) {
         for slot in gone {
             if let Some(block) = Arc::into_inner(slot.block) {
-                self.buffers.give(block.into_body(), self.room());
+                self.give_back(block.into_bytes());
             }
         }
     }
@@ -233,7 +238,7 @@ mod tests {
         let mut built = Vec::new();
         builder.finish(&mut built);
         let mut body = cache.buffer(built.len());
-        body.extend_from_slice(&built);
+        body.copy_from_slice(&built);
         Arc::new(RowsBlock::new(body).unwrap())
     }
 

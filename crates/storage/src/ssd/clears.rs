@@ -114,6 +114,8 @@ impl Clears {
 pub(crate) struct WindowClears {
     /// From this boundary to the next: the versions of the clears that cover it, ascending.
     segments: BTreeMap<Bytes, Vec<Version>>,
+    /// Versions in all segments.
+    versions: usize,
 }
 
 impl WindowClears {
@@ -123,7 +125,7 @@ impl WindowClears {
 
     /// About how many bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * 128
+        self.segments.len() * 128 + self.versions * size_of::<Version>()
     }
 
     /// Adds a range. Versions do not descend.
@@ -137,6 +139,7 @@ impl WindowClears {
         for versions in self.segments.range_mut::<[u8], _>(range).map(|(_, versions)| versions) {
             if versions.last() != Some(&version) {
                 versions.push(version);
+                self.versions += 1;
             }
         }
     }
@@ -148,6 +151,7 @@ impl WindowClears {
             Some((boundary, _)) if boundary[..] == *at => {}
             Some((_, versions)) => {
                 let versions = versions.clone();
+                self.versions += versions.len();
                 self.segments.insert(Bytes::copy_from_slice(at), versions);
             }
             None => {
@@ -196,13 +200,16 @@ impl WindowClears {
             versions.drain(..gone);
         }
         let mut before: Vec<Version> = Vec::new();
+        let mut left = 0;
         self.segments.retain(|_, versions| {
             let needed = *versions != before;
             if needed {
                 before.clone_from(versions);
+                left += versions.len();
             }
             needed
         });
+        self.versions = left;
     }
 }
 

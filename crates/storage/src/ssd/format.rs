@@ -7,6 +7,7 @@
 use super::zstd;
 use crate::checkpoint::{Flaw, Identity};
 use plinth_types::Version;
+use std::ops::Range;
 
 /// The newest table format that this program can read, and the one that it writes. It reads all before it: format 1 has blocks
 /// without padding.
@@ -243,32 +244,40 @@ impl BlockHead {
 
     /// The raw body of a block that has been checked.
     pub fn body(&self, block: &[u8]) -> Result<Vec<u8>, Flaw> {
-        self.body_in(block, Vec::with_capacity)
+        self.body_in(block, |len| vec![0; len])
     }
 
-    /// The same in an empty buffer that `take` has for so many bytes.
+    /// The same in a buffer that `take` has of so many bytes.
     pub fn body_in(&self, block: &[u8], take: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Flaw> {
-        let stored = &block[BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + self.stored_len];
+        let stored = &block[self.stored()];
+        if self.compression == Compression::None {
+            self.check_body_len(stored.len())?;
+        }
         let mut raw = take(self.raw_len);
         let len = match self.compression {
             Compression::None => {
-                raw.extend_from_slice(stored);
+                raw.copy_from_slice(stored);
                 stored.len()
             }
-            Compression::Lz4 => {
-                raw.resize(self.raw_len, 0);
-                lz4_flex::block::decompress_into(stored, &mut raw)
-                    .map_err(|error| Flaw::new("compressed body", "LZ4", error))?
-            }
-            Compression::Zstd => {
-                raw.resize(self.raw_len, 0);
-                zstd::decompress(stored, &mut raw)?
-            }
+            Compression::Lz4 => lz4_flex::block::decompress_into(stored, &mut raw)
+                .map_err(|error| Flaw::new("compressed body", "LZ4", error))?,
+            Compression::Zstd => zstd::decompress(stored, &mut raw)?,
         };
-        if len != self.raw_len {
-            return Err(Flaw::new("length of a block's body", self.raw_len, len));
-        }
+        self.check_body_len(len)?;
         Ok(raw)
+    }
+
+    /// Where in a block its body lies, as it is stored.
+    pub fn stored(&self) -> Range<usize> {
+        BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + self.stored_len
+    }
+
+    /// Whether the raw body has the length that it should have.
+    pub fn check_body_len(&self, len: usize) -> Result<(), Flaw> {
+        if len == self.raw_len {
+            return Ok(());
+        }
+        Err(Flaw::new("length of a block's body", self.raw_len, len))
     }
 }
 

@@ -1,16 +1,10 @@
 //! Where in a table a key is: for each block of rows the least key that belongs to it, in memory.
 //!
-//! ```text
-//!   prefix of all separators, then for each:
-//!   heads  | 8 bytes | 8 bytes | ...     searched; what they leave equal, the whole separators decide
-//!   blocks | offset, length    | ...
-//! ```
-//!
 //! A block's separator lies above the last key of the block before and not above its own first key; the first
-//! block's is the table's first key. The heads are the eight bytes behind the common prefix, as numbers, so
-//! that a search stays in few cache lines.
+//! block's is the table's first key. How they are searched: `separators.rs`.
 
 use super::format::{push_bytes, push_number, take_bytes, take_number};
+use super::separators::Separators;
 use plinth_types::Bytes;
 
 /// Collects the index of a table while it is written.
@@ -50,11 +44,7 @@ impl IndexBuilder {
 
 /// The index of a table.
 pub(crate) struct Index {
-    prefix_len: usize,
-    heads: Box<[u64]>,
-    separators: Box<[u8]>,
-    /// Where each separator ends.
-    ends: Box<[u32]>,
+    separators: Separators,
     /// Where each block begins, and where the last one ends.
     places: Box<[u64]>,
     last_key: Bytes,
@@ -94,38 +84,16 @@ impl Index {
         if !rest.is_empty() || place != rows_end || (count > 0 && separators[begin..] > last_key[..]) {
             return None;
         }
-        Some(Self::build(separators, ends, places, last_key))
-    }
-
-    fn build(separators: Vec<u8>, ends: Vec<u32>, places: Vec<u64>, last_key: Bytes) -> Self {
-        let of = |at: usize| {
-            let begin = at.checked_sub(1).map_or(0, |before: usize| ends[before] as usize);
-            &separators[begin..ends[at] as usize]
-        };
-        let count = ends.len();
-        let prefix_len = match count {
-            0 => 0,
-            _ => of(0).iter().zip(of(count - 1)).take_while(|(a, b)| a == b).count(),
-        };
-        let heads = (0..count).map(|at| head(of(at), prefix_len)).collect();
-        Self {
-            prefix_len,
-            heads,
-            separators: separators.into(),
-            ends: ends.into(),
-            places: places.into(),
-            last_key,
-        }
+        Some(Self { separators: Separators::new(separators, ends), places: places.into(), last_key })
     }
 
     pub fn count(&self) -> usize {
-        self.ends.len()
+        self.separators.count()
     }
 
     /// The least key that belongs to a block.
     pub fn separator(&self, at: usize) -> &[u8] {
-        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        &self.separators[begin..self.ends[at] as usize]
+        self.separators.get(at)
     }
 
     /// The first key of the table; `None` if it has no rows.
@@ -141,27 +109,7 @@ impl Index {
     /// The block that has a key if any has; `None` if the key is before all of them.
     #[inline]
     pub fn block_of(&self, key: &[u8]) -> Option<usize> {
-        if self.heads.is_empty() {
-            return None;
-        }
-        let prefix = &self.separators[..self.prefix_len];
-        if !key.starts_with(prefix) {
-            return if key < prefix { None } else { Some(self.count() - 1) };
-        }
-        let wanted = head(key, self.prefix_len);
-        let mut after = self.heads.partition_point(|head| *head < wanted);
-        if self.heads.get(after) == Some(&wanted) {
-            let mut end = after + self.heads[after..].partition_point(|head| *head == wanted);
-            while after < end {
-                let middle = after.midpoint(end);
-                if self.separator(middle) <= key {
-                    after = middle + 1;
-                } else {
-                    end = middle;
-                }
-            }
-        }
-        after.checked_sub(1)
+        self.separators.last_up_to(key)
     }
 
     /// Offset and length of a block in the file.
@@ -172,20 +120,8 @@ impl Index {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.separators.len() + self.count() * 20 + self.last_key.len()
+        self.separators.bytes() + self.count() * 8 + self.last_key.len()
     }
-}
-
-/// The eight bytes behind a key's prefix, as a number that orders like them.
-#[inline(always)]
-fn head(key: &[u8], prefix_len: usize) -> u64 {
-    let rest = &key[prefix_len..];
-    if let Some(bytes) = rest.first_chunk::<8>() {
-        return u64::from_be_bytes(*bytes);
-    }
-    let mut bytes = [0; 8];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(bytes)
 }
 
 /// The shortest key above `low` and not above `high`.

@@ -77,8 +77,24 @@ impl Loader {
             return Ok(block);
         }
         *was_read = true;
-        let mut blocks = self.read(table, number, 1).await?;
-        blocks.pop_front().ok_or_else(Error::internal_error)
+        self.wait().await;
+        let block = Arc::new(table.read_block(number, &self.cache).await?);
+        if !self.passing {
+            self.cache.insert(table.id(), number as u32, &block);
+        }
+        Ok(block)
+    }
+
+    /// Goes on where it may wait for the disk, and counts what is read there.
+    async fn wait(&self) {
+        // Nobody wakes this: whoever lets it wait polls it again.
+        poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+        probe!("ssd: blocks read from a file");
+        // What merges read nobody waits for.
+        if !self.passing {
+            self.counts.device.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts a key that was looked for in a file.
@@ -98,16 +114,9 @@ impl Loader {
         first: usize,
         count: usize,
     ) -> Result<VecDeque<Arc<RowsBlock>>> {
-        // Nobody wakes this: whoever lets it wait polls it again.
-        poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
-            .await;
-        probe!("ssd: blocks read from a file");
-        // What merges read nobody waits for.
-        if !self.passing {
-            self.counts.device.fetch_add(1, Ordering::Relaxed);
-        }
+        self.wait().await;
         let blocks = match self.passing {
-            true => table.read_rows(first, count, Vec::with_capacity).await?,
+            true => table.read_rows(first, count, |len| vec![0; len]).await?,
             false => table.read_rows(first, count, |len| self.cache.buffer(len)).await?,
         };
         let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();

@@ -139,7 +139,7 @@ impl NotSwitched {
 pub(super) fn wants_flush(engine: &Engine) -> bool {
     let ready = engine.window.bytes_until(engine.window.overlay().oldest());
     // Small flushes make more work for merges, and each of them walks all of the window: only when room gets scarce.
-    let hurry = engine.window.live() as u64 > engine.window_share() / 4 * 3;
+    let hurry = engine.window_fullness() > 0.75;
     ready >= if hurry { engine.settings.flush_bytes / 4 } else { engine.settings.flush_bytes }
 }
 

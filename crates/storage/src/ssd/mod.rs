@@ -14,11 +14,12 @@
 //! never change, which is why a read, or a pinned snapshot, goes on with those it began with.
 //!
 //! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes, filters)
-//! stays within one budget: two fifths are the window's, the cache shrinks as the others grow, and a window that grows beyond
-//! its part shows as [`Storage::fullness`], for others to slow down by.
+//! stays within one budget, of which two fifths are for writes: the cache shrinks as the others grow, and a window that grows beyond
+//! its part shows as [`Storage::fullness`], for others to slow down by (`budget.rs`).
 //!
 //! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
+mod budget;
 mod buffers;
 mod cache;
 mod clears;
@@ -35,6 +36,7 @@ mod pages;
 mod read;
 mod rows;
 mod salvage;
+mod separators;
 mod state;
 mod table;
 mod window;
@@ -145,6 +147,7 @@ struct Engine {
     settings: SsdSettings,
     making: Arc<Making>,
     window: Window,
+    parts: budget::Parts,
     state: RwLock<Arc<State>>,
     gates: Gates,
     pool: Arc<Pool>,
@@ -251,6 +254,7 @@ impl SsdStorage {
         let engine = Arc::new(Engine {
             settings,
             window: Window::new(state.version),
+            parts: budget::Parts::default(),
             state: RwLock::new(Arc::new(state)),
             gates: Gates::default(),
             pool: Arc::default(),
@@ -368,23 +372,6 @@ impl Engine {
 
     fn is_closing(&self) -> bool {
         self.life.closing.load(Ordering::Acquire)
-    }
-
-    /// Bytes that the window may have.
-    fn window_share(&self) -> u64 {
-        self.settings.memory / 2
-    }
-
-    /// Gives the cache what the others leave of the budget. What the window may grow to is never lent to it: blocks that the
-    /// cache lets go when the window wants its memory back go to the allocator, not to the system, so that the process would keep both.
-    fn divide_memory(&self) {
-        let budget = self.settings.memory;
-        // A flush and a merge at once: a portion of the file, hashes and filter of each table, and what the merge has read ahead.
-        let writing = (32 << 20).min(budget / 8);
-        let window = (self.window.bytes() as u64).max(budget / 5 * 2);
-        let others = window + self.state().memory() as u64 + writing;
-        let cache = budget.saturating_sub(others).max(budget / 16);
-        self.making.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
     }
 
     fn figures(&self) -> SsdFigures {
@@ -539,8 +526,8 @@ impl Storage for SsdStorage {
         Memory {
             data: cache.bytes() as u64,
             // With what window and cache keep for what comes.
-            index: (engine.state().memory() + engine.window.bytes() - engine.window.live() + cache.spare())
-                as u64,
+            index: engine.tables_memory()
+                + (engine.window.bytes() - engine.window.live() + cache.spare()) as u64,
             window: engine.window.live() as u64,
         }
     }
@@ -559,7 +546,11 @@ impl Storage for SsdStorage {
     }
 
     fn fullness(&self) -> f32 {
-        self.engine.window.live() as f32 / self.engine.window_share() as f32
+        self.engine.window_fullness()
+    }
+
+    fn note_elsewhere(&self, bytes: usize) {
+        self.engine.parts.note_elsewhere(bytes as u64);
     }
 }
 

@@ -11,6 +11,7 @@
 use super::format::{number_len, push_number, take_number, u32_at};
 use crate::checkpoint::Flaw;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// The bit of the count that says that offsets have four bytes.
 const WIDE: u32 = 1 << 31;
@@ -121,7 +122,10 @@ fn numbers_len(key: &[u8], value: Option<&[u8]>) -> usize {
 
 /// A block of rows in memory, found to be sound.
 pub(crate) struct RowsBlock {
-    body: Vec<u8>,
+    /// The body, and perhaps what stood around it in the file.
+    bytes: Vec<u8>,
+    begin: usize,
+    end: usize,
     count: usize,
     prefix_len: usize,
     wide: bool,
@@ -131,11 +135,19 @@ pub(crate) struct RowsBlock {
 impl RowsBlock {
     /// Takes the body of a block whose checksum was right, and looks through it.
     pub fn new(body: Vec<u8>) -> Result<Self, Flaw> {
+        let all = 0..body.len();
+        Self::within(body, all)
+    }
+
+    /// The same of a body that is a part of these bytes, which it keeps whole: nothing is copied.
+    pub fn within(bytes: Vec<u8>, body: Range<usize>) -> Result<Self, Flaw> {
         let flaw = |what| Flaw::new(what, "rows", "other bytes");
+        let Range { start: begin, end } = body;
+        let body = &bytes[begin..end];
         if body.len() < PREFIX_AT {
             return Err(flaw("body of a block"));
         }
-        let (count, prefix_len) = (u32_at(&body, 0), u32_at(&body, 4) as usize);
+        let (count, prefix_len) = (u32_at(body, 0), u32_at(body, 4) as usize);
         let wide = count & WIDE != 0;
         let count = (count & !WIDE) as usize;
         let entries_at = count
@@ -143,7 +155,8 @@ impl RowsBlock {
             .and_then(|len| len.checked_add(PREFIX_AT)?.checked_add(prefix_len))
             .filter(|at| *at <= body.len() && count > 0)
             .ok_or_else(|| flaw("head of a block's body"))?;
-        let block = Self { body, count, prefix_len, wide, entries_at };
+        let entries_at = begin + entries_at;
+        let block = Self { bytes, begin, end, count, prefix_len, wide, entries_at };
         block.look_through().ok_or_else(|| flaw("entries of a block"))?;
         Ok(block)
     }
@@ -155,7 +168,7 @@ impl RowsBlock {
             if self.offset(entry) != at - self.entries_at {
                 return None;
             }
-            let mut rest = self.body.get(at..)?;
+            let mut rest = self.bytes.get(at..self.end)?;
             let len = rest.len();
             let key_len = usize::try_from(take_number(&mut rest)?).ok()?;
             let value_len = usize::try_from(take_number(&mut rest)?).ok()?.saturating_sub(1);
@@ -166,17 +179,17 @@ impl RowsBlock {
             before = Some(key);
             at += len - rest.len() + key_len + value_len;
         }
-        (at == self.body.len()).then_some(())
+        (at == self.end).then_some(())
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.body.capacity() + size_of::<Self>()
+        self.bytes.capacity() + size_of::<Self>()
     }
 
     /// What the block was made of.
-    pub fn into_body(self) -> Vec<u8> {
-        self.body
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub fn count(&self) -> usize {
@@ -186,23 +199,23 @@ impl RowsBlock {
     /// What all keys begin with.
     #[inline]
     pub fn prefix(&self) -> &[u8] {
-        &self.body[PREFIX_AT..PREFIX_AT + self.prefix_len]
+        &self.bytes[self.begin + PREFIX_AT..][..self.prefix_len]
     }
 
     #[inline(always)]
     fn offset(&self, entry: usize) -> usize {
-        let offsets = PREFIX_AT + self.prefix_len;
+        let offsets = self.begin + PREFIX_AT + self.prefix_len;
         if self.wide {
-            return u32_at(&self.body, offsets + 4 * entry) as usize;
+            return u32_at(&self.bytes, offsets + 4 * entry) as usize;
         }
         let at = offsets + 2 * entry;
-        usize::from(u16::from_le_bytes([self.body[at], self.body[at + 1]]))
+        usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
     }
 
     /// The rest of an entry's key behind the prefix, and its value.
     #[inline]
     pub fn entry(&self, at: usize) -> Entry<'_> {
-        let mut rest = &self.body[self.entries_at + self.offset(at)..];
+        let mut rest = &self.bytes[self.entries_at + self.offset(at)..];
         let key_len = number(&mut rest);
         let value_len = number(&mut rest);
         let (key, rest) = rest.split_at(key_len);

@@ -167,7 +167,7 @@ impl Scan {
         self.at = at;
         let mut bytes = vec![0; len];
         self.file.read_exact_at(at, &mut bytes).await?;
-        let block = rows_block(&bytes, number, header.seed(), Vec::with_capacity).and_then(|block| {
+        let block = rows_block(&bytes, number, header.seed(), |len| vec![0; len]).and_then(|block| {
             let first = [block.prefix(), block.entry(0).0].concat();
             let high = (number + 1 < parts.index.count()).then(|| parts.index.separator(number + 1));
             let last = [block.prefix(), block.entry(block.count() - 1).0].concat();

@@ -12,6 +12,7 @@
 
 use super::filter;
 use super::load::Loader;
+use super::separators::Separators;
 use super::table::Table;
 use plinth_types::{Result, Version};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct Run {
     pub flush: u64,
     pub tables: Vec<Arc<Table>>,
     pub has_clears: bool,
+    /// Of each table the first key that it says something about: searched without a look at the tables.
+    lowers: Separators,
 }
 
 impl Run {
@@ -35,17 +38,19 @@ impl Run {
         let apart = tables.windows(2).all(|pair| pair[0].upper() <= pair[1].lower());
         assert!(apart, "the tables of a run do not overlap");
         let has_clears = tables.iter().any(|table| !table.clears().is_empty());
-        Self { level, flush, tables, has_clears }
+        let (mut keys, mut ends) = (Vec::new(), Vec::with_capacity(tables.len()));
+        for table in &tables {
+            keys.extend_from_slice(table.lower());
+            ends.push(keys.len() as u32);
+        }
+        Self { level, flush, tables, has_clears, lowers: Separators::new(keys, ends) }
     }
 
     /// The table that may say something about a key.
     #[inline]
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
-        let after = match &self.tables[..] {
-            [only] => usize::from(only.lower()[..] <= *key),
-            tables => tables.partition_point(|table| table.lower()[..] <= *key),
-        };
-        self.tables.get(after.checked_sub(1)?).filter(|table| *key < table.upper()[..])
+        let table = &self.tables[self.lowers.last_up_to(key)?];
+        (*key < table.upper()[..]).then_some(table)
     }
 
     /// The tables that say something about a range.

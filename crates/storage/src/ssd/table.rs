@@ -9,11 +9,12 @@
 //! changed, a pinned snapshot. Once the state has let go of it for good it is obsolete, and when its last
 //! holder goes its file does.
 
+use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::Filter;
 use super::format::{
-    BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, Footer, HEADER_LEN, Header, HeaderFlaw, Kind, TABLE_FORMAT,
-    take_bytes, take_number,
+    BLOCK_HEAD_LEN, BlockHead, Compression, FOOTER_LEN, Footer, HEADER_LEN, Header, HeaderFlaw, Kind,
+    TABLE_FORMAT, take_bytes, take_number,
 };
 use super::index::Index;
 use super::rows::RowsBlock;
@@ -182,7 +183,30 @@ impl Table {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// Reads blocks of rows that lie one behind the other, each into an empty buffer that `take` has for so many bytes.
+    /// Reads a block of rows into a buffer of the cache's, where it stays if it is not compressed.
+    ///
+    /// # Errors
+    /// Those of [`Table::read_rows`].
+    pub async fn read_block(&self, number: usize, cache: &Cache) -> Result<RowsBlock> {
+        let (at, len) = self.index().place(number);
+        let mut bytes = cache.buffer(len);
+        self.file.read_exact_at(at, &mut bytes).await?;
+        self.block_from(bytes, number, cache).map_err(|flaw| damage(&self.file, flaw, at))
+    }
+
+    fn block_from(&self, bytes: Vec<u8>, number: usize, cache: &Cache) -> Result<RowsBlock, Flaw> {
+        let head = checked_head(&bytes, Kind::Rows, number, self.seed)?;
+        if head.compression == Compression::None {
+            let body = head.stored();
+            head.check_body_len(body.len())?;
+            return RowsBlock::within(bytes, body);
+        }
+        let body = head.body_in(&bytes, |len| cache.buffer(len))?;
+        cache.give_back(bytes);
+        RowsBlock::new(body)
+    }
+
+    /// Reads blocks of rows that lie one behind the other, each into a buffer that `take` has of so many bytes.
     ///
     /// # Errors
     /// `file_corrupt`, naming file and offset; those of reading.
@@ -227,7 +251,7 @@ fn bounds(parts: &Parts) -> (Bytes, Bytes) {
     }
 }
 
-/// Checks and reads one block of rows into an empty buffer that `take` has for so many bytes.
+/// Checks and reads one block of rows into a buffer that `take` has of so many bytes.
 pub(crate) fn rows_block(
     bytes: &[u8],
     number: usize,

@@ -169,7 +169,7 @@ impl TableWriter {
             return;
         }
         let mut body = cache.buffer(self.body.len());
-        body.extend_from_slice(&self.body);
+        body.copy_from_slice(&self.body);
         if let Ok(block) = RowsBlock::new(body) {
             cache.insert(self.header.id, number, &Arc::new(block));
         }
