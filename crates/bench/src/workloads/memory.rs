@@ -206,7 +206,7 @@ fn at_rest(bench: &Bench) -> Result<Outcome> {
     let rows = load.rows as f64;
     let (grown, data) = (after.saturating_sub(before) as f64, load.bytes as f64);
     let title = format!("{} rows at rest", words::grouped(load.rows));
-    let target = figures::memory_at_rest(data / rows);
+    let target = figures::memory_at_rest(&bench.engine, data / rows);
     let headline = Figure::new("memory a key", grown / rows, Unit::BytesPerKey, target);
     let mut outcome = Outcome::new("memory", title, headline, None);
     outcome.comparable = load.rows >= LEAST_ROWS;

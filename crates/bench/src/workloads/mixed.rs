@@ -23,8 +23,8 @@ fn mixed(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("90-10", CLIENTS, 1);
     let measured = Mix::new(READS, 1).drive(bench, &plan)?;
     let title = format!("{} clients, 9 reads and a write", words::grouped(plan.clients as u64));
-    let headline =
-        Figure::new("operations/s", measured.rate(), Unit::PerSecond("operations"), figures::MIXED);
+    let target = figures::mixed(&bench.engine);
+    let headline = Figure::new("operations/s", measured.rate(), Unit::PerSecond("operations"), target);
     let mut outcome = Outcome::new("90-10", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;
     Ok(outcome)

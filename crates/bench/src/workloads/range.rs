@@ -39,7 +39,8 @@ fn range(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("range", CLIENTS, 2);
     let measured = ranges(bench, &plan, KEYS)?;
     let title = format!("{} clients, 1000-key ranges", words::grouped(plan.clients as u64));
-    let headline = Figure::new("keys/s", measured.rate(), Unit::PerSecond("keys"), figures::RANGE);
+    let headline =
+        Figure::new("keys/s", measured.rate(), Unit::PerSecond("keys"), figures::range(&bench.engine));
     let mut outcome = Outcome::new("range", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;
     Ok(outcome)

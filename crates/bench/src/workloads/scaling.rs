@@ -64,7 +64,7 @@ fn scaling(bench: &Bench) -> Result<Outcome> {
         "of a BTreeMap's scaling from one to two",
         scaling / map_scaling.max(1e-9),
         Unit::Part,
-        figures::READ_SCALING,
+        figures::read_scaling(&bench.engine),
     );
     outcome.figures.push(part.if_quiet());
     outcome.notes.push(notes);

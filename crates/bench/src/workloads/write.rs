@@ -85,10 +85,16 @@ impl Work for BlockingWrites {
 fn write_1(bench: &Bench) -> Result<Outcome> {
     let (measured, syncs) = one_client(bench, "write1", 1)?;
     let title = "1 client, 1 write".to_owned();
-    let headline = Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::WRITE_1);
+    let headline =
+        Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::write_1(&bench.engine));
     let in_syncs = measured.tally.latency().mean.as_secs_f64() / syncs.mean().as_secs_f64().max(1e-9);
     let mut outcome = Outcome::new("write1", title, headline, Some(measured));
-    let in_syncs = Figure::new("mean commit, in fdatasyncs", in_syncs, Unit::Times, figures::WRITE_1_SYNCS);
+    let in_syncs = Figure::new(
+        "mean commit, in fdatasyncs",
+        in_syncs,
+        Unit::Times,
+        figures::write_1_syncs(&bench.engine),
+    );
     outcome.figures.push(in_syncs.if_quiet());
     note_syncs(&mut outcome, &syncs);
     Ok(outcome)
