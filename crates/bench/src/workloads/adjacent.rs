@@ -4,7 +4,7 @@ use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
 use crate::clients::{Client, Plan, Work, drive};
 use crate::dataset::key;
-use crate::figures;
+use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;
@@ -28,7 +28,17 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
     let measured = blocks(bench, &plan("adjacent-writes"), true)?;
     let title = format!("{} clients, blocks of {BLOCK} keys", words::grouped(measured.clients as u64));
     let unit = Unit::PerSecond("writes");
-    let times = measured.rate() / random.rate().max(1e-9);
+    let times = |of: &Measurement| measured.rate() / of.rate().max(1e-9);
+    let target = figures::adjacent_times(&bench.engine);
+    let ratios = [
+        Figure::new("of the rate of random writes, ten a transaction", times(&random), Unit::Times, target),
+        Figure::new(
+            "the same with 140 random ones a transaction",
+            times(&scattered),
+            Unit::Times,
+            Target::NONE,
+        ),
+    ];
     let note = format!(
         "random keys: {} writes/s with ten a transaction, {} with {BLOCK}",
         words::short(random.rate()),
@@ -36,13 +46,7 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
     );
     let headline = Figure::new("writes/s", measured.rate(), unit, figures::ADJACENT_WRITES);
     let mut outcome = Outcome::new("adjacent-writes", title, headline, Some(measured));
-    let target = figures::adjacent_times(&bench.engine);
-    outcome.figures.push(Figure::new(
-        "of the rate of random writes, ten a transaction",
-        times,
-        Unit::Times,
-        target,
-    ));
+    outcome.figures.extend(ratios);
     outcome.notes.push(note);
     Ok(outcome)
 }
