@@ -1,4 +1,5 @@
-//! How the cost of a read and of a write grows with the data: on databases of a hundredth and a tenth of the rows, and of all.
+//! How the cost of a read and of a write grows with the data: on databases of a hundredth and a tenth of the rows, and of all;
+//! of very many rows also on one of a thousandth, so that one run goes from a hundred thousand rows to a hundred million.
 //!
 //! Cost is time of a processor, the engine's own work in the background included, so that other processes disturb it little.
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// The cost of operations by the number of rows.
 pub const GROWTH: Workload = Workload {
     name: "growth",
-    about: "processor time of a read and of a write with a hundredth of the rows, a tenth, and all of them",
+    about: "processor time of a read and of a write with a hundredth of the rows (a thousandth, of 100,000,000 or more), a tenth, and all",
     group: Group::Own,
     long: true,
     run: growth,
@@ -24,7 +25,9 @@ pub const GROWTH: Workload = Workload {
 
 const DIRECTORY: &str = "plinth-bench-growth";
 const CLIENTS: usize = 100;
-const PARTS: [u64; 3] = [100, 10, 1];
+const PARTS: [u64; 4] = [1_000, 100, 10, 1];
+/// With so many rows the first part is measured too.
+const VERY_MANY_ROWS: u64 = 100_000_000;
 /// What is measured, on one thread: its words, the transaction.
 const MEASURED: [(&str, Mix); 2] = [("read", Mix::new(OPERATIONS, 0)), ("write", Mix::new(0, OPERATIONS))];
 
@@ -33,8 +36,7 @@ fn growth(bench: &Bench) -> Result<Outcome> {
     let host = host.ok_or_else(|| Error::Skipped("it needs a database in this process".to_owned()))?;
     let mut points = [const { Vec::new() }; 2];
     let mut reads = None;
-    for part in PARTS {
-        let rows = (bench.dataset.rows() / part).max(1);
+    for rows in sizes(bench.dataset.rows()) {
         let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
         let database = host.create(&place.path, bench.settings.memory)?;
         let task = bench.progress.unknown(&format!("growth, loading {} rows", words::grouped(rows)));
@@ -55,6 +57,11 @@ fn growth(bench: &Bench) -> Result<Outcome> {
         }
     }
     Ok(outcome(&points, reads))
+}
+
+/// The numbers of rows that are measured, ascending.
+fn sizes(rows: u64) -> impl Iterator<Item = u64> {
+    PARTS.iter().skip(usize::from(rows < VERY_MANY_ROWS)).map(move |part| (rows / part).max(1))
 }
 
 /// Seconds of a processor for an operation; of the clock, where the former can't be known.
@@ -88,4 +95,17 @@ fn outcome(points: &[Vec<(f64, f64)>; 2], reads: Option<Measurement>) -> Outcome
     outcome.details.push(("seconds_of_processor_by_rows", points));
     outcome.curves.push(curve);
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_of_a_hundred_million_rows_covers_each_power_of_ten_from_a_hundred_thousand_on() {
+        let sizes = |rows| sizes(rows).collect::<Vec<_>>();
+        assert_eq!(sizes(100_000_000), [100_000, 1_000_000, 10_000_000, 100_000_000]);
+        assert_eq!(sizes(99_999_999), [999_999, 9_999_999, 99_999_999]);
+        assert_eq!(sizes(50), [1, 5, 50]);
+    }
 }
