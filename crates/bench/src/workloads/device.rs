@@ -70,12 +70,13 @@ impl Device {
         figures
     }
 
-    /// Of a time with writes: bytes written for each that left the window.
+    /// Of a time with writes: bytes written for each that left the window. The engine counts what goes into tables; what the log took
+    /// before is in the kernel's count alone.
     pub fn of_writes(self) -> Vec<Figure> {
         let of = |bytes: f64| bytes / self.flushed.max(1.0);
         let tables = of(self.written);
         let mut figures = vec![Figure::new(
-            "bytes written for each flushed",
+            "bytes written to tables for each flushed, the log left out",
             tables,
             Unit::Times,
             figures::WRITE_AMPLIFICATION,
