@@ -20,11 +20,12 @@ pub trait Host: Send + Sync {
     fn take_longest_waits(&self) -> Waits;
 
     /// In a directory that doesn't exist yet: has another process load `rows` rows, write a checkpoint, and then overwrite
-    /// random rows as fast as it can; kills it without warning after `transactions` of its commits were acknowledged.
+    /// random rows as fast as it can; kills it without warning after `transactions` of its commits were acknowledged. Its
+    /// database has the same engine, and so many bytes of memory, if that is said.
     ///
     /// # Errors
     /// Whatever kept the process from getting so far.
-    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> Result<Crash>;
+    fn crash(&self, directory: &Path, rows: u64, transactions: u64, memory: Option<u64>) -> Result<Crash>;
 
     /// A new database of the same engine in a directory that doesn't exist yet; with so many bytes of memory for its data,
     /// caches and all, if that is said.
@@ -33,11 +34,11 @@ pub trait Host: Send + Sync {
     /// `unsupported_operation` if the engine can't be given so little; those of opening a database.
     fn create(&self, directory: &Path, memory: Option<u64>) -> Result<Database>;
 
-    /// Opens what a crash left, as after any start.
+    /// Opens what a crash left, as after any start; with so much memory, if that is said.
     ///
     /// # Errors
     /// Those of opening a database.
-    fn open(&self, directory: &Path) -> Result<Database>;
+    fn open(&self, directory: &Path, memory: Option<u64>) -> Result<Database>;
 }
 
 /// The longest times of their kind.

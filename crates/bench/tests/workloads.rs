@@ -12,7 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A database in a directory, and what can be done around it without a second process.
-struct Local(plinth::Database);
+struct Local(plinth::Database, Engine);
+
+/// What was written moves on to tables as soon as that; with the usual window a small memory would have the load wait for it.
+const WINDOW: Duration = Duration::from_millis(200);
+
+/// The engine of the databases made beside it.
+#[derive(Clone, Copy, PartialEq)]
+enum Engine {
+    Memory,
+    Ssd,
+}
 
 impl Host for Local {
     fn checkpoint(&self) -> plinth::Result<()> {
@@ -24,11 +34,21 @@ impl Host for Local {
         Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
-    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
-        let database = plinth::Database::open(directory)?;
+    fn crash(
+        &self,
+        directory: &Path,
+        rows: u64,
+        transactions: u64,
+        memory: Option<u64>,
+    ) -> plinth::Result<Crash> {
+        let database = self.builder(directory, memory).open()?;
         Bench::prepare((*database).clone(), directory.into(), tiny(rows), Progress::Silent, Arc::default())
             .unwrap();
-        database.checkpoint()?;
+        if self.1 == Engine::Memory {
+            database.checkpoint()?;
+        }
+        // One after the other they take a sync each.
+        let transactions = transactions.min(500);
         for _ in 0..transactions {
             database.transact_blocking(|transaction| {
                 transaction.add(COMMITS, 1_u64.to_le_bytes());
@@ -37,19 +57,27 @@ impl Host for Local {
         }
         drop(database);
         let report = block_on(plinth::check(&Env::real(), directory))?;
-        let (checkpoint_bytes, log_bytes) = (report.checkpoint_bytes, report.log_bytes);
+        let (checkpoint_bytes, log_bytes) = (report.checkpoint_bytes + report.table_bytes, report.log_bytes);
         Ok(Crash { acknowledged: transactions, checkpoint_bytes, log_bytes })
     }
 
     fn create(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
-        if memory.is_some() {
+        if memory.is_some() && self.1 == Engine::Memory {
             return Err(plinth::Error::unsupported_operation());
         }
-        Ok((*plinth::Database::builder(directory).must_be_new().open()?).clone())
+        Ok((*self.builder(directory, memory).must_be_new().open()?).clone())
     }
 
-    fn open(&self, directory: &Path) -> plinth::Result<Database> {
-        Ok((*plinth::Database::builder(directory).must_exist().open()?).clone())
+    fn open(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
+        Ok((*self.builder(directory, memory).must_exist().open()?).clone())
+    }
+}
+
+impl Local {
+    fn builder(&self, directory: &Path, memory: Option<u64>) -> plinth::Builder {
+        let engine = if self.1 == Engine::Ssd { "ssd" } else { "memory" };
+        let builder = plinth::Database::builder(directory).engine(engine).window(WINDOW);
+        memory.into_iter().fold(builder, plinth::Builder::memory_bytes)
     }
 }
 
@@ -76,14 +104,16 @@ fn every_workload_runs_and_says_what_it_did() {
     let (directory, files) = (directory(), directory());
     let local = plinth::Database::open(files.path()).unwrap();
     let mut bench = prepare(&local, &directory, tiny(3_000)).unwrap();
-    bench.host = Some(Arc::new(Local(local)));
+    bench.host = Some(Arc::new(Local(local, Engine::Memory)));
     assert_eq!(bench.load.as_ref().unwrap().rows, 3_000);
     for workload in ALL {
         // This one is sixty times as long as the others.
         bench.settings.time = Duration::from_millis(if workload.name == "sustained" { 5 } else { 100 });
         let outcome = match bench.run_one(workload) {
             // Not every system says how much memory a process takes, and not every engine can do with less.
-            Err(Error::Skipped(_)) if ["memory", "larger", "budget"].contains(&workload.name) => continue,
+            Err(Error::Skipped(_)) if ["memory", "larger", "budget", "uncached"].contains(&workload.name) => {
+                continue;
+            }
             // A server takes them in: `cli`'s tests run them against one.
             Err(Error::Skipped(_)) if workload.name.starts_with("series-") => continue,
             outcome => outcome.unwrap_or_else(|error| panic!("{}: {error}", workload.name)),
@@ -116,6 +146,45 @@ fn every_workload_runs_and_says_what_it_did() {
     assert!(left.is_empty(), "a calibrator left {left:?}");
 }
 
+/// These look at what an engine on a disk does, and are skipped with any other.
+#[test]
+fn what_is_about_data_larger_than_memory_runs_on_tables() {
+    const MEMORY: u64 = 16 << 20;
+    let files = directory();
+    let builder = plinth::Database::builder(files.path()).engine("ssd").window(WINDOW);
+    let local = builder.memory_bytes(MEMORY).open().unwrap();
+    let settings = Settings { memory: Some(MEMORY), ..tiny(400_000) };
+    let mut bench = prepare(&local, &files, settings).unwrap();
+    assert!(bench.engine == "ssd" && bench.dataset.bytes() > MEMORY);
+    bench.host = Some(Arc::new(Local(local, Engine::Ssd)));
+    for workload in workloads::select(&["larger", "budget", "uncached", "restart"]).unwrap() {
+        let outcome = bench.run_one(workload).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
+        let value = |what: &str| {
+            let figure = outcome.figures.iter().find(|figure| figure.what.starts_with(what));
+            figure.unwrap_or_else(|| panic!("no {what} in {outcome:?}")).value
+        };
+        assert!(outcome.figures.iter().all(|figure| figure.value.is_finite()), "{outcome:?}");
+        if workload.name == "restart" {
+            assert!(value("until the first answer") > 0.0);
+            let tables = outcome.to_json()["restart"]["checkpoint_bytes"].as_u64();
+            assert!(tables.is_some_and(|bytes| bytes > MEMORY), "rows are in tables: {outcome:?}");
+            continue;
+        }
+        if workload.name == "uncached" {
+            assert!(outcome.figures[0].value > 0.0 && value("device reads/s") > 0.0, "{outcome:?}");
+            continue;
+        }
+        let (writes, reads) =
+            (value("bytes written to tables for each flushed"), value("device reads an uncached"));
+        assert!(writes > 0.5 && reads > 0.5, "{outcome:?}");
+        if workload.name == "budget" {
+            for what in ["uncached reads, of the disk's own rate", "device reads/s", "random pages/s"] {
+                assert!(value(what) > 0.0, "{what}: {outcome:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_needs_its_host_is_skipped_without_one() {
     let directory = directory();
@@ -135,20 +204,26 @@ fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
         fn take_longest_waits(&self) -> Waits {
             self.0.take_longest_waits()
         }
-        fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> plinth::Result<Crash> {
-            let crash = self.0.crash(directory, rows, transactions)?;
+        fn crash(
+            &self,
+            directory: &Path,
+            rows: u64,
+            transactions: u64,
+            memory: Option<u64>,
+        ) -> plinth::Result<Crash> {
+            let crash = self.0.crash(directory, rows, transactions, memory)?;
             Ok(Crash { acknowledged: crash.acknowledged + 1, ..crash })
         }
         fn create(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
             self.0.create(directory, memory)
         }
-        fn open(&self, directory: &Path) -> plinth::Result<Database> {
-            self.0.open(directory)
+        fn open(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
+            self.0.open(directory, memory)
         }
     }
     let directory = directory();
     let mut bench = prepare(&database(), &directory, tiny(300)).unwrap();
-    bench.host = Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap()))));
+    bench.host = Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap(), Engine::Memory))));
     let [restart] = workloads::select(&["restart"]).unwrap()[..] else { panic!("one workload") };
     let error = bench.run_one(restart).unwrap_err().to_string();
     assert!(error.contains("31 commits were acknowledged") && error.contains("30 are there"), "{error}");

@@ -180,7 +180,7 @@ fn bench_writer() -> Command {
         .about("Writes until it is killed: the victim of the workload `restart`")
         .arg(Arg::new("dir").required(true).value_parser(value_parser!(PathBuf)))
         .arg(Arg::new("engine").required(true))
-        .args([number("rows"), number("transactions")])
+        .args([number("rows"), number("transactions"), number("memory").required(false)])
 }
 
 fn path(name: &'static str, value: &'static str) -> Arg {

@@ -2,7 +2,7 @@
 
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
-use plinth::{Database, Error, Result, block_on};
+use plinth::{Builder, Database, Error, Result, block_on};
 use plinth_bench::host::{Crash, Host, Waits};
 use plinth_env::Env;
 use std::fmt::Display;
@@ -27,13 +27,14 @@ impl Host for LocalHost {
         Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
-    fn crash(&self, directory: &Path, rows: u64, transactions: u64) -> Result<Crash> {
+    fn crash(&self, directory: &Path, rows: u64, transactions: u64, memory: Option<u64>) -> Result<Crash> {
         let amount = Amount { rows, transactions };
         let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
         let mut child = Command::new(program)
             .arg(BENCH_WRITER)
             .arg(directory)
             .args([&self.engine, &amount.rows.to_string(), &amount.transactions.to_string()])
+            .args(memory.map(|bytes| bytes.to_string()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -56,17 +57,20 @@ impl Host for LocalHost {
             let text = format!("the engine {} takes the memory that its data needs", self.engine);
             return Err(Error::unsupported_operation().with_detail(text));
         }
-        let mut builder = Database::builder(directory).must_be_new().engine(&self.engine);
-        if let Some(bytes) = memory {
-            builder = builder.memory_bytes(bytes);
-        }
-        Ok((*builder.open()?).clone())
+        opened(Database::builder(directory).must_be_new().engine(&self.engine), memory)
     }
 
-    fn open(&self, directory: &Path) -> Result<plinth::client::Database> {
-        // The client's handle keeps the database open.
-        Ok((*Database::builder(directory).must_exist().open()?).clone())
+    fn open(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
+        opened(Database::builder(directory).must_exist(), memory)
     }
+}
+
+/// The client's handle, which keeps the database open.
+fn opened(mut builder: Builder, memory: Option<u64>) -> Result<plinth::client::Database> {
+    if let Some(bytes) = memory {
+        builder = builder.memory_bytes(bytes);
+    }
+    Ok((*builder.open()?).clone())
 }
 
 /// Reads what the child acknowledges, and kills it when that is enough; gives the last number it told.

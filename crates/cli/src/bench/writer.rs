@@ -34,8 +34,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let number = |name| options.get_one::<u64>(name).copied().unwrap_or_default();
     let engine = options.get_one::<String>("engine").cloned().unwrap_or_default();
     let amount = Amount { rows: number("rows"), transactions: number("transactions") };
-    let database = open(&path, &engine, None)?;
-    let settings = Settings { rows: amount.rows, ..Settings::default() };
+    let memory = options.get_one::<u64>("memory").copied();
+    let database = open(&path, &engine, memory)?;
+    let settings = Settings { rows: amount.rows, memory, ..Settings::default() };
     let bench = Bench::prepare((*database).clone(), path, settings, Progress::Silent, Arc::default())?;
     // An engine without checkpoints has its own way of being quick at the next start.
     let _ = database.checkpoint();
