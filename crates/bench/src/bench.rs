@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Provenance, Report};
 use crate::served::{self, Spent};
-use crate::workloads::{Load, Workload, load, place_in_reports};
+use crate::workloads::{Load, Workload, load};
 use crate::{Error, Result, words};
 use plinth_client::{Database, RangeOptions};
 use plinth_env::Env;
@@ -24,6 +24,12 @@ use std::time::Duration;
 
 /// Rows in the guide's tests, which is what figures are compared with.
 const GUIDE_ROWS: u64 = 1_000_000;
+/// So many times the rows are used to see whether a memory is kept to, so that what every process takes matters little.
+const BUDGET_ROWS: u64 = 20;
+/// How many times as large as the memory the data are then.
+const BUDGET_TIMES: u64 = 10;
+/// Less memory than this nobody gives a database.
+const BUDGET_LEAST: u64 = 16 << 20;
 /// Says that the rows are all there, and how many. Sorts before them.
 const MARK: &[u8] = b"bench:rows";
 /// What it says until the load is through.
@@ -52,6 +58,16 @@ impl Default for Settings {
     fn default() -> Self {
         let (time, rest) = (Duration::from_secs(10), Duration::from_secs(8));
         Self { rows: GUIDE_ROWS, clients: None, threads: None, time, rest, seed: 1, memory: None }
+    }
+}
+
+impl Settings {
+    /// The same for the workload `budget` where no memory was said: many more rows, and a memory for a tenth of their bytes.
+    #[must_use]
+    pub fn of_budget(&self) -> Self {
+        let rows = self.rows.saturating_mul(BUDGET_ROWS).min(MAX_ROWS);
+        let bytes = Dataset::new(rows, self.seed).bytes();
+        Self { rows, memory: Some((bytes / BUDGET_TIMES).max(BUDGET_LEAST)), ..self.clone() }
     }
 }
 
@@ -150,14 +166,8 @@ impl Bench {
             skipped: Vec::new(),
         };
         for workload in workloads {
-            match self.run_one(workload) {
-                Ok(outcome) => report.outcomes.push(outcome),
-                Err(Error::Skipped(why)) => report.skipped.push((workload.name, why)),
-                Err(Error::Interrupted) => report.skipped.push((workload.name, "interrupted".to_owned())),
-                Err(error) => return Err(error),
-            }
+            report.add(workload.name, self.run_one(workload))?;
         }
-        report.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name));
         Ok(report)
     }
 
@@ -227,5 +237,19 @@ fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
             "the database holds data that is not the benchmark's, which would write among it; give another directory"
                 .to_owned(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_tenth_of_many_rows_and_never_less_than_anybody_would_give() {
+        let of = |rows| Settings { rows, ..Settings::default() }.of_budget();
+        let settings = of(GUIDE_ROWS);
+        assert_eq!((settings.rows, settings.memory), (20_000_000, Some(140_000_000)));
+        assert_eq!(of(500).memory, Some(16 << 20));
+        assert_eq!(of(MAX_ROWS).rows, MAX_ROWS);
     }
 }

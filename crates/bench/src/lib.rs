@@ -54,6 +54,7 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use html::page;
 pub use outcome::{Figure, Mark, Measurement, Outcome, Unit};
+pub use place::Place;
 pub use progress::Progress;
 pub use random::Random;
 pub use report::{Provenance, Report};

@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 /// A directory that isn't there before, nor afterwards.
 pub struct Place {
     env: Env,
+    /// Where it is.
     pub path: PathBuf,
 }
 
 impl Place {
-    /// Removes what an interrupted run may have left there.
+    /// Removes what an interrupted run may have left there. Whoever needs the directory makes it.
+    ///
+    /// # Errors
+    /// Those of removing files.
     pub fn new(env: &Env, path: PathBuf) -> Result<Self> {
         remove(env, &path)?;
         Ok(Self { env: env.clone(), path })

@@ -6,8 +6,8 @@
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::table::{self, Style};
-use crate::workloads::Load;
-use crate::{Settings, words};
+use crate::workloads::{Load, place_in_reports};
+use crate::{Error, Result, Settings, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -45,6 +45,21 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what a workload found out, in its place, or why it didn't run.
+    ///
+    /// # Errors
+    /// That of a workload that failed.
+    pub fn add(&mut self, name: &'static str, outcome: Result<Outcome>) -> Result<()> {
+        match outcome {
+            Ok(outcome) => self.outcomes.push(outcome),
+            Err(Error::Skipped(why)) => self.skipped.push((name, why)),
+            Err(Error::Interrupted) => self.skipped.push((name, "interrupted".to_owned())),
+            Err(error) => return Err(error),
+        }
+        self.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name));
+        Ok(())
+    }
+
     /// The report as JSON, for a file.
     pub fn json_text(&self) -> String {
         format!("{:#}\n", self.to_json())

@@ -95,7 +95,7 @@ fn bench() -> Command {
         .arg(number("clients", "N").help("Clients at once, for workloads of more than one [default: each its own]"))
         .arg(number("rows", "N").default_value("1000000").help("Rows to load"))
         .arg(number("memory", "BYTES").help(
-            "Memory that the engine ssd may take for the data, window and caches included [default: 1 GiB]",
+            "Memory that the engine ssd may take for the data, window and caches included [default: 1 GiB; for the workload budget a tenth of the data, of 20 times the rows]",
         ))
         .arg(
             Arg::new("seconds")
@@ -103,7 +103,7 @@ fn bench() -> Command {
                 .value_name("S")
                 .value_parser(value_parser!(f64))
                 .default_value("10")
-                .help("How long each workload is measured; those over time take 6 times that, the long ones 60 times"),
+                .help("How long each workload is measured; those over time take 6 times that, `sustained` 60 times, and ten minutes at least from 5 on"),
         )
         .arg(number("threads", "N").help("Threads that clients run on [default: each workload its own]"))
         .arg(path("json", "FILE").help("Writes everything that was measured to FILE, as JSON"))

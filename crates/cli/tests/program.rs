@@ -38,6 +38,10 @@ impl Place {
         String::from_utf8(block_on(Env::real().files().read(self.work.path().join(name))).unwrap()).unwrap()
     }
 
+    fn list(&self, name: &str) -> Vec<String> {
+        block_on(Env::real().files().list(self.work.path().join(name))).unwrap()
+    }
+
     fn left_behind(&self) -> Vec<String> {
         block_on(Env::real().files().list(self.scratch.path())).unwrap()
     }
@@ -108,6 +112,7 @@ fn a_command_line_without_sense_is_told_what_is_wrong_with_it() {
     place.run(&["bench", "--seconds", "soon"]).complains(2, &["soon"]);
     place.run(&["bench", "--rows", "0"]).complains(2, &["rows"]);
     place.run(&["bench", "--clients", "-3"]).complains(2, &["-3"]);
+    place.run(&["bench", "--memory", "16777216"]).complains(2, &["--memory", "ssd"]);
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
@@ -138,6 +143,26 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     }
     assert!(!html.contains("http") && !html.contains("<script"), "the page needs nothing else: {html}");
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+/// What `make bench` does: `--memory` of several engines was a mistake, and `budget` ran only where one was given.
+#[test]
+fn bench_measures_both_engines_and_whether_the_one_keeps_to_its_memory() {
+    let place = Place::new();
+    let (json, dir) = (place.path("report.json"), place.path("base"));
+    let both =
+        ["--engine", "memory,ssd", "--workload", "read,budget,uncached", "--dir", &dir, "--json", &json];
+    let ended = bench(&place, &both);
+    ended.says(0, &["memory engine", "ssd engine", "10,000 rows", "memory loading, of the setting"]);
+    assert!(!ended.out.contains("budget did not run"), "{}", ended.out);
+    assert_eq!(place.read("report.json").matches("\"name\": \"budget\"").count(), 1);
+    let mut left = place.list("base");
+    left.sort_unstable();
+    assert_eq!(left, ["memory", "ssd"], "a budget's rows don't stay");
+
+    let bounded = ["--engine", "memory,ssd", "--workload", "read,budget", "--memory", "16777216"];
+    let ended = bench(&place, &bounded);
+    ended.says(0, &["500 rows, 0.0 times a memory of 16.0 MiB", "budget did not run"]);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! With a cluster file it measures the server that the file names instead, and holds it against what is asked of servers:
 //! client and server then share the machine, and what needs the database's files or its process is skipped.
+//!
+//! What is about data larger than memory, `budget` and `uncached`, has a database of its own where no memory was said. `budget` looks
+//! at the memory of the whole process, so that comes before anything else has taken some.
 
 mod host;
 pub mod writer;
@@ -14,7 +17,7 @@ use clap::ArgMatches;
 use host::LocalHost;
 use plinth::{Database, Error};
 use plinth_bench::workloads::{self, Workload};
-use plinth_bench::{Bench, Provenance, Report, Settings, Style};
+use plinth_bench::{Bench, Outcome, Place, Provenance, Report, Settings, Style};
 use plinth_env::{Env, Open, block_on};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +26,10 @@ use std::time::Duration;
 
 /// Longest time for a workload: a day.
 const SECONDS_MAX: f64 = 86_400.0;
+/// The engine that keeps to a memory, the workloads about data larger than that, and where those have their database.
+const BOUNDED: &str = "ssd";
+const LARGER_THAN_MEMORY: [&str; 2] = ["budget", "uncached"];
+const LARGER_DIRECTORY: &str = "plinth-bench-budget";
 
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
@@ -43,13 +50,15 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         let place = Directory::new(&env, options.get_one("dir"), None)?;
         reports.push(measure_served(&database, &place.path, settings.clone(), &workloads, &stop)?);
     }
-    let in_process = if options.contains_id("cluster-file") { &[][..] } else { &engines[..] };
-    for engine in in_process {
-        let place = Directory::new(&env, options.get_one("dir"), (engines.len() > 1).then_some(engine))?;
-        reports.push(measure(&env, &place.path, settings.clone(), &workloads, provenance(engine), &stop)?);
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
+    if !options.contains_id("cluster-file") {
+        reports.extend(measure_engines(
+            &env,
+            options.get_one("dir"),
+            &engines,
+            &settings,
+            &workloads,
+            &stop,
+        )?);
     }
     let texts = [json(&reports), all(&reports, Style::Markdown), plinth_bench::page(&reports)];
     for (output, text) in outputs.into_iter().zip(texts) {
@@ -100,6 +109,64 @@ impl Directory {
     }
 }
 
+/// Measures one engine after the other.
+fn measure_engines(
+    env: &Env,
+    dir: Option<&PathBuf>,
+    engines: &[String],
+    settings: &Settings,
+    workloads: &[&Workload],
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Report>, Failure> {
+    let has_bounded = engines.iter().any(|engine| engine == BOUNDED);
+    if settings.memory.is_some() && !has_bounded {
+        let text = format!("--memory bounds the engine {BOUNDED}; others take what their data need");
+        return Err(Failure::usage(text));
+    }
+    let has_own = has_bounded && settings.memory.is_none();
+    let is_apart = |workload: &&Workload| has_own && LARGER_THAN_MEMORY.contains(&workload.name);
+    let (apart, together): (Vec<&Workload>, Vec<&Workload>) = workloads.iter().copied().partition(is_apart);
+    let mut outcomes = Vec::new();
+    if !apart.is_empty() {
+        let place = Directory::new(env, dir, None)?;
+        outcomes = measure_larger(env, &place.path, settings, &apart, stop)?;
+    }
+    let mut reports = Vec::new();
+    for engine in engines {
+        let place = Directory::new(env, dir, (engines.len() > 1).then_some(engine))?;
+        let is_bounded = engine == BOUNDED;
+        let settings = Settings { memory: settings.memory.filter(|_| is_bounded), ..settings.clone() };
+        let mut report = measure(env, &place.path, settings, &together, provenance(engine), stop)?;
+        for (name, outcome) in outcomes.extract_if(.., |_| is_bounded) {
+            report.add(name, outcome)?;
+        }
+        reports.push(report);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(reports)
+}
+
+/// What became of a workload, by its name.
+type Ended = (&'static str, plinth_bench::Result<Outcome>);
+
+/// Runs workloads on a database of their own, which has more rows than the others', and memory for a part of them.
+fn measure_larger(
+    env: &Env,
+    directory: &Path,
+    settings: &Settings,
+    workloads: &[&Workload],
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Ended>, Failure> {
+    let place = Place::new(env, directory.join(LARGER_DIRECTORY))?;
+    let settings = settings.of_budget();
+    let database = open(&place.path, BOUNDED, settings.memory)?;
+    let progress = terminal::progress();
+    let bench = Bench::prepare((*database).clone(), place.path.clone(), settings, progress, stop.clone())?;
+    Ok(workloads.iter().map(|workload| (workload.name, bench.run_one(workload))).collect())
+}
+
 /// Opens the database and runs the workloads.
 fn measure(
     env: &Env,
@@ -132,10 +199,6 @@ fn measure_served(
 }
 
 fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Database, Failure> {
-    if memory.is_some() && engine != "ssd" {
-        let text = format!("--memory bounds the engine ssd; the engine {engine} takes what its data need");
-        return Err(Failure::usage(&text));
-    }
     let mut builder = Database::builder(path).engine(engine);
     if let Some(bytes) = memory {
         builder = builder.memory_bytes(bytes);
