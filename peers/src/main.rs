@@ -2,12 +2,13 @@
 //!
 //! ## Role
 //! Opens each store in a directory of its own, loads the benchmark's rows, and runs the workloads that all of them have, the stores
-//! in turns, so that each workload meets all stores within the same minute. Prints a Markdown table.
+//! one after the other at each workload, so that each workload meets all of them within the same minute. Afterwards Plinth runs all
+//! workloads once more with the benchmark's own clients. Prints a Markdown table.
 //!
 //! ## Data structure
 //! ```text
 //!   stores/*.rs ── trait Store (a transaction is one call that blocks) ──▶ workloads.rs: a thread for each client ─▶ table
-//!   Plinth also with the benchmark's own clients, which are tasks on one thread or two
+//!   Plinth, besides a column for each engine, also with the benchmark's own clients, which are tasks on one thread or two
 //! ```
 //!
 //! ## Invariants
