@@ -1,6 +1,7 @@
 //! `plinth sim`: the simulation, any number of seeds. Its command line is the simulation's own.
 
 use clap::{Arg, ArgMatches, Command};
+use plinth_sim::Caller;
 
 /// The argument that takes all others.
 const ARGUMENTS: &str = "arguments";
@@ -18,5 +19,5 @@ pub fn run(options: &ArgMatches) -> u8 {
     let arguments: Vec<String> = options.get_many(ARGUMENTS).into_iter().flatten().cloned().collect();
     let program = std::env::current_exe().unwrap_or_else(|_| "plinth".into());
     // By which the simulation starts the processes that it kills.
-    plinth_sim::command::run(&[program.into_os_string(), "sim".into()], &arguments)
+    plinth_sim::command::run(Caller::Plinth, &[program.into_os_string(), "sim".into()], &arguments)
 }

@@ -267,6 +267,25 @@ fn a_place_that_cannot_be_used_is_named() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
+/// Its build has no probes of the product, which were all said to be never reached; and a failure named a command of the repository.
+#[test]
+fn plinth_sim_runs_seeds_and_kills_processes_of_its_own() {
+    let place = Place::new();
+    place.run(&["sim", "--list"]).says(0, &["cycle"]);
+    let ended = place.run(&["sim", "--seed", "3", "--spec", "cycle,watches"]);
+    ended.says(0, &["2 runs", "0 failed"]);
+    let all = place.run(&["sim", "--seed", "3", "--no-faults"]);
+    all.says(0, &["never reached: ", "0 failed"]);
+    // A build together with the simulation's own program has them.
+    let is_counted = plinth_sim::probes::PRODUCT_IS_COUNTED;
+    assert_eq!(all.out.contains("its probes are not built in"), !is_counted, "{}", all.out);
+    assert_eq!(all.out.contains("log: torn tail cut"), is_counted, "{}", all.out);
+    place.run(&["sim", "--sed", "3"]).complains(2, &["--sed", "plinth sim"]);
+    #[cfg(unix)]
+    place.run(&["sim", "--kills", "4"]).says(0, &["4 processes killed"]);
+    assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
 #[cfg(unix)]
 #[test]
 fn bench_kills_a_writer_and_finds_all_that_it_had_acknowledged() {

@@ -5,7 +5,8 @@
 
 use crate::bugs::Bug;
 use crate::many::{Sum, run_many};
-use crate::plan::Plan;
+use crate::plan::{Caller, Plan};
+use crate::probes::PRODUCT_IS_COUNTED;
 use crate::spec::{BUILT_IN, Spec};
 use crate::{kill, writer};
 use std::ffi::OsString;
@@ -95,11 +96,12 @@ fn bug(name: &str) -> Result<Bug, String> {
     })
 }
 
-/// Does what the command line says. `program` starts this same command line again, for the processes to be killed.
+/// Does what the command line says. `program` starts this same command line again, for the processes to be killed; people do
+/// so by the words of `caller`.
 /// The exit code: 0 if nothing was found wrong, 1 if something was, 2 if the command line makes no sense.
-pub fn run(program: &[OsString], arguments: &[String]) -> u8 {
+pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
     match arguments {
-        [command, dir] if command == writer::COMMAND => return writer::run(Path::new(dir)),
+        [command, dir, engine] if command == writer::COMMAND => return writer::run(Path::new(dir), engine),
         [list] if list == "--list" => {
             for spec in Spec::all() {
                 println!("{:24} {}", spec.name, spec.about);
@@ -113,8 +115,8 @@ pub fn run(program: &[OsString], arguments: &[String]) -> u8 {
         return 0;
     }
     match parse(arguments) {
-        Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(program, rounds, seed),
-        Ok(arguments) => simulate(arguments),
+        Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(caller, program, rounds, seed),
+        Ok(arguments) => simulate(caller, arguments),
         Err(what) => {
             eprintln!("{what}\n\n{USAGE}");
             2
@@ -122,28 +124,27 @@ pub fn run(program: &[OsString], arguments: &[String]) -> u8 {
     }
 }
 
-fn kill(program: &[OsString], rounds: u64, seed: u64) -> u8 {
+fn kill(caller: Caller, program: &[OsString], rounds: u64, seed: u64) -> u8 {
     match kill::rounds(program, rounds, seed) {
-        Ok(kill::Kills { rounds, while_opening, acknowledged }) => {
+        Ok(kill::Kills { rounds, while_opening, acknowledged, tables: _ }) => {
             println!(
                 "{rounds} processes killed, {while_opening} while opening; nothing of {acknowledged} commits lost"
             );
             0
         }
         Err(what) => {
-            eprintln!(
-                "{what}\nagain: --kills {rounds} --seed {seed} (real processes: it may go another way)"
-            );
+            let again = caller.command(&format!("--kills {rounds} --seed {seed}"));
+            eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
             1
         }
     }
 }
 
-fn simulate(arguments: Arguments) -> u8 {
+fn simulate(caller: Caller, arguments: Arguments) -> u8 {
     let Arguments { seed, count, specs, jobs, faults, bug, verbose, .. } = arguments;
     let has_all = specs.len() >= BUILT_IN.len();
     let plans = (seed..seed.saturating_add(count)).flat_map(move |seed| {
-        specs.clone().into_iter().map(move |spec| Plan { faults, bug, ..Plan::new(spec, seed) })
+        specs.clone().into_iter().map(move |spec| Plan { faults, bug, caller, ..Plan::new(spec, seed) })
     });
     let sum = run_many(plans, jobs, move |report| {
         if verbose || report.failure.is_some() {
@@ -162,6 +163,9 @@ fn print(sum: &Sum, has_all: bool) {
     let never = sum.probes.never_reached();
     if has_all && !never.is_empty() {
         println!("never reached: {}", never.join("; "));
+    }
+    if !PRODUCT_IS_COUNTED {
+        println!("rare paths of the product are not counted: its probes are not built in");
     }
     for report in &sum.failed {
         println!("failed: {}", report.plan.reproduction());

@@ -1,16 +1,17 @@
 //! Real crashes: a writing process is killed at random instants, and what it was told to be durable must be there.
 //!
-//! No simulation: the system's own files, and SIGKILL. Each round starts the writer on the directory that the one
-//! before left behind and kills it: one of three at some instant after its start, mostly in the middle of its recovery,
+//! No simulation: the system's own files, and SIGKILL. There is a directory for each engine, and rounds take turns at them. Each round
+//! starts the writer on what the one before left behind there and kills it: one of three at some instant after its start, mostly in the middle of its recovery,
 //! the others some milliseconds after the database is open. A killed process loses nothing that it had handed to the
 //! system, so this is about order, recovery and locks, not about syncs; those are the simulation's.
 
 use crate::writer;
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
+use plinth_pipeline::EngineKind;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -23,6 +24,19 @@ pub struct Kills {
     pub while_opening: u64,
     /// How many commits were acknowledged in all.
     pub acknowledged: u64,
+    /// How many tables the engine `ssd` had in the end.
+    pub tables: u64,
+}
+
+/// The engines, round by round.
+const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
+
+/// What is written to, time and again.
+struct Victim {
+    engine: EngineKind,
+    dir: PathBuf,
+    /// The newest number that is known to be durable there.
+    known: u64,
 }
 
 /// For how long writers live at most, in microseconds.
@@ -47,33 +61,45 @@ pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, Str
     let mut random = Random::new(seed);
     let dir = block_on(env.files().temporary_dir("plinth-kill")).map_err(|error| error.to_string())?;
     let mut kills = Kills::default();
-    let mut known = 0;
+    let mut victims = ENGINES.map(|engine| Victim { engine, dir: dir.path().join(engine.name()), known: 0 });
     for round in 0..rounds {
+        let Victim { engine, dir, known } = &mut victims[(round % ENGINES.len() as u64) as usize];
         let longest = LONGEST_MICROS[random.index(LONGEST_MICROS.len())];
         let life = Duration::from_micros(random.below(longest));
         let since = if random.below(3) == 0 { Since::Start } else { Since::Open };
-        let output = live_and_die(&env, program, dir.path(), since, life)?;
-        let told = judge(&output, known).map_err(|what| format!("round {round} of seed {seed}: {what}"))?;
+        let output = live_and_die(&env, program, (dir, engine.name()), since, life)?;
+        let told = judge(&output, *known)
+            .map_err(|what| format!("round {round} of seed {seed}, engine {}: {what}", engine.name()))?;
         kills.rounds += 1;
         match told {
             Some(newest) => {
-                kills.acknowledged += newest - known;
-                known = newest;
+                kills.acknowledged += newest - *known;
+                *known = newest;
             }
             None => kills.while_opening += 1,
         }
-        if round % 50 == 49 {
-            known = look(&env, dir.path(), known)?;
+        if round % 50 >= 48 {
+            *known = look(&env, dir, *engine, *known)?;
         }
     }
-    look(&env, dir.path(), known)?;
+    for Victim { engine, dir, known } in &victims[..victims.len().min(rounds as usize)] {
+        look(&env, dir, *engine, *known)?;
+    }
+    kills.tables = block_on(tables(&env, &victims[1].dir)).map_err(|error| error.to_string())?;
     Ok(kills)
+}
+
+/// How many tables there are in the directory of a database of the engine `ssd`.
+async fn tables(env: &Env, dir: &Path) -> plinth_types::Result<u64> {
+    let dir = dir.join("tables");
+    let names = if env.files().exists(&dir).await? { env.files().list(&dir).await? } else { Vec::new() };
+    Ok(names.iter().filter(|name| name.starts_with("table-")).count() as u64)
 }
 
 fn live_and_die(
     env: &Env,
     program: &[OsString],
-    dir: &Path,
+    (dir, engine): (&Path, &str),
     since: Since,
     life: Duration,
 ) -> Result<String, String> {
@@ -81,7 +107,7 @@ fn live_and_die(
     let mut child = Command::new(program)
         .args(before)
         .arg(writer::COMMAND)
-        .arg(dir)
+        .args([dir.as_os_str(), engine.as_ref()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -132,9 +158,9 @@ fn hold_against(known: u64, [low, high]: [u64; 2]) -> Result<(), String> {
 }
 
 /// Opens the database here, and looks.
-fn look(env: &Env, dir: &Path, known: u64) -> Result<u64, String> {
+fn look(env: &Env, dir: &Path, engine: EngineKind, known: u64) -> Result<u64, String> {
     let looked = block_on(async {
-        let database = writer::open(env, dir).await?;
+        let database = writer::open(env, dir, engine).await?;
         writer::numbers(&database).await
     });
     let numbers = looked.map_err(|error| format!("opening after a kill: {error}"))?;

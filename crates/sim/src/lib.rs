@@ -55,7 +55,7 @@ pub use bugs::Bug;
 pub use client::{Client, Outcome};
 pub use double::{Between, Doubles, Tally};
 pub use many::{Sum, run_many};
-pub use plan::Plan;
+pub use plan::{Caller, Plan};
 pub use run::{Report, run};
 pub use spec::{BUILT_IN, Draw, Spec};
 pub use stage::Stage;

@@ -11,6 +11,26 @@ use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How the simulation was started, and so how people start it again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Caller {
+    /// In the repository: `make sim`, or a test.
+    #[default]
+    Make,
+    /// By the program: `plinth sim`.
+    Plinth,
+}
+
+impl Caller {
+    /// The command with these options.
+    pub fn command(self, options: &str) -> String {
+        match self {
+            Self::Make => format!("make sim ARGS='{options}'"),
+            Self::Plinth => format!("plinth sim {options}"),
+        }
+    }
+}
+
 /// A run to be: everything it needs is here, so that equal plans give equal runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -22,12 +42,14 @@ pub struct Plan {
     pub bug: Option<Bug>,
     /// Whether anything goes wrong, if the spec has it so.
     pub faults: bool,
+    /// Who wants it.
+    pub caller: Caller,
 }
 
 impl Plan {
     /// The run of a spec with a seed.
     pub fn new(spec: Arc<Spec>, seed: u64) -> Self {
-        Self { spec, seed, bug: None, faults: true }
+        Self { spec, seed, bug: None, faults: true, caller: Caller::default() }
     }
 
     /// The run of the built-in spec of this name.
@@ -54,7 +76,7 @@ impl Plan {
     pub fn reproduction(&self) -> String {
         let faults = if self.faults { "" } else { " --no-faults" };
         let bug = self.bug.map(|bug| format!(" --bug \"{}\"", bug.name())).unwrap_or_default();
-        format!("make sim ARGS='--spec {} --seed {}{faults}{bug}'", self.spec.name, self.seed)
+        self.caller.command(&format!("--spec {} --seed {}{faults}{bug}", self.spec.name, self.seed))
     }
 }
 

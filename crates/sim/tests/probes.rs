@@ -42,6 +42,9 @@ fn every_probe_in_the_product_has_a_line() {
         assert!(probes::ALL.contains(&name.as_str()), "{name} has no line in the table");
     }
     assert!(probes::ALL.is_sorted(), "the table is sorted");
+    for name in probes::ALL {
+        assert_eq!(probes::is_of_product(name), in_product.contains(*name), "{name}");
+    }
 }
 
 #[test]
