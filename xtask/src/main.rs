@@ -87,7 +87,8 @@ fn run(arguments: &[String]) -> Result<bool> {
             cargo::run(&[&["run", "--release", "--package", "plinth-cli", "--", "bench"], &rest[..]].concat())
         }
         "sim" => cargo::run(
-            &[&["run", "--profile", "checked", "--package", "plinth-sim", "--"], &rest[..]].concat(),
+            &[&["run", "--profile", "checked", "--package", "plinth-sim", "--all-features", "--"], &rest[..]]
+                .concat(),
         ),
         "install" => install::run(&rest),
         "help" | "--help" | "-h" => {

@@ -9,7 +9,7 @@ use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
-use plinth::{Database, block_on};
+use plinth::{Compression, Database, block_on};
 use plinth_env::Env;
 use plinth_server::{
     ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
@@ -175,7 +175,10 @@ fn serve(
     if let Some(bytes) = settings.bytes("memory") {
         builder = builder.memory_bytes(bytes);
     }
-    let database = builder.open();
+    if let Some(seconds) = settings.count("window") {
+        builder = builder.window(Duration::from_secs(seconds as u64));
+    }
+    let database = builder.compression(compression(settings)).open();
     let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();
@@ -200,6 +203,15 @@ fn serve(
     block_on(server.stop());
     database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     Ok(0)
+}
+
+/// How the engine `ssd` compresses. That zstd is not built in, it says itself.
+fn compression(settings: &Settings) -> Compression {
+    match settings.text("compression") {
+        Some("none") => Compression::None,
+        Some("zstd") => Compression::Zstd,
+        _ => Compression::Lz4,
+    }
 }
 
 /// How many commit workers a server has if nobody says. They share the processors with the threads that answer clients: on two of

@@ -3,7 +3,7 @@
 //! The clients of the last test count in a row that all of them write, and leave a row for each count. However often the
 //! server is killed among their commits, in the end every count that was acknowledged is there, and each is there once.
 
-use plinth::{Database, RangeOptions, Result, Transaction};
+use plinth::{Compression, Database, RangeOptions, Result, Transaction};
 use plinth_env::{Env, Task, TemporaryDir, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,52 @@ impl Drop for Running {
 
 fn scratch() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-server-test")).unwrap()
+}
+
+/// A number of the status document.
+fn told(db: &Database, path: &str) -> f64 {
+    let status = block_on(db.status_json()).unwrap();
+    let status: serde_json::Value = status.parse().unwrap();
+    status.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or_else(|| panic!("{path} in {status}"))
+}
+
+/// Bytes of tables for each byte of rows that look all alike, with a compression.
+fn bytes_in_tables(compression: &str) -> f64 {
+    let place = scratch();
+    let engine = ["--listen", "127.0.0.1:0", "--engine", "ssd", "--memory", "16MiB"];
+    let more = ["--window", "1", "--compression", compression];
+    let server = Running::start(&place.path().join("data"), &[&engine[..], &more].concat());
+    let db = Database::connect(server.cluster_file()).unwrap();
+    assert_eq!(told(&db, "/cluster/plinth/window_seconds"), 1.0);
+    for part in 0..32u8 {
+        db.transact_blocking(|tr| {
+            (0..100u8).for_each(|n| tr.set([part, n], [7; 1000]));
+            Ok(())
+        })
+        .unwrap();
+    }
+    // What left the window is in tables soon.
+    while told(&db, "/cluster/plinth/ssd/tables") == 0.0 {
+        block_on(Env::real().sleep(Duration::from_millis(50)));
+        db.transact_blocking(|tr| {
+            tr.set("later", "");
+            Ok(())
+        })
+        .unwrap();
+    }
+    let bytes = told(&db, "/cluster/plinth/ssd/disk_bytes") / told(&db, "/cluster/plinth/ssd/flushed_bytes");
+    assert_eq!(server.terminate(), Some(0));
+    bytes
+}
+
+#[test]
+fn window_and_compression_are_what_the_settings_say() {
+    let [none, lz4] = ["none", "lz4"].map(bytes_in_tables);
+    assert!(none > 0.9 && lz4 < 0.5, "{none} {lz4}");
+    if Compression::Zstd.is_built_in() {
+        let zstd = bytes_in_tables("zstd");
+        assert!(zstd < 0.5, "{zstd}");
+    }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //! directories give out is different whatever the order, and a crash keeps what was acknowledged.
 
 use plinth::directory::Directory;
-use plinth::{Bytes, Database, Env, Result, tuple};
+use plinth::{Bytes, Database, Env, Error, Result, tuple};
 use plinth_env::simulated::Simulation;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 async fn create(db: &Database, name: String) -> Result<Bytes> {
     db.transact(|tr| {
@@ -56,6 +57,46 @@ async fn check(db: &Database, acknowledged: &Acknowledged) {
         let number: i64 = tuple::unpack(directory.subspace().unwrap().prefix()).unwrap();
         assert!(number >= 0);
     }
+}
+
+/// A transaction reads as long as its builder's window says, to a second or so, and no longer.
+#[test]
+fn a_window_is_as_long_as_it_was_said() {
+    for engine in ["memory", "ssd"] {
+        for (window, in_time, too_late) in [(2, 1, 4), (60, 50, 70)] {
+            let simulation = Simulation::new(window);
+            let env = simulation.process("application");
+            simulation.run_until(async {
+                let window = Duration::from_secs(window);
+                let builder = Database::builder("/db").engine(engine).env(env.clone()).window(window);
+                let db = builder.open_async().await.unwrap();
+                for (seconds, expected) in [(in_time, None), (too_late, Some(Error::transaction_too_old()))] {
+                    set(&db, "old").await;
+                    let tr = db.create_transaction();
+                    tr.get_read_version().await.unwrap();
+                    // Versions go on only with commits.
+                    for _ in 0..seconds {
+                        env.sleep(Duration::from_secs(1)).await;
+                        set(&db, "new").await;
+                    }
+                    let read = tr.get("k").await.map(|value| value.unwrap());
+                    let told = format!("{engine}, {window:?}, after {seconds} s: {read:?}");
+                    assert_eq!(read.as_ref().err(), expected.as_ref(), "{told}");
+                    assert!(read.is_err() || read.unwrap() == "old", "{told}");
+                }
+                db.close_async().await.unwrap();
+            });
+        }
+    }
+}
+
+async fn set(db: &Database, value: &str) {
+    db.transact(async |tr| {
+        tr.set("k", value);
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 #[test]

@@ -99,6 +99,9 @@ impl Size {
 /// The storage engines that runs are drawn from.
 const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
 
+/// The compressions that lives of `ssd` are drawn from.
+const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
 /// What stays the same in all of a run's lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
@@ -142,9 +145,11 @@ pub(crate) fn draw_config(random: &mut Random, setting: Setting, bug: Option<Bug
 
 /// Tables of some rows in blocks of a few, flushed and merged all the time; a cache that holds all of them or next to none.
 fn draw_tables(random: &mut Random) -> SsdSettings {
+    let compression = COMPRESSIONS[random.index(COMPRESSIONS.len())];
     let table_bytes = 1 << random.in_range(11..17);
     SsdSettings {
-        compression: if random.chance(0.5) { Compression::Lz4 } else { Compression::None },
+        // Where it isn't built in the seed still decides the same for all else.
+        compression: if compression.is_built_in() { compression } else { Compression::Lz4 },
         block_bytes: 1 << random.in_range(6..13),
         table_bytes,
         level_bytes: table_bytes << random.below(4),

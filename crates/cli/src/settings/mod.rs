@@ -76,6 +76,18 @@ const ALL: &[Setting] = &[
         "Memory for the data, such as 4GiB: with the engine ssd the budget of window, cache and indexes; with memory the bound at which no more rows are taken",
     ),
     Setting::new(
+        "compression",
+        Kind::OneOf(&["none", "lz4", "zstd"]),
+        Is("lz4"),
+        "How the engine ssd compresses what it writes from now on; zstd where the program was built with it. Engine memory compresses nothing",
+    ),
+    Setting::new(
+        "window",
+        Kind::Count,
+        Is("5"),
+        "For how many seconds a transaction may read and commit; what is overwritten meanwhile takes memory for as long",
+    ),
+    Setting::new(
         "listen",
         Kind::Addresses,
         Otherwise("where the cluster file says, else 127.0.0.1:4500 (`dev`: or another port)"),
