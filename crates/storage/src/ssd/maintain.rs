@@ -271,10 +271,20 @@ pub(super) async fn remove_leftovers(env: &Env, dir: &Path, state: &State) -> Re
     Ok(())
 }
 
-fn note(engine: &Engine, result: Result<bool>) -> bool {
+/// Who may be in trouble.
+#[derive(Clone, Copy)]
+enum Worker {
+    Flusher,
+    Compactor,
+}
+
+/// Why flushes fail at the moment, and why merges do. A merge that goes well says nothing of flushes.
+pub(super) type Trouble = Mutex<[Option<Error>; 2]>;
+
+fn note(engine: &Engine, worker: Worker, result: Result<bool>) -> bool {
     let mut trouble = engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
     let failed = result.is_err();
-    *trouble = result.err();
+    trouble[worker as usize] = result.err();
     failed
 }
 
@@ -297,7 +307,7 @@ pub(super) async fn run_flusher(engine: Arc<Engine>) {
             continue;
         }
         last = env.now();
-        if note(&engine, flush(&engine).await) {
+        if note(&engine, Worker::Flusher, flush(&engine).await) {
             env.sleep(PAUSE_AFTER_FAILURE).await;
         }
     }
@@ -309,7 +319,7 @@ pub(super) async fn run_compactor(engine: Arc<Engine>) {
     while !engine.is_closing() {
         let result = compact::step(&engine).await;
         let more = matches!(result, Ok(true));
-        let failed = !engine.is_closing() && note(&engine, result);
+        let failed = !engine.is_closing() && note(&engine, Worker::Compactor, result);
         if !more {
             let pause = if failed { PAUSE_AFTER_FAILURE } else { 5 * PERIOD };
             race(engine.bells.compactor.wait(), env.sleep(pause)).await;

@@ -157,7 +157,7 @@ struct Engine {
     flushed_bytes: AtomicU64,
     pins: Mutex<Vec<Arc<State>>>,
     bells: Bells,
-    trouble: Mutex<Option<Error>>,
+    trouble: maintain::Trouble,
     life: Life,
 }
 
@@ -311,7 +311,8 @@ impl SsdStorage {
 
     /// Why flushes or compactions fail at the moment, if they do.
     pub fn trouble(&self) -> Option<Error> {
-        self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let trouble = self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.iter().flatten().next().cloned()
     }
 
     /// What it has done and has.

@@ -3,6 +3,8 @@
 //!
 //! Seeded: a failure of a random program names its seed, which repeats it.
 
+mod slow_disk;
+
 use super::*;
 use crate::conformance::{self, random};
 use plinth_env::simulated::Random;
