@@ -185,6 +185,32 @@ fn a_range_clear_is_one_record_and_gives_the_space_back() {
     assert_eq!(files, ["MANIFEST"]);
 }
 
+/// What clearing a range costs whose rows are in tables, and no others beside them: bytes of the window, reads of the device, bytes
+/// written.
+fn cost_of_clearing(rows: usize) -> (usize, u64, u64) {
+    // Many tables on one level: on each level below the record is written once more.
+    let settings = SsdSettings { table_bytes: 256 << 10, level_bytes: 64 << 20, ..tiny() };
+    let stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
+    let store = &stepped.store;
+    apply(store, 1, |list| {
+        (0..rows).for_each(|n| list.push(MutationType::Set, &key(n), b"a value like any"));
+    });
+    settle(store);
+    let (window, before) = (store.engine.window.live(), store.figures());
+    apply(store, 2, |list| list.push(MutationType::ClearRange, b"key", b"kez"));
+    let window = store.engine.window.live() - window;
+    settle(store);
+    let after = store.figures();
+    assert_eq!((after.tables, rows_of(store, 2)), (0, Vec::new()));
+    (window, after.device_reads - before.device_reads, after.written_bytes - before.written_bytes)
+}
+
+#[test]
+fn a_range_clear_costs_the_same_of_ten_rows_and_of_many() {
+    let [few, many] = [10, 200_000].map(cost_of_clearing);
+    assert_eq!(few, many);
+}
+
 #[test]
 fn keys_in_order_are_written_once() {
     let stepped = Stepped::new(0, 1, tiny());
