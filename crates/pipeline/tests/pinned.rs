@@ -63,8 +63,13 @@ async fn pinned_with(db: &Database, value: &str) -> PinnedSnapshot {
 
 /// How many snapshots the database says are pinned.
 async fn count(db: &Database) -> u64 {
+    told(db, "count").await
+}
+
+/// What it says of them.
+async fn told(db: &Database, what: &str) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&db.status_json().await.unwrap()).unwrap();
-    status["cluster"]["plinth"]["ssd"]["pinned_snapshots"]["count"].as_u64().unwrap()
+    status["cluster"]["plinth"]["ssd"]["pinned_snapshots"][what].as_u64().unwrap()
 }
 
 #[test]
@@ -139,6 +144,29 @@ fn a_snapshot_is_counted_until_its_last_handle_has_gone() {
         while count(&db).await > 0 {
             db.endpoint().env().sleep(Duration::from_millis(5)).await;
         }
+    });
+}
+
+/// What it costs is the files that nobody else needs.
+#[test]
+fn a_snapshot_s_cost_stands_in_the_status_until_it_is_dropped() {
+    block_on(async {
+        let ssd = ssd().await;
+        let db = Database::new(ssd.endpoint.clone());
+        write(&db, &"before".repeat(100));
+        let snapshot = pinned_with(&db, &"before".repeat(100)).await;
+        assert_eq!(told(&db, "bytes").await, 0, "the database needs all of its files itself");
+        // Merges replace them.
+        while told(&db, "bytes").await == 0 {
+            write(&db, "after");
+            drop(pinned_with(&db, "after").await);
+        }
+        assert!(count(&db).await == 1 && told(&db, "bytes").await > 1000);
+        drop(snapshot);
+        while count(&db).await > 0 {
+            db.endpoint().env().sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(told(&db, "bytes").await, 0);
     });
 }
 
