@@ -179,6 +179,11 @@ impl Client {
         Outcome::Refused(error)
     }
 
+    /// Looks at an error that came outside of a transaction: whether anything here explains it.
+    pub(crate) fn explain(&self, error: Error) {
+        let _: Outcome<()> = self.judge(error, false);
+    }
+
     /// Attempts `body` until it commits for certain. Bodies must bear being applied more than once.
     /// `None` if the run ends before.
     pub async fn insist<T: Send, Fut>(

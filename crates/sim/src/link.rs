@@ -5,16 +5,16 @@
 //! random times, and so overtake one another; the answer to a commit may be lost although it took effect, its request
 //! may be lost, or may arrive long after the client was told that nobody knows. Reads are late, and never lost.
 
-use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::Random;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Version, probe,
+    RangeResult, Result, Version, probe,
 };
 use serde_json::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How clients reach the node.
@@ -47,7 +47,7 @@ impl Link {
     }
 
     /// Reads what a spec says: a name, or a list to pick from.
-    pub fn read(value: Option<Value>) -> Result<Vec<Self>, String> {
+    pub fn read(value: Option<Value>) -> std::result::Result<Vec<Self>, String> {
         let list = match value {
             None => return Ok(USUAL.to_vec()),
             Some(Value::Array(list)) if !list.is_empty() => list,
@@ -61,14 +61,14 @@ impl Link {
     pub fn connect(self, node: Arc<dyn Endpoint>, clients: &Env, random: &mut Random, faulty: bool) -> Line {
         let may_lose_answers = node.may_lose_answers();
         let own = node.env().clone();
-        let node = Arc::new(Mutex::new(Some(node)));
+        let (node, pinned) = (Arc::new(Mutex::new(Some(node))), Arc::default());
         match self {
             Self::Lossy => {
-                let weather = Some(Mutex::new(Weather::draw(random, faulty)));
-                Line { node, env: clients.clone(), weather, may_lose_answers: true }
+                let weather = Some(Arc::new(Mutex::new(Weather::draw(random, faulty))));
+                Line { node, env: clients.clone(), weather, may_lose_answers: true, pinned }
             }
             Self::Direct | Self::Network | Self::Doubled => {
-                Line { node, env: own, weather: None, may_lose_answers }
+                Line { node, env: own, weather: None, may_lose_answers, pinned }
             }
         }
     }
@@ -117,14 +117,19 @@ enum Fate {
     RequestLate(Duration),
 }
 
+/// Who is at the other end, or nobody once that life has ended: what waits for its answers must not keep its memory.
+type Other = Mutex<Option<Arc<dyn Endpoint>>>;
+
 /// The clients' end of the way to one life of the node.
+#[derive(Clone)]
 pub(crate) struct Line {
-    /// `None` once that life has ended: what waits for its answers must not keep its memory.
-    node: Arc<Mutex<Option<Arc<dyn Endpoint>>>>,
+    node: Arc<Other>,
     env: Env,
     /// `None`: function calls.
-    weather: Option<Mutex<Weather>>,
+    weather: Option<Arc<Mutex<Weather>>>,
     may_lose_answers: bool,
+    /// The versions pinned over it that somebody still holds: they end with that life, too.
+    pinned: Arc<Mutex<Vec<Weak<Other>>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,6 +141,23 @@ impl Line {
     pub fn cut(&self) {
         let node = lock(&self.node).take();
         drop(node);
+        for pinned in std::mem::take(&mut *lock(&self.pinned)) {
+            let snapshot = pinned.upgrade().and_then(|pinned| lock(&pinned).take());
+            drop(snapshot);
+        }
+    }
+
+    /// A pinned version, reached by the same way; nobody holds one whose node's life has ended.
+    fn to_pinned(&self, Pinned { version, endpoint }: Pinned) -> Result<Pinned> {
+        if lock(&self.node).is_none() {
+            return Err(Error::broken_promise());
+        }
+        let node = Arc::new(Mutex::new(Some(endpoint)));
+        let mut pinned = lock(&self.pinned);
+        pinned.retain(|pinned| pinned.strong_count() > 0);
+        pinned.push(Arc::downgrade(&node));
+        let line = Self { node, may_lose_answers: false, pinned: Arc::default(), ..self.clone() };
+        Ok(Pinned { version, endpoint: Arc::new(line) })
     }
 
     fn weather<T>(&self, ask: impl FnOnce(&mut Weather) -> T) -> Option<T> {
@@ -253,6 +275,14 @@ impl Endpoint for Line {
 
     fn status_json(&self) -> Reply<String> {
         self.ask(|node| node.status_json())
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        let (done, reply) = promise();
+        let line = self.clone();
+        self.ask(|node| node.pin_snapshot())
+            .on_complete(move |pinned| done.send(pinned.and_then(|pinned| line.to_pinned(pinned))));
+        reply
     }
 
     fn may_lose_answers(&self) -> bool {

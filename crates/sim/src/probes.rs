@@ -54,6 +54,7 @@ pub const ALL: &[&str] = &[
     "pipeline: read of a version to come",
     "pipeline: several transactions in a batch",
     "pipeline: watch fires as it is registered",
+    "snapshot held through changes",
     "ssd: blocks read from a file",
     "ssd: cleared rows skipped",
     "ssd: cleared table dropped unread",

@@ -12,6 +12,7 @@ mod cycle;
 mod disk_durability;
 mod fuzz_api_correctness;
 mod increment;
+mod pinned_snapshots;
 mod ryow_correctness;
 mod selector_correctness;
 mod serializability;
@@ -79,6 +80,7 @@ workloads! {
     disk_durability DiskDurability
     fuzz_api_correctness FuzzApiCorrectness
     increment Increment
+    pinned_snapshots PinnedSnapshots
     ryow_correctness RyowCorrectness
     selector_correctness SelectorCorrectness
     serializability Serializability
