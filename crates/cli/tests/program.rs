@@ -189,7 +189,7 @@ fn the_shell_runs_commands_of_its_command_line() {
     shell("get \"a b\"; getrangekeys \"\"").says(0, &["`a b' is `\\x00'", "`a b'\n"]);
     shell("get").complains(1, &["plinth: get: ", "usage: get KEY"]);
     shell("set a 1").complains(1, &["set: write mode is off"]);
-    shell("get \\q").complains(1, &["no such escape"]);
+    shell("get \\q").complains(1, &["get: no such escape"]);
     shell("begin; exit; get a").says(0, &["Transaction started"]);
     let nowhere = place.command(&["shell"]).env("FDB_CLUSTER_FILE", place.path("none")).output();
     Ended::new(nowhere.unwrap()).complains(1, &["--dir", "--cluster-file", "none"]);

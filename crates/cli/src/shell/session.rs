@@ -104,9 +104,9 @@ impl<Out: Write> Session<Out> {
 
     /// Runs the commands of a line, until one fails or ends the shell.
     pub fn run_line(&mut self, line: &str) -> Result<Next, Failed> {
-        let malformed = |error: words::Malformed| Failed {
-            command: String::new(),
-            why: Refusal::Usage(error.to_string()),
+        let malformed = |uncut: words::Uncut| Failed {
+            command: plinth::printable(&uncut.command),
+            why: Refusal::Usage(uncut.why.to_string()),
             rolled_back: false,
         };
         for words in words::commands(line).map_err(malformed)? {

@@ -38,8 +38,16 @@ impl fmt::Display for Malformed {
     }
 }
 
+/// A line that can't be cut into words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uncut {
+    /// The first word of the command in which it happened; empty if not even that is whole.
+    pub command: Vec<u8>,
+    pub why: Malformed,
+}
+
 /// The commands of a line; those without a word are left out.
-pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
+pub fn commands(line: &str) -> Result<Vec<Words>, Uncut> {
     let characters: Vec<char> = line.chars().collect();
     let mut cut = Cut::default();
     let mut at = 0;
@@ -47,8 +55,10 @@ pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
         let quoted = cut.quote.is_some();
         match character {
             '\\' => {
-                let (byte, length) = escape(&characters[at..])
-                    .ok_or_else(|| Malformed::Escape { at: at + 1, found: excerpt(&characters[at..]) })?;
+                let Some((byte, length)) = escape(&characters[at..]) else {
+                    let found = excerpt(&characters[at..]);
+                    return Err(cut.fail(Malformed::Escape { at: at + 1, found }));
+                };
                 cut.push(&[byte]);
                 at += length;
                 continue;
@@ -65,7 +75,7 @@ pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
         at += 1;
     }
     if let Some(at) = cut.quote {
-        return Err(Malformed::Quote { at });
+        return Err(cut.fail(Malformed::Quote { at }));
     }
     cut.end_command();
     Ok(cut.commands)
@@ -97,6 +107,10 @@ impl Cut {
             self.commands.push(words);
         }
     }
+
+    fn fail(self, why: Malformed) -> Uncut {
+        Uncut { command: self.words.into_iter().next().unwrap_or_default(), why }
+    }
 }
 
 /// The byte that the escape at the begin of `characters` stands for, and how many of them it takes.
@@ -127,7 +141,7 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Vec<Vec<String>> {
-        let commands = commands(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let commands = commands(line).unwrap_or_else(|error| panic!("{line}: {error:?}"));
         commands.iter().map(|words| words.iter().map(|word| plinth::printable(word)).collect()).collect()
     }
 
@@ -153,10 +167,13 @@ mod tests {
     fn what_cannot_be_cut_says_where_and_why() {
         for line in ["get \\q", "get \\", "get \\x", "get \\x1", "get \\xg0", "get \\n"] {
             let error = commands(line).unwrap_err();
-            assert!(matches!(error, Malformed::Escape { at: 5, .. }), "{line}: {error:?}");
+            assert!(matches!(error.why, Malformed::Escape { at: 5, .. }), "{line}: {error:?}");
         }
-        assert_eq!(commands("get \"a b"), Err(Malformed::Quote { at: 5 }));
-        assert!(commands("get \\q").unwrap_err().to_string().contains("character 5: \\q"));
+        let failed = |line| commands(line).unwrap_err();
+        assert_eq!(failed("get \"a b"), Uncut { command: b"get".to_vec(), why: Malformed::Quote { at: 5 } });
+        assert!(failed("get \\q").why.to_string().contains("character 5: \\q"));
+        assert_eq!(failed("get a; set b \\q").command, b"set");
+        assert_eq!(failed("g\\q").command, b"", "the name itself can't be read");
     }
 
     #[test]
