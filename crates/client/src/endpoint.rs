@@ -145,6 +145,9 @@ pub struct ReadVersionRequest {
     pub causal_risky: bool,
     /// The tags that the transaction counts towards.
     pub tags: Vec<Bytes>,
+    /// Transactions besides it that are alike and begin with the same answer. Each of them counts, and is held back, as
+    /// it is.
+    pub others: u32,
 }
 
 /// A read version, and what every transaction wants to know at once.

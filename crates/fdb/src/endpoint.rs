@@ -144,6 +144,7 @@ impl Endpoint for Foundation {
         self.inner.library.env()
     }
 
+    /// Of all that share the answer the cluster counts one.
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         try_reply(|| {
             let tr = self.inner.begin(&request)?;

@@ -96,19 +96,18 @@ impl Endpoint for InProcess {
         if !shared.health.gate.is_open() {
             return pace::begin(shared, request);
         }
-        shared.counters.metrics.started(request.priority);
+        shared.counters.metrics.started(request.priority, u64::from(request.others) + 1);
         Reply::ready(pace::answer(shared, request.lock_aware, request.priority))
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        let metrics = &self.shared().counters.metrics;
+        metrics.read_values(keys.len());
         if self.is_future(version) {
             let keys = keys.clone();
             return self.at(version, move |shared| shared.storage.get_many(version, space, &keys));
         }
         plinth_usdt::read(version, keys.len());
-        let metrics = &self.shared().counters.metrics;
-        metrics.add(Count::Requests, 1);
-        metrics.add(Count::Keys, keys.len() as u64);
         if Metrics::is_sampled_read() && !keys.is_empty() {
             metrics.hot.note(Heat::Reads, keys.get(0));
             let read = |shared: &Shared| shared.storage.get_many(version, space, keys);
@@ -118,29 +117,28 @@ impl Endpoint for InProcess {
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.shared().counters.metrics.read_values(1);
         if self.is_future(version) {
             let selector = selector.clone();
             return self.at(version, move |shared| shared.storage.get_key(version, space, &selector));
         }
-        self.shared().counters.metrics.add(Count::Requests, 1);
         self.shared().storage.get_key(version, space, selector)
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.shared().counters.metrics.add(Count::Reads, 1);
         if self.is_future(version) {
             let read = read.clone();
             return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
         }
         plinth_usdt::read_range(version, read.limit);
-        self.shared().counters.metrics.add(Count::Requests, 1);
         if Metrics::is_sampled_read() {
             self.shared().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
         }
         let mut reply = self.shared().storage.get_range(version, space, read);
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {
-            self.shared().counters.metrics.add(Count::Keys, result.rows.len() as u64);
-            self.shared().counters.metrics.add(Count::Bytes, result.rows.data_len() as u64);
+            self.shared().counters.metrics.read_rows(result);
         }
         Reply::ready(result)
     }

@@ -50,6 +50,7 @@ mod sequencer;
 mod shared;
 mod status;
 mod store;
+mod together;
 mod versions;
 mod visible;
 mod waiting;

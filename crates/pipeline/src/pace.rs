@@ -7,6 +7,7 @@ use crate::gate::{Admitted, Controller, Gauges, Rules, THROTTLE_BEGIN, THROTTLE_
 use crate::metrics::{Count, Metrics};
 use crate::room;
 use crate::shared::Shared;
+use crate::together::together;
 use crate::visible::Answer;
 use plinth_client::{Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Promise, Reply, promise};
@@ -55,13 +56,22 @@ pub(crate) fn answer(shared: &Shared, lock_aware: bool, priority: Priority) -> R
     Ok(ReadVersionReply { version, metadata_version })
 }
 
-/// A request that doesn't pass without being looked at.
+/// A request that doesn't pass without being looked at. Each of the transactions that it stands for is let in by itself.
 pub(crate) fn begin(shared: &Shared, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+    if request.others == 0 {
+        return begin_one(shared, request);
+    }
+    let one = || ReadVersionRequest { others: 0, ..request.clone() };
+    let all: Vec<_> = (0..=request.others).map(|_| begin_one(shared, one())).collect();
+    together(all.into_iter())
+}
+
+fn begin_one(shared: &Shared, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
     let (promise, reply) = promise();
     let (priority, lock_aware) = (request.priority, request.lock_aware);
     match shared.health.gate.admit(request, promise, shared.env.now()) {
         Admitted::Now(_) => {
-            shared.counters.metrics.started(priority);
+            shared.counters.metrics.started(priority, 1);
             Reply::ready(answer(shared, lock_aware, priority))
         }
         Admitted::Later => reply,
@@ -162,7 +172,7 @@ fn totals(shared: &Shared) -> [u64; Rated::COUNT] {
     let (counters, metrics) = (&shared.counters, &shared.counters.metrics);
     let mut totals = [0; Rated::COUNT];
     let counts = [
-        (Rated::Requests, metrics.get(Count::Requests)),
+        (Rated::Reads, metrics.get(Count::Reads)),
         (Rated::Keys, metrics.get(Count::Keys)),
         (Rated::BytesRead, metrics.get(Count::Bytes)),
         (Rated::StartedBatch, metrics.get(Count::StartedBatch)),
@@ -188,7 +198,7 @@ fn release(shared: &Shared, now: Duration) {
         let result = match error {
             Some(error) => Err(error),
             None => {
-                metrics.started(waiter.request.priority);
+                metrics.started(waiter.request.priority, 1);
                 answer(shared, waiter.request.lock_aware, waiter.request.priority)
             }
         };

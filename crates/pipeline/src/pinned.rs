@@ -5,6 +5,7 @@
 //! written meanwhile. To a client it is a database that nobody writes to: every transaction reads the pinned
 //! version, and commits of writes are refused.
 
+use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::{Env, Reply};
@@ -42,6 +43,12 @@ impl Node {
     }
 }
 
+impl PinnedSnapshot {
+    fn metrics(&self) -> &Metrics {
+        &self.node.shared.counters.metrics
+    }
+}
+
 impl Endpoint for PinnedSnapshot {
     fn env(&self) -> &Env {
         &self.node.shared.env
@@ -65,15 +72,23 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn get_many(&self, _version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.metrics().read_values(keys.len());
         self.pinned.get_many(space, keys)
     }
 
     fn get_key(&self, _version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.metrics().read_values(1);
         self.pinned.get_key(space, selector)
     }
 
     fn get_range(&self, _version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.pinned.get_range(space, read)
+        self.metrics().add(Count::Reads, 1);
+        let mut reply = self.pinned.get_range(space, read);
+        let Some(result) = reply.try_take() else { return reply };
+        if let Ok(result) = &result {
+            self.metrics().read_rows(result);
+        }
+        Reply::ready(result)
     }
 
     fn commit(&self, _request: CommitRequest) -> Reply<CommitReply> {

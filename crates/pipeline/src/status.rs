@@ -180,8 +180,8 @@ fn workload(shared: &Shared) -> Value {
             "location_requests": never(),
             "low_priority_reads": never(),
             "memory_errors": never(),
-            "read_requests": read(Count::Requests, Rated::Requests),
-            "reads": read(Count::Requests, Rated::Requests),
+            "read_requests": read(Count::Reads, Rated::Reads),
+            "reads": read(Count::Reads, Rated::Reads),
             "writes": counted(shared, counters.mutations.get(), Rated::Mutations),
         },
         "transactions": {

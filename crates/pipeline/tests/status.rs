@@ -2,7 +2,10 @@
 //!
 //! Fields are those that exporters, operators and `fdbcli` look at; that a figure is true is tested where a test knows the truth.
 
-use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
+#[path = "common/tools.rs"]
+mod tools;
+
+use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, Transaction, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_types::{Error, Result};
@@ -20,89 +23,10 @@ fn status(db: &Database) -> Value {
     serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
 }
 
-/// What monitoring reads, beside `client`.
-const READ_BY_TOOLS: &[&str] = &[
-    "/client/cluster_file/path",
-    "/client/coordinators/coordinators/0/address",
-    "/client/coordinators/quorum_reachable",
-    "/client/database_status/available",
-    "/client/database_status/healthy",
-    "/client/timestamp",
-    "/cluster/clients/count",
-    "/cluster/cluster_controller_timestamp",
-    "/cluster/configuration/redundancy_mode",
-    "/cluster/configuration/storage_engine",
-    "/cluster/configuration/usable_regions",
-    "/cluster/connection_string",
-    "/cluster/data/average_partition_size_bytes",
-    "/cluster/data/moving_data/in_flight_bytes",
-    "/cluster/data/moving_data/in_queue_bytes",
-    "/cluster/data/moving_data/total_written_bytes",
-    "/cluster/data/partitions_count",
-    "/cluster/data/state/healthy",
-    "/cluster/data/state/name",
-    "/cluster/data/system_kv_size_bytes",
-    "/cluster/data/total_disk_used_bytes",
-    "/cluster/data/total_kv_size_bytes",
-    "/cluster/database_available",
-    "/cluster/database_lock_state/locked",
-    "/cluster/datacenter_lag/seconds",
-    "/cluster/degraded_processes",
-    "/cluster/fault_tolerance/max_zone_failures_without_losing_data",
-    "/cluster/full_replication",
-    "/cluster/generation",
-    "/cluster/latency_probe/batch_priority_transaction_start_seconds",
-    "/cluster/latency_probe/commit_seconds",
-    "/cluster/latency_probe/immediate_priority_transaction_start_seconds",
-    "/cluster/latency_probe/read_seconds",
-    "/cluster/latency_probe/transaction_start_seconds",
-    "/cluster/layers/_valid",
-    "/cluster/protocol_version",
-    "/cluster/qos/batch_performance_limited_by/description",
-    "/cluster/qos/batch_performance_limited_by/name",
-    "/cluster/qos/batch_released_transactions_per_second",
-    "/cluster/qos/batch_transactions_per_second_limit",
-    "/cluster/qos/limiting_data_lag_storage_server/seconds",
-    "/cluster/qos/limiting_durability_lag_storage_server/seconds",
-    "/cluster/qos/limiting_queue_bytes_storage_server",
-    "/cluster/qos/performance_limited_by/name",
-    "/cluster/qos/released_transactions_per_second",
-    "/cluster/qos/throttled_tags/manual/count",
-    "/cluster/qos/transactions_per_second_limit",
-    "/cluster/qos/worst_data_lag_storage_server/seconds",
-    "/cluster/qos/worst_durability_lag_storage_server/seconds",
-    "/cluster/qos/worst_queue_bytes_log_server",
-    "/cluster/qos/worst_queue_bytes_storage_server",
-    "/cluster/recovery_state/name",
-    "/cluster/workload/bytes/read/counter",
-    "/cluster/workload/bytes/written/hz",
-    "/cluster/workload/keys/read/counter",
-    "/cluster/workload/operations/read_requests/counter",
-    "/cluster/workload/operations/reads/hz",
-    "/cluster/workload/operations/writes/counter",
-    "/cluster/workload/transactions/committed/hz",
-    "/cluster/workload/transactions/conflicted/counter",
-    "/cluster/workload/transactions/started/counter",
-    "/cluster/workload/transactions/started_batch_priority/counter",
-];
-
 #[test]
 fn every_field_that_tools_read_is_there() {
     let (_node, db) = open();
-    let status = status(&db);
-    for field in READ_BY_TOOLS {
-        assert!(status.pointer(field).is_some(), "{field} is missing");
-    }
-    let processes = status["cluster"]["processes"].as_object().unwrap();
-    let (_, process) = processes.iter().next().unwrap();
-    for field in
-        ["address", "class_type", "excluded", "machine_id", "memory", "roles", "uptime_seconds", "version"]
-    {
-        assert!(process.get(field).is_some(), "{field} is missing");
-    }
-    let roles: Vec<_> =
-        process["roles"].as_array().unwrap().iter().map(|role| role["role"].as_str()).collect();
-    assert!(roles.contains(&Some("storage")) && roles.contains(&Some("log")), "{roles:?}");
+    tools::assert_complete(&status(&db));
 }
 
 fn count(status: &Value, pointer: &str) -> u64 {
@@ -216,6 +140,25 @@ fn a_tag_is_throttled_by_its_row_and_others_are_not() {
         // On a very slow machine it had waited for five seconds before.
         Err(error) => assert_eq!(error, Error::tag_throttled()),
     }
+}
+
+#[test]
+fn transactions_that_begin_together_count_each_where_they_are_looked_at_too() {
+    let (node, db) = open();
+    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
+    while status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] != 1 {
+        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
+    }
+    let started = || count(&status(&db), "/cluster/workload/transactions/started");
+    let before = started();
+    let together = ReadVersionRequest { others: 49, ..ReadVersionRequest::default() };
+    node.endpoint().read_version(together.clone()).wait().unwrap();
+    assert_eq!(started() - before, 50);
+    let tags = vec![plinth_types::Bytes::from_static(b"slow")];
+    let reply = node.endpoint().read_version(ReadVersionRequest { tags, ..together });
+    assert!(!reply.is_ready());
+    assert_eq!(status(&db)["cluster"]["plinth"]["start_queue"]["transactions"], 50);
+    assert_eq!(started() - before, 50);
 }
 
 #[test]

@@ -36,4 +36,4 @@ mod tests;
 
 pub use frame::{Frame, Kind};
 pub use hello::{Hello, Welcome};
-pub use request::{ReadVersion, Request, SnapshotId};
+pub use request::{MOST_TOGETHER, ReadVersion, Request, SnapshotId};

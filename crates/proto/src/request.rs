@@ -12,6 +12,8 @@ use plinth_types::{
 
 /// Most keys of one [`Kind::GetMany`]: the largest values of all of them fit a reply.
 pub const MAX_KEYS: usize = 256;
+/// Transactions that one request for a read version stands for, at most; more count as so many.
+pub const MOST_TOGETHER: u32 = 1_000;
 
 const _: () = assert!(MAX_KEYS * (plinth_types::limits::VALUE_SIZE + 4) < frame::MAX_REPLY);
 
@@ -122,7 +124,7 @@ pub struct ReadVersion {
     pub lock_aware: bool,
     /// Whether it may miss commits acknowledged a moment before.
     pub causal_risky: bool,
-    /// How many transactions begin with the answer.
+    /// How many transactions begin with the answer: at least one, at most [`MOST_TOGETHER`].
     pub count: u32,
     /// The tags that they count towards.
     pub tags: Vec<Bytes>,

@@ -10,7 +10,6 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     let Ok(Value::Object(mut document)) = serde_json::from_str(document) else { return document.to_owned() };
     let figures = shared.figures();
     let place = &shared.place;
-    let counter = |total: u64| json!({ "counter": total });
     let client = section(&mut document, "client");
     client.insert(
         "coordinators".to_owned(),
@@ -24,12 +23,6 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     let cluster = section(&mut document, "cluster");
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
     cluster.insert("clients".to_owned(), json!({ "count": figures.connections }));
-    let workload = section(cluster, "workload");
-    let operations = section(workload, "operations");
-    operations.insert("reads".to_owned(), counter(figures.reads + figures.ranges));
-    operations.insert("read_requests".to_owned(), counter(figures.reads + figures.ranges));
-    section(workload, "keys").insert("read".to_owned(), counter(figures.reads + figures.rows));
-    section(workload, "transactions").insert("started".to_owned(), counter(figures.transactions));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
     Value::Object(document).to_string()
 }

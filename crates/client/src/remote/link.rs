@@ -16,7 +16,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
 use plinth_proto::hello::NEWEST;
-use plinth_proto::{ReadVersion, request};
+use plinth_proto::{MOST_TOGETHER, ReadVersion, request};
 use plinth_types::{CommitReply, CommitRequest, Error, Version};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -178,10 +178,11 @@ impl Link {
             (*priority, *lock_aware, *causal_risky)
                 == (request.priority, request.lock_aware, request.causal_risky)
                 && *tags == request.tags
+                && gathered.0.count.saturating_add(request.count) <= MOST_TOGETHER
         };
         match state.gathered.iter_mut().find(alike) {
             Some((shared, promises)) => {
-                shared.count = shared.count.saturating_add(1);
+                shared.count += request.count;
                 promises.push(promise);
             }
             None => state.gathered.push((request, vec![promise])),

@@ -210,7 +210,7 @@ impl Endpoint for RemoteEndpoint {
             priority,
             lock_aware: request.lock_aware,
             causal_risky: request.causal_risky,
-            count: 1,
+            count: request.others.saturating_add(1),
             tags: request.tags,
         };
         self.link().gather(request, promise);

@@ -96,6 +96,7 @@ impl Inner {
                 lock_aware: options.commit.lock_aware,
                 causal_risky: options.version.causal_risky || by_commit,
                 tags: options.version.tags.clone(),
+                others: 0,
             }
         };
         let tagged_since = (!request.tags.is_empty()).then(|| self.env().now());

@@ -20,6 +20,7 @@ pub use waits::LongestWaits;
 pub(crate) use waits::Waits;
 
 use plinth_client::Priority;
+use plinth_types::RangeResult;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,8 +36,8 @@ pub(crate) enum Count {
     StartedBatch,
     StartedDefault,
     StartedImmediate,
-    /// Requests to read, of any kind.
-    Requests,
+    /// Reads: values asked for, selectors, ranges.
+    Reads,
     /// Keys read: values asked for, and rows given.
     Keys,
     /// Bytes of keys and values read; of single values an estimate from the sample.
@@ -79,13 +80,27 @@ impl Metrics {
         self.reads.get(count as usize)
     }
 
-    pub fn started(&self, priority: Priority) {
+    /// So many values, or keys that selectors describe, are asked for. Each is a read, as FoundationDB counts them, however many
+    /// travel together.
+    pub fn read_values(&self, count: usize) {
+        self.add(Count::Reads, count as u64);
+        self.add(Count::Keys, count as u64);
+    }
+
+    /// A range gave these rows.
+    pub fn read_rows(&self, result: &RangeResult) {
+        self.add(Count::Keys, result.rows.len() as u64);
+        self.add(Count::Bytes, result.rows.data_len() as u64);
+    }
+
+    /// So many transactions have begun.
+    pub fn started(&self, priority: Priority, transactions: u64) {
         let count = match priority {
             Priority::Batch => Count::StartedBatch,
             Priority::Default => Count::StartedDefault,
             Priority::Immediate => Count::StartedImmediate,
         };
-        self.add(count, 1);
+        self.add(count, transactions);
     }
 
     /// All that have been started, whatever their priority.

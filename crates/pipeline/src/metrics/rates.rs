@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(crate) enum Rated {
-    Requests,
+    Reads,
     Keys,
     BytesRead,
     StartedBatch,
@@ -71,6 +71,6 @@ mod tests {
         (0..20).for_each(|second| at(second, second * 100));
         assert!((rates.hz(Rated::Keys) - 100.0).abs() < 0.1, "{}", rates.hz(Rated::Keys));
         (20..40).for_each(|second| at(second, 1900));
-        assert!(rates.hz(Rated::Keys) < 0.1 && rates.hz(Rated::Requests) == 0.0);
+        assert!(rates.hz(Rated::Keys) < 0.1 && rates.hz(Rated::Reads) == 0.0);
     }
 }

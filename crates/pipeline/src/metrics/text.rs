@@ -94,7 +94,8 @@ fn transactions(text: &mut Text, shared: &Shared) {
 }
 
 fn reads(text: &mut Text, metrics: &Metrics) {
-    text.counter("plinth_read_requests_total", "Requests to read.", metrics.get(Count::Requests));
+    let help = "Reads: values asked for, selectors, ranges.";
+    text.counter("plinth_read_requests_total", help, metrics.get(Count::Reads));
     text.counter("plinth_keys_read_total", "Keys read.", metrics.get(Count::Keys));
     let help = "Bytes of keys and values read; of single values an estimate from a sample.";
     text.counter("plinth_read_bytes_total", help, metrics.get(Count::Bytes));

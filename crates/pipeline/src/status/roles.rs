@@ -74,7 +74,7 @@ fn storage(shared: &Shared) -> Value {
         "data_lag": lag,
         "data_version": shared.versions.committed(),
         "durability_lag": lag,
-        "finished_queries": read(Count::Requests, Rated::Requests),
+        "finished_queries": read(Count::Reads, Rated::Reads),
         "keys_queried": read(Count::Keys, Rated::Keys),
         "kvstore_used_bytes": disk_used(shared),
         "low_priority_queries": never(),
@@ -83,7 +83,7 @@ fn storage(shared: &Shared) -> Value {
         "query_queue_max": 0,
         "read_latency_statistics": statistics(&counters.metrics.read.snapshot()),
         "stored_bytes": memory.data,
-        "total_queries": read(Count::Requests, Rated::Requests),
+        "total_queries": read(Count::Reads, Rated::Reads),
     });
     if let Some(free) = counters.metrics.free_bytes() {
         storage["kvstore_available_bytes"] = json!(free);

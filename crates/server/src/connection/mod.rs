@@ -7,7 +7,6 @@
 mod operator;
 mod requests;
 mod snapshots;
-mod together;
 
 use crate::counters::Figures;
 use crate::events;

@@ -4,13 +4,12 @@
 //! under way raised until it comes. What a request may say is checked by `guard` before the endpoint sees it.
 
 use super::Connection;
-use super::together::together;
 use crate::guard;
 use crate::outbox::{Watch, WatchBell};
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind};
-use plinth_proto::{ReadVersion, Request, reply};
+use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
     Bytes, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult, Result,
     Version,
@@ -21,9 +20,6 @@ use std::task::{Context, Poll, Waker};
 
 /// What a request under way counts beyond its bytes.
 const REQUEST_OVERHEAD: usize = 256;
-
-/// Transactions that one request for a read version is counted as, at most.
-const MOST_TOGETHER: u32 = 1_000;
 
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
@@ -197,9 +193,9 @@ impl Connection {
     }
 
     fn read_version(&mut self, id: u32, request: ReadVersion, len: usize) {
+        let count = request.count.clamp(1, MOST_TOGETHER);
         self.counted.read_versions += 1;
-        self.counted.transactions += u64::from(request.count);
-        let count = request.count.min(MOST_TOGETHER);
+        self.counted.transactions += u64::from(count);
         let request = ReadVersionRequest {
             priority: match request.priority {
                 0 => Priority::Batch,
@@ -209,14 +205,9 @@ impl Connection {
             lock_aware: request.lock_aware,
             causal_risky: request.causal_risky,
             tags: request.tags,
+            others: count - 1,
         };
-        let endpoint = &self.shared.endpoint;
-        let mut answer = endpoint.read_version(request.clone());
-        if !answer.is_ready() && count > 1 {
-            // Held back: then each transaction counts.
-            let others: Vec<_> = (1..count).map(|_| endpoint.read_version(request.clone())).collect();
-            answer = together(std::iter::once(answer).chain(others).collect::<Vec<_>>().into_iter());
-        }
+        let answer = self.shared.endpoint.read_version(request);
         self.answer(id, answer, len, |out, id, version: &ReadVersionReply| {
             reply::put_read_version(out, id, version.version, version.metadata_version.as_deref());
         });

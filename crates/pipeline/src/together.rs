@@ -1,4 +1,4 @@
-//! One request for a read version stands for many transactions: each of them is to be let in.
+//! One request for a read version may stand for many transactions: each of them is to be let in.
 
 use plinth_client::ReadVersionReply;
 use plinth_env::reply::{Promise, Reply, promise};
@@ -6,7 +6,7 @@ use plinth_types::Result;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the last of `replies` gives, once all have come; the first error as soon as it comes.
-pub(super) fn together(
+pub(crate) fn together(
     replies: impl ExactSizeIterator<Item = Reply<ReadVersionReply>>,
 ) -> Reply<ReadVersionReply> {
     let (promise, reply) = promise();
