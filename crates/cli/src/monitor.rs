@@ -205,7 +205,7 @@ fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: 
         ("", "starts", rate("transactions/started")),
         ("a second", "commits", rate("transactions/committed")),
         ("", "conflicts", rate("transactions/conflicted")),
-        ("", "read requests", rate("operations/reads")),
+        ("", "reads", rate("operations/reads")),
         ("", "keys read", rate("keys/read")),
         ("", "writes", rate("operations/writes")),
         ("median", "start", probe("transaction_start")),

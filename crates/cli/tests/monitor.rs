@@ -1,9 +1,15 @@
 //! `plinth status`, `plinth top` and `PLINTH_LOG` as their users meet them.
 
+mod common;
+
+use common::{Running, scratch};
 use plinth::Database;
 use plinth_bench::Value;
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn run(arguments: &[&str], log: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
@@ -44,6 +50,66 @@ fn top_looks_as_often_as_it_is_told() {
     let pages = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{pages}");
     assert_eq!(pages.matches("conflicts").count(), 2, "{pages}");
+}
+
+/// How many of something the line of this name tells.
+fn told(words: &str, name: &str) -> f64 {
+    let line = words.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    let figure =
+        line.trim_start()[name.len()..].split_whitespace().find(|word| word.starts_with(char::is_numeric));
+    let digits: String =
+        figure.unwrap_or("0").chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    digits.parse().unwrap_or_else(|_| panic!("{name} in {words}"))
+}
+
+#[test]
+fn of_a_server_status_and_top_tell_what_its_clients_do_and_where_it_is() {
+    let place = scratch();
+    let server = Running::start(&place.path().join("data"), &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file().display().to_string();
+    let db = Database::connect(&file).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let client = Env::real().spawn("client", {
+        let stop = stop.clone();
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                let read = db.transact_blocking(|tr| {
+                    tr.set("written", "");
+                    tr.get("read").wait()
+                });
+                read.unwrap();
+            }
+        }
+    });
+    let address = server.ready.split(' ').nth(1).unwrap().to_owned();
+    let show = |arguments: &[&str]| {
+        let output = run(arguments, "");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Rates are of the last seconds, so the first ones have to pass.
+    let mut words = String::new();
+    for _ in 0..600 {
+        words = show(&["status", &file]);
+        if told(&words, "starts") > 0.0 {
+            break;
+        }
+        block_on(Env::real().sleep(Duration::from_millis(50)));
+    }
+    for name in ["starts", "commits", "reads", "writes"] {
+        assert!(told(&words, name) > 0.0, "{name} in {words}");
+    }
+    let page = show(&["top", &file, "--interval", "0.5", "--count", "1"]);
+    for name in ["starts", "a second  commits", "reads", "keys read", "writes"] {
+        assert!(told(&page, name) > 0.0, "{name} in {page}");
+    }
+    let document: Value = show(&["status", &file, "--json"]).parse().unwrap();
+    for process in document["cluster"]["processes"].as_object().unwrap().values() {
+        assert_eq!(process["address"], *address);
+    }
+    stop.store(true, Ordering::Relaxed);
+    client.wait().unwrap();
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]

@@ -3,67 +3,16 @@
 //! The clients of the last test count in a row that all of them write, and leave a row for each count. However often the
 //! server is killed among their commits, in the end every count that was acknowledged is there, and each is there once.
 
+mod common;
+
+use common::{Running, scratch};
 use plinth::{Compression, Database, RangeOptions, Result, Transaction};
-use plinth_env::{Env, Task, TemporaryDir, block_on};
+use plinth_env::{Env, Task, block_on};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-struct Running {
-    child: Child,
-    ready: String,
-}
-
-impl Running {
-    /// Starts a server and waits until it is ready.
-    fn start(dir: &Path, more: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_plinth"))
-            .arg("server")
-            .arg("--dir")
-            .arg(dir)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.starts_with("ready 127.0.0.1:"), "{ready:?}");
-        Self { child, ready }
-    }
-
-    fn cluster_file(&self) -> PathBuf {
-        PathBuf::from(self.ready.trim_end().splitn(3, ' ').nth(2).unwrap())
-    }
-
-    /// `kill -9`.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// A request to terminate; gives the exit code.
-    fn terminate(mut self) -> Option<i32> {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    /// A test that fails leaves no server behind.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn scratch() -> TemporaryDir {
-    block_on(Env::real().files().temporary_dir("plinth-server-test")).unwrap()
-}
 
 /// A number of the status document.
 fn told(db: &Database, path: &str) -> f64 {

@@ -70,6 +70,11 @@ impl Outbox {
         self.name.get().map_or("", |name| name)
     }
 
+    /// Whether the client has said what it is.
+    pub(crate) fn has_greeted(&self) -> bool {
+        self.name.get().is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

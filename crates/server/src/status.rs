@@ -5,26 +5,72 @@
 use crate::server::Shared;
 use serde_json::{Map, Value, json};
 
+/// The version of FoundationDB whose clients ours are like, and their protocol.
+const CLIENT_VERSION: &str = "7.3.0";
+const PROTOCOL: &str = "fdb00b073000000";
+/// Clients that are listed by address; FoundationDB lists as many.
+const LISTED: usize = 20;
+
 /// The endpoint's document with the server's part in it; as it is if it is none.
 pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     let Ok(Value::Object(mut document)) = serde_json::from_str(document) else { return document.to_owned() };
-    let figures = shared.figures();
     let place = &shared.place;
+    let own = shared.endpoint.describe().connection_string;
+    if let (Some((_, own)), Some(public)) = (own.rsplit_once('@'), place.addresses.first()) {
+        // What is under `plinth` names keys, which may read like anything.
+        let fields = section(&mut document, "cluster").iter_mut().filter(|(name, _)| *name != "plinth");
+        fields.for_each(|(_, value)| rename(value, own, public));
+    }
     let client = section(&mut document, "client");
     client.insert(
         "coordinators".to_owned(),
         json!({
             "coordinators": place.addresses.iter().map(|address| {
-                json!({ "address": address, "protocol": "0fdb00b073000000", "reachable": true })
+                json!({ "address": address, "protocol": format!("0{PROTOCOL}"), "reachable": true })
             }).collect::<Vec<_>>(),
             "quorum_reachable": true,
         }),
     );
     let cluster = section(&mut document, "cluster");
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
-    cluster.insert("clients".to_owned(), json!({ "count": figures.connections }));
+    cluster.insert("clients".to_owned(), clients(shared));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
     Value::Object(document).to_string()
+}
+
+/// Puts `to` in the place of each text that is `from`: an endpoint's word for itself, in whose place the server stands.
+fn rename(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) if text == from => to.clone_into(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| rename(value, from, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| rename(value, from, to)),
+        _ => {}
+    }
+}
+
+/// Who is connected, and has said who he is: a client for each connection, all of them like FoundationDB's of one version.
+fn clients(shared: &Shared) -> Value {
+    let (mut count, mut listed) = (0_u64, Vec::new());
+    shared.connections.visit(|outbox| {
+        if !outbox.has_greeted() {
+            return;
+        }
+        count += 1;
+        if listed.len() < LISTED {
+            listed.push(json!({ "address": outbox.peer.to_string(), "log_group": "default" }));
+        }
+    });
+    let version = json!({
+        "client_version": CLIENT_VERSION,
+        "connected_clients": listed,
+        "count": count,
+        "max_protocol_clients": listed,
+        "max_protocol_count": count,
+        "protocol_version": PROTOCOL,
+        "source_version": "",
+    });
+    let versions = if count > 0 { vec![version] } else { Vec::new() };
+    json!({ "count": count, "supported_versions": versions })
 }
 
 /// What a server has counted, and what it took.

@@ -1,4 +1,6 @@
-//! The status document as a server gives it: complete, and true of the server. That a rate is one is seen in simulation, where a second is one; an
+//! The status document as a server gives it: complete, and true of the server.
+//!
+//! It is the node's own with addresses and clients filled in. That a rate is one is seen in simulation, where a second is one; an
 //! exporter that finds no `hz`, or a dashboard on which nothing ever starts, was what a document of two authors led to.
 
 mod common;
@@ -19,9 +21,63 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+fn status(db: &Database) -> Value {
+    serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
+}
+
 fn workload(status: &Value, path: &str) -> f64 {
     let value = status.pointer(&format!("/cluster/workload/{path}"));
     value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} is missing in {status}"))
+}
+
+#[test]
+fn every_field_that_tools_read_is_there_and_says_where_the_server_is() {
+    let server = serve(Limits::default());
+    let status = status(&database(&server));
+    tools::assert_complete(&status);
+    let address = server.addresses()[0].to_string();
+    let (_, process) = status["cluster"]["processes"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(process["address"], *address);
+    assert_eq!(status["client"]["coordinators"]["coordinators"][0]["address"], *address);
+    assert_eq!(status["cluster"]["connection_string"], server.connection_string());
+    let text = status.to_string();
+    assert!(!text.contains("127.0.0.1:4500"), "it is not there: {text}");
+}
+
+#[test]
+fn clients_are_those_that_have_said_who_they_are() {
+    let server = serve(Limits::default());
+    let of = |server: &Server| {
+        let file = ClusterFile::parse(server.connection_string()).unwrap();
+        let env = Env::real();
+        let options = plinth_client::remote::RemoteOptions {
+            connections: 1,
+            ..plinth_client::remote::RemoteOptions::new(&env)
+        };
+        Database::new(Arc::new(RemoteEndpoint::with_options(&env, file, &options)))
+    };
+    let db = of(&server);
+    assert_eq!(status(&db)["cluster"]["clients"]["count"], 1, "whoever asks is one");
+    let silent = Raw::connect(&server);
+    let greeted: Vec<_> = (0..30).map(|_| Raw::greeted(&server)).collect();
+    while server.figures().connections < 32 {
+        block_on(Env::real().sleep(Duration::from_millis(1)));
+    }
+    let clients = status(&db)["cluster"]["clients"].clone();
+    assert_eq!(clients["count"], 31, "{clients}");
+    let [version] = &clients["supported_versions"].as_array().unwrap()[..] else { panic!("{clients}") };
+    assert_eq!((&version["count"], &version["max_protocol_count"]), (&31.into(), &31.into()));
+    assert_eq!(version["protocol_version"], "fdb00b073000000");
+    for list in ["connected_clients", "max_protocol_clients"] {
+        let listed = version[list].as_array().unwrap();
+        assert_eq!(listed.len(), 20, "a list is for a person: {clients}");
+        for client in listed {
+            assert_eq!(client["log_group"], "default");
+            let address = client["address"].as_str().unwrap().parse::<SocketAddr>().unwrap();
+            assert_ne!(address, server.addresses()[0]);
+        }
+    }
+    drop((silent, greeted));
 }
 
 #[test]
