@@ -35,12 +35,13 @@ macro_rules! caught {
 
 caught! {
     reads_that_do_not_conflict: IgnoreReads
-        by "cycle" within 20, "serializability" within 20, "conflict_range" within 20;
+        by "cycle" within 20, "serializability" within 20, "conflict_range" within 20, "history_network" within 20,
+        "conflict_range_network" within 20;
     batches_that_do_not_see_themselves: IgnoreSameBatch by "serializability" within 100;
     writes_at_the_read_version_that_conflict: IncludeReadVersion by "conflict_range" within 100;
     rejected_writes_that_conflict: RecordRejected by "conflict_range" within 100;
     skipped_syncs: SkipSync
-        by "increment" within 20, "serializability" within 20, "disk_durability" within 20;
+        by "increment" within 20, "serializability" within 20, "disk_durability" within 20, "history_network" within 20;
     torn_tails_that_are_replayed: ReplayTornTail by "increment" within 300;
     batches_that_are_visible_too_early: VisibleEarly by "serializability" within 100;
     stamps_that_run_backwards: StampsBackwards by "serializability" within 100;
