@@ -1,4 +1,5 @@
-//! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it.
+//! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it, or
+//! a server's setting `log`.
 //!
 //! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs; `,error`, `,warn`, `,info` (the default),
 //! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept for it. With the feature
@@ -9,7 +10,6 @@ use crate::failure::Failure;
 use crate::otel::Export;
 use plinth_bench::Value;
 use plinth_env::Env;
-use std::ffi::OsString;
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;
 #[cfg(feature = "otel")]
@@ -51,18 +51,25 @@ impl Drop for Listening {
     }
 }
 
-/// Begins to print and to send events, if that is asked for.
-pub fn begin() -> Result<Listening, Failure> {
+/// Begins to print and to send events, if the environment asks for that.
+pub fn begin_as_asked() -> Result<Listening, Failure> {
+    let wish = std::env::var_os(VARIABLE).unwrap_or_default();
+    let refuse = || Failure::usage(format!("{VARIABLE} is {wish:?}; {ALLOWED}"));
+    begin(wish.to_str().filter(|wish| makes_sense(wish)).ok_or_else(refuse)?)
+}
+
+/// What a wish may be.
+pub const ALLOWED: &str = "text or json is allowed, and a level behind it, such as \"json,debug\"";
+
+/// Whether a wish may be this. Nobody needs to wish for anything.
+pub fn makes_sense(wish: &str) -> bool {
+    wish.is_empty() || read(wish).is_some()
+}
+
+/// Begins to print events as a wish that makes sense says, and to send them, if that is asked for.
+pub fn begin(wish: &str) -> Result<Listening, Failure> {
     let env = Env::real();
-    let wish = std::env::var_os(VARIABLE).filter(|wish| !wish.is_empty());
-    let refuse = |wish: &OsString| {
-        let what = format!("{VARIABLE} is {wish:?}; write text or json, and a level behind it: json,debug");
-        Failure::usage(what)
-    };
-    let printed = match &wish {
-        Some(wish) => Some(wish.to_str().and_then(read).ok_or_else(|| refuse(wish))?),
-        None => None,
-    };
+    let printed = read(wish);
     #[cfg(feature = "otel")]
     let (listening, log) = {
         let export = Export::from_environment(&env)?;

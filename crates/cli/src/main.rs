@@ -68,13 +68,17 @@ fn main() -> ExitCode {
 }
 
 fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let _listening = log::begin()?;
+    // A server has a setting for it.
+    match matches.subcommand() {
+        Some(("server", options)) => return server::run(options),
+        Some(("dev", options)) => return server::dev(options),
+        _ => {}
+    }
+    let _listening = log::begin_as_asked()?;
     match matches.subcommand() {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),
         Some((command::WRITER, options)) => demo::writer::run(options),
-        Some(("server", options)) => server::run(options),
-        Some(("dev", options)) => server::dev(options),
         Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
         Some(("shell", options)) => shell::run(options),
         Some(("sim", options)) => Ok(sim::run(options)),

@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::log;
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::terminal::{self, Terminal};
@@ -59,6 +60,7 @@ pub fn dev_command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
+    let _listening = log::begin(settings.text("log").unwrap_or_default())?;
     let Some(dir) = settings.path("dir") else {
         return Err(Failure::usage(
             "no directory is named for the database: --dir, PLINTH_DIR, or dir in the file that --config names",
@@ -74,6 +76,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
+    let _listening = log::begin(settings.text("log").unwrap_or_default())?;
     let given = settings.path("dir");
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);

@@ -11,6 +11,7 @@ mod hostile;
 mod tests;
 
 use crate::failure::Failure;
+use crate::log;
 use clap::{Arg, ArgAction, ArgMatches};
 use plinth_env::Env;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ enum Kind {
     Bytes,
     Flag,
     OneOf(&'static [&'static str]),
+    /// Which events are printed, and how.
+    Log,
 }
 
 /// What holds if nobody says anything.
@@ -203,6 +206,12 @@ const ALL: &[Setting] = &[
         Otherwise("one for every two processors, three at most"),
         "Threads that carry commits to the disk: while one waits for it another gathers the next commits, but they take processors from reads and starts",
     ),
+    Setting::new(
+        "log",
+        Kind::Log,
+        Otherwise("nothing is told"),
+        "What is told of the server's life on standard error, an event a line: text or json, and how much, such as json,debug",
+    ),
 ];
 
 impl Setting {
@@ -246,6 +255,7 @@ impl Kind {
             Self::Bytes => "BYTES",
             Self::Flag => "true|false",
             Self::OneOf(_) => "NAME",
+            Self::Log => "FORM[,LEVEL]",
         }
     }
 
@@ -265,6 +275,7 @@ impl Kind {
             }
             Self::Flag => "true and false are allowed".to_owned(),
             Self::OneOf(names) => format!("allowed are {}", names.join(", ")),
+            Self::Log => log::ALLOWED.to_owned(),
         }
     }
 
@@ -277,6 +288,7 @@ impl Kind {
             Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_BYTES),
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
+            Self::Log => log::makes_sense(text),
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }

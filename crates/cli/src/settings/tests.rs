@@ -49,6 +49,7 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
         ("engine = \"disk\"", &["F.toml:1: engine:", "memory, ssd", "\"disk\""]),
         ("memory = \"4GB\"", &["F.toml:1: memory:", "512MiB", "\"4GB\""]),
         ("memory = 4", &["F.toml:1: memory:", "from 16MiB"]),
+        ("log = \"xml\"", &["F.toml:1: log:", "json,debug", "\"xml\""]),
         ("dir = 7", &["F.toml:1: dir:", "path"]),
         ("\n[server]\ndir = 'x'", &["F.toml:2: server: there is no such setting"]),
         ("\ndir = ", &["F.toml: ", "line 2"]),
