@@ -178,6 +178,9 @@ fn serve(
     if let Some(bytes) = settings.bytes("memory") {
         builder = builder.memory_bytes(bytes);
     }
+    if let Some(milliseconds) = settings.count("slow-ms") {
+        builder = builder.slow_transaction(Duration::from_millis(milliseconds as u64));
+    }
     if let Some(seconds) = settings.count("window") {
         builder = builder.window(Duration::from_secs(seconds as u64));
     }

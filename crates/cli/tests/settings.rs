@@ -11,6 +11,7 @@ use plinth_bench::Value;
 use plinth_env::{Env, block_on};
 use std::io::Read;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const SHIPPED: &str = include_str!("../../../packaging/plinth.toml");
 
@@ -109,4 +110,35 @@ fn events_are_told_as_the_setting_says() {
     let said: Vec<_> = told.iter().map(|event| event["message"].as_str().unwrap()).collect();
     assert_eq!(said, ["database opened", "database closed"]);
     assert_eq!(events(&["--log", "json,error"], |_| ()), Vec::<Value>::new());
+}
+
+/// A transaction that reads, waits, and writes.
+fn wait_between(db: &Database, key: &str, pause: Duration) {
+    let tr = db.create_transaction();
+    tr.get(key).wait().unwrap();
+    block_on(Env::real().sleep(pause));
+    tr.set(key, "late");
+    tr.commit().wait().unwrap();
+}
+
+#[test]
+fn slow_transactions_are_told_from_the_age_on_that_the_setting_says() {
+    let mut kept = Value::Null;
+    let told = events(&["--log", "json,warn", "--slow-ms", "20"], |db| {
+        wait_between(db, "slow one", Duration::from_millis(30));
+        let document: Value = db.status_json().wait().unwrap().parse().unwrap();
+        kept = document["cluster"]["plinth"]["slow_transactions"][0].clone();
+    });
+    let slow: Vec<_> = told.iter().filter(|event| event["first_key"] == "slow one").collect();
+    let [event] = &slow[..] else { panic!("{told:?}") };
+    assert_eq!((&event["message"], &event["level"]), (&"slow transaction".into(), &"WARN".into()));
+    assert!(event["age_ms"].as_u64().is_some_and(|age| age >= 20), "{event}");
+    assert!(event["time"].as_str().is_some() && event["bytes"].as_u64().is_some(), "{event}");
+    assert_eq!((&event["mutations"], &event["version"]), (&1.into(), &kept["version"]));
+    assert_eq!(kept["first_key"], "slow one", "{kept}");
+    // An hour passes on no machine.
+    let told = events(&["--log", "json,warn", "--slow-ms", "3600000"], |db| {
+        wait_between(db, "quick", Duration::from_millis(30));
+    });
+    assert_eq!(told, Vec::<Value>::new());
 }

@@ -16,7 +16,6 @@ use plinth_env::reply::Promise;
 use plinth_resolver::{Resolver, Transaction, Verdict};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
-use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
     Version, Versionstamp, planted,
@@ -60,16 +59,15 @@ pub(crate) struct Decided {
 /// Of one conflict in so many it is found out where it was.
 const CONFLICT_SAMPLE: usize = 4;
 
-/// A transaction that commits so long after its read version is slow: a second.
-const SLOW: Version = VERSIONS_PER_SECOND;
 /// Slow transactions of one batch that are told of.
 const SLOW_MOST: usize = 16;
 
-/// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency records.
+/// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency records. Transactions that began `slow`
+/// versions before it, or earlier, are noted.
 pub(crate) fn decide(
     batch: Vec<Submitted>,
     version: Version,
-    wall_clock: u64,
+    (wall_clock, slow): (u64, Version),
     metadata: &Metadata,
     resolver: &mut Resolver,
 ) -> Decided {
@@ -113,7 +111,7 @@ pub(crate) fn decide(
                 if let Some(id) = request.idempotency_id.as_ref().filter(|_| !forgotten) {
                     records.add(id, batch_index);
                 }
-                decided.note_slow(&request, version);
+                decided.note_slow(&request, version, slow);
                 decided.accepted.push(Accepted { mutations: request.mutations, batch_index, promise });
                 continue;
             }
@@ -128,10 +126,10 @@ pub(crate) fn decide(
 }
 
 impl Decided {
-    fn note_slow(&mut self, request: &CommitRequest, version: Version) {
+    fn note_slow(&mut self, request: &CommitRequest, version: Version, slow: Version) {
         // Without reads the read version says nothing about when the transaction began.
         let age = version - request.conflicts.read_version;
-        if age < SLOW || request.conflicts.reads.is_empty() || self.slow.len() >= SLOW_MOST {
+        if age < slow || request.conflicts.reads.is_empty() || self.slow.len() >= SLOW_MOST {
             return;
         }
         let first = request.mutations.iter().next();

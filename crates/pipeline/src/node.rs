@@ -25,6 +25,7 @@ use plinth_log::{Identity, Log, LogConfig, Recovery};
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, SsdSettings, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
+use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{
     Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits, planted, probe,
 };
@@ -53,6 +54,9 @@ pub struct NodeConfig {
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
     pub load: LoadTargets,
+    /// A transaction that commits so long after its read version, in versions (microseconds), is slow: an event tells of it, and
+    /// `status` keeps it.
+    pub slow: Version,
     #[cfg(feature = "planted-bugs")]
     /// A bug for the tests of tests.
     pub planted: Option<plinth_resolver::Planted>,
@@ -70,6 +74,7 @@ impl Default for NodeConfig {
             memory_bytes: None,
             log: LogConfig::default(),
             load: LoadTargets::default(),
+            slow: VERSIONS_PER_SECOND,
             #[cfg(feature = "planted-bugs")]
             planted: None,
         }

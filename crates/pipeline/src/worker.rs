@@ -102,8 +102,8 @@ async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Opt
     let version = assigned.version;
     let span = events::batch(version, batch.len());
     front.resolver.forget_before(shared.window_begin(version));
-    let mut decided =
-        decide(batch, version, shared.wall_clock_seconds(), &front.metadata, &mut front.resolver);
+    let notes = (shared.wall_clock_seconds(), shared.config.slow);
+    let mut decided = decide(batch, version, notes, &front.metadata, &mut front.resolver);
     shared.storage.note_elsewhere(front.resolver.memory());
     count_refused(shared, &decided.refused);
     span.record("conflicts", decided.refused.len());

@@ -283,6 +283,13 @@ impl Builder {
         self
     }
 
+    /// How long after its read version a transaction that commits is slow: an event of the crate `tracing` tells of it then, and the status
+    /// document keeps the latest. A second unless said.
+    pub fn slow_transaction(mut self, age: Duration) -> Self {
+        self.config.slow = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        self
+    }
+
     /// After how many bytes of log a checkpoint is written, at least. Fewer make the next start quicker, more make less work.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.config.checkpoint_bytes = bytes;

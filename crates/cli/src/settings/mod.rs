@@ -207,6 +207,12 @@ const ALL: &[Setting] = &[
         "Threads that carry commits to the disk: while one waits for it another gathers the next commits, but they take processors from reads and starts",
     ),
     Setting::new(
+        "slow-ms",
+        Kind::Count,
+        Is("1000"),
+        "From so many milliseconds between its read version and its commit on a transaction is slow: told as an event, and kept for the status",
+    ),
+    Setting::new(
         "log",
         Kind::Log,
         Otherwise("nothing is told"),
