@@ -9,9 +9,10 @@ use common::*;
 use plinth_client::RangeOptions;
 use plinth_env::{Env, block_on};
 use plinth_proto::frame::{self, HEADER, Kind, MAX_REQUEST, NO_ID};
-use plinth_proto::{Hello, ReadVersion, Request};
+use plinth_proto::{Hello, ReadVersion, Request, reply};
 use plinth_server::{Limits, Server};
 use plinth_types::{Bytes, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeRead};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The server does what it is for.
@@ -224,6 +225,80 @@ fn a_lie_in_any_byte_of_any_request_harms_nobody_else() {
                 break;
             }
         }
+    }
+    assert_serves(&server);
+}
+
+/// What is wrong with an answer to a request of this kind, if anything is: it is either what such requests are answered with, whole, or a
+/// failure that says why.
+fn flaw(request: &Request, kind: u8, body: Vec<u8>) -> Option<String> {
+    let body = Bytes::from(body);
+    let kind = match Kind::from_code(kind) {
+        Some(Kind::Failure) => {
+            let error = reply::failure(&body);
+            // Those that may mean anything need words: unknown, not allowed, an invalid value, internal.
+            let needs_words = [1500, 2000, 2006, 2018, 4000, 4100].contains(&error.code());
+            let is_told = !needs_words || error.detail().is_some_and(|detail| !detail.is_empty());
+            return (!is_told).then(|| format!("a failure without a cause: {error}"));
+        }
+        Some(kind) => kind,
+        None => return Some(format!("an answer of kind {kind}")),
+    };
+    let decoded = match (request, kind) {
+        (Request::Ping, Kind::Pong) => Ok(()),
+        (Request::ReadVersion(_), Kind::ReadVersionReply) => reply::read_version(&body).map(drop),
+        (Request::GetMany { .. }, Kind::GetManyReply) => reply::get_many(&body).map(drop),
+        (Request::GetKey { .. }, Kind::GetKeyReply) => Ok(()),
+        (Request::GetRange { .. }, Kind::GetRangeReply) => reply::get_range(&body).map(drop),
+        (Request::Commit(_), Kind::CommitReply) => reply::commit(&body).map(drop),
+        (Request::Watch { .. }, Kind::WatchReply) => reply::number(&body).map(drop),
+        (Request::RangeSize(_), Kind::RangeSizeReply) => reply::number(&body).map(drop),
+        (Request::SplitPoints { .. }, Kind::SplitPointsReply) => reply::list(&body).map(drop),
+        (Request::Addresses(_), Kind::AddressesReply) => reply::list(&body).map(drop),
+        (Request::Status, Kind::StatusReply) => Ok(()),
+        (Request::Release(_), Kind::ReleaseReply) => Ok(()),
+        (Request::Clients, Kind::ClientsReply) => reply::list(&body).map(drop),
+        (Request::Disconnect(_), Kind::DisconnectReply) => reply::number(&body).map(drop),
+        _ => return Some(format!("an answer of another kind: {kind:?}")),
+    };
+    decoded.err().map(|error| format!("an answer that makes no sense: {error}"))
+}
+
+#[test]
+fn each_byte_of_each_request_may_lie_and_every_lie_is_answered() {
+    let server = serve(Limits::default());
+    for request in requests() {
+        let mut raw = Raw::greeted(&server);
+        let (mut lies, mut waiting) = (Vec::new(), BTreeMap::new());
+        let mut frame = Vec::new();
+        request.encode(&mut frame, 0);
+        let places = (frame::KIND..frame.len()).flat_map(|at| [0, 0xff, 0x80].map(|value| (at, value)));
+        for (id, (at, value)) in (0..).zip(places) {
+            let mut lie = frame.clone();
+            lie[at] = value;
+            frame::finish(&mut lie, 0);
+            frame::set_id(&mut lie, id);
+            lies.extend(lie);
+            // A request to take back has no answer of its own.
+            if !matches!(request, Request::Cancel) || at == frame::KIND {
+                waiting.insert(id, format!("{request:?} with {value:#x} as byte {at}"));
+            }
+            // What waits for a change is taken back, and answered so.
+            if let Request::Watch { .. } = request {
+                Request::Cancel.encode(&mut lies, id);
+            }
+        }
+        raw.send(&lies).unwrap();
+        while !waiting.is_empty() {
+            let next = raw.next();
+            let (id, kind, body) = next.unwrap_or_else(|| panic!("the server closed, and left {waiting:?}"));
+            let lie = waiting.remove(&id).unwrap_or_else(|| panic!("{id} was answered twice"));
+            if let Some(flaw) = flaw(&request, kind, body) {
+                panic!("{lie}: {flaw}");
+            }
+        }
+        raw.ask(7, &Request::Ping).unwrap();
+        assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((7, Kind::Pong as u8)), "{request:?}");
     }
     assert_serves(&server);
 }
