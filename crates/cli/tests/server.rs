@@ -253,10 +253,19 @@ fn count(db: &Database, row: &str) -> Result<()> {
 
 #[test]
 fn killed_under_load_it_loses_nothing_that_was_acknowledged() {
+    killed_under_load(&["--engine", "memory"]);
+}
+
+#[test]
+fn killed_under_load_with_tables_on_disk_it_loses_nothing_that_was_acknowledged() {
+    killed_under_load(&["--engine", "ssd", "--memory", "16MiB"]);
+}
+
+fn killed_under_load(settings: &[&str]) {
     const CLIENTS: usize = 32;
     let place = scratch();
     let dir = place.path().join("data");
-    let mut server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let mut server = Running::start(&dir, &[&["--listen", "127.0.0.1:0"], settings].concat());
     let file = server.cluster_file();
     let env = Env::real();
     let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -281,7 +290,7 @@ fn killed_under_load_it_loses_nothing_that_was_acknowledged() {
             block_on(env.sleep(Duration::from_millis(7 * round + 1)));
         }
         server.kill();
-        server = Running::start(&dir, &[]);
+        server = Running::start(&dir, settings);
     }
     stop.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.wait().unwrap());

@@ -8,7 +8,7 @@ use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, RangeOptions, Transaction};
 use plinth_env::simulated::{FaultPlan, NetworkPlan, Random, Simulation};
 use plinth_env::{Env, Task};
-use plinth_pipeline::{Node, NodeConfig};
+use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::{Error, Result};
 use std::net::SocketAddr;
@@ -22,12 +22,23 @@ const TASKS: usize = 2;
 const OPERATIONS: usize = 12;
 const COUNTER: &str = "counter";
 
+/// Both engines; what a database begins with it keeps.
+const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
+
 /// Opens the database of a server process and serves it until the process ends.
-fn start(env: &Env, address: SocketAddr) {
+fn start(env: &Env, address: SocketAddr, engine: EngineKind) {
     let theirs = env.clone();
     drop(env.spawn("server", async move {
-        let config =
-            NodeConfig { log: Default::default(), checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+        // Tables that are written while the clients work, not after.
+        let ssd = SsdSettings {
+            flush_bytes: 64 << 10,
+            flush_after: Duration::from_millis(100),
+            ..SsdSettings::with_memory(16 << 20)
+        };
+        let mut config = NodeConfig { engine, ssd, checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+        if engine == EngineKind::Ssd {
+            config.window = 500_000;
+        }
         let node = Node::open(&theirs, Path::new("/data"), config).await.expect("the disk has no faults");
         // The server keeps its name, whatever the random identity of its database.
         let file = ClusterFile::new("plinth", "any", address);
@@ -111,7 +122,13 @@ fn spawn_clients(sim: &Simulation, address: SocketAddr, done: &Arc<AtomicUsize>)
 }
 
 /// One of the things that go wrong.
-fn disturb(sim: &Simulation, random: &mut Random, server: &mut Env, clients: &[Env], address: SocketAddr) {
+fn disturb(
+    sim: &Simulation,
+    random: &mut Random,
+    server: &mut Env,
+    clients: &[Env],
+    (address, engine): (SocketAddr, EngineKind),
+) {
     let client = &clients[random.index(clients.len())];
     match random.below(6) {
         0 => sim.close_connections(client, server),
@@ -124,18 +141,18 @@ fn disturb(sim: &Simulation, random: &mut Random, server: &mut Env, clients: &[E
         3 => {
             sim.kill(server);
             *server = sim.restart(server);
-            start(server, address);
+            start(server, address, engine);
         }
         _ => {}
     }
 }
 
-fn run(seed: u64) -> (u64, u64) {
+fn run(seed: u64, engine: EngineKind) -> (u64, u64) {
     let sim = Simulation::new(seed);
     let mut random = sim.random();
     let mut server = sim.process("server");
     let address = SocketAddr::new(sim.ip(&server), 4500);
-    start(&server, address);
+    start(&server, address, engine);
     let done = Arc::new(AtomicUsize::new(0));
     let (clients, tasks) = spawn_clients(&sim, address, &done);
     let close = if seed.is_multiple_of(2) { 0.002 } else { 0.0 };
@@ -143,14 +160,14 @@ fn run(seed: u64) -> (u64, u64) {
     while !tasks.iter().all(Task::is_finished) {
         sim.run_for(Duration::from_millis(1 + random.below(400)));
         if done.load(Ordering::Relaxed) < CLIENTS * TASKS * OPERATIONS * 3 / 4 {
-            disturb(&sim, &mut random, &mut server, &clients, address);
+            disturb(&sim, &mut random, &mut server, &clients, (address, engine));
         }
-        assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
+        assert!(sim.now() < Duration::from_secs(3600), "seed {seed}, {engine:?}: no progress");
     }
     sim.set_network(NetworkPlan::default());
     let db = connect(&sim.process("checker"), address);
     let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
-    assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
+    assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}, {engine:?}");
     drop(db);
     (count, sim.trace_hash())
 }
@@ -161,14 +178,16 @@ fn increments_take_effect_once_whatever_the_network_does() {
     let asked = std::env::var("PLINTH_SERVER_SEEDS").ok();
     let asked = asked.as_deref().and_then(|text| text.split_once(".."));
     let (from, to) = asked.map_or((1, 13), |(from, to)| (from.parse().unwrap(), to.parse().unwrap()));
-    for seed in from..to {
-        run(seed);
+    for (seed, engine) in (from..to).flat_map(|seed| ENGINES.map(|engine| (seed, engine))) {
+        run(seed, engine);
     }
 }
 
 #[test]
 fn a_seed_gives_the_same_run_again() {
-    assert_eq!(run(77), run(77));
+    for engine in ENGINES {
+        assert_eq!(run(77, engine), run(77, engine));
+    }
 }
 
 #[test]
@@ -178,7 +197,7 @@ fn a_clock_that_jumps_disturbs_no_client() {
         let mut random = sim.random();
         let mut server = sim.process("server");
         let address = SocketAddr::new(sim.ip(&server), 4500);
-        start(&server, address);
+        start(&server, address, EngineKind::Memory);
         let done = Arc::new(AtomicUsize::new(0));
         let (clients, tasks) = spawn_clients(&sim, address, &done);
         while !tasks.iter().all(Task::is_finished) {
@@ -188,7 +207,7 @@ fn a_clock_that_jumps_disturbs_no_client() {
             if random.chance(0.1) {
                 sim.kill(&server);
                 server = sim.restart(&server);
-                start(&server, address);
+                start(&server, address, EngineKind::Memory);
             }
             assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
         }
@@ -235,11 +254,11 @@ fn spawn_writers(sim: &Simulation, address: SocketAddr) -> (Arc<Mutex<Known>>, A
 
 #[test]
 fn a_disk_that_is_full_under_load_is_told_to_each_and_takes_nothing_that_was_acknowledged() {
-    for seed in 1..5 {
+    for (seed, engine) in (1..5).flat_map(|seed| ENGINES.map(|engine| (seed, engine))) {
         let sim = Simulation::new(seed);
         let mut server = sim.process("server");
         let address = SocketAddr::new(sim.ip(&server), 4500);
-        start(&server, address);
+        start(&server, address, engine);
         let (known, stop) = spawn_writers(&sim, address);
         sim.run_for(Duration::from_millis(200));
         sim.set_faults(&server, FaultPlan { capacity: Some(3 << 20), ..FaultPlan::default() });
@@ -248,8 +267,12 @@ fn a_disk_that_is_full_under_load_is_told_to_each_and_takes_nothing_that_was_ack
         {
             let known = known.lock().unwrap();
             let told = known.refused.iter().filter(|error| plinth_env::is_disk_full(error)).count();
-            assert!(told > 8, "seed {seed}: {told} of {} refusals name the disk", known.refused.len());
-            assert!(!known.acknowledged.is_empty(), "seed {seed}");
+            assert!(
+                told > 8,
+                "seed {seed}, {engine:?}: {told} of {} refusals name the disk",
+                known.refused.len()
+            );
+            assert!(!known.acknowledged.is_empty(), "seed {seed}, {engine:?}");
         }
         // Others are served: what was acknowledged can be read.
         let last = known.lock().unwrap().acknowledged.last().cloned().unwrap();
@@ -264,23 +287,27 @@ fn a_disk_that_is_full_under_load_is_told_to_each_and_takes_nothing_that_was_ack
                     .await
             }
         };
-        assert!(sim.run_until(read(last)).unwrap().is_some(), "seed {seed}");
+        assert!(sim.run_until(read(last)).unwrap().is_some(), "seed {seed}, {engine:?}");
         sim.set_faults(&server, FaultPlan::default());
         let before = known.lock().unwrap().acknowledged.len();
         sim.run_for(Duration::from_secs(5));
         assert!(
             known.lock().unwrap().acknowledged.len() > before,
-            "seed {seed}: there is room, and nobody writes"
+            "seed {seed}, {engine:?}: there is room, and nobody writes"
         );
         sim.kill(&server);
         server = sim.restart(&server);
-        start(&server, address);
+        start(&server, address, engine);
         stop.store(1, Ordering::Relaxed);
         sim.run_for(Duration::from_secs(5));
         let acknowledged = known.lock().unwrap().acknowledged.clone();
         for row in acknowledged {
             let found = sim.run_until(read(row.clone())).unwrap();
-            assert_eq!(found.map(|value| value.len()), Some(20_000), "seed {seed}: {row} was acknowledged");
+            assert_eq!(
+                found.map(|value| value.len()),
+                Some(20_000),
+                "seed {seed}, {engine:?}: {row} was acknowledged"
+            );
         }
     }
 }
