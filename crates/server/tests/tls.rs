@@ -1,7 +1,7 @@
 //! TLS: who is let in, who is not and is told why, and that the server serves on whatever others try.
 //!
-//! The certificates are those of `crates/tls/tests/certificates`: of an authority that is trusted, of another one, expired,
-//! signed by nobody. Each refusal is looked at from both sides: the client's words, and the server's count of failures.
+//! The certificates are those of `crates/tls/tests/certificates`: of an authority that is trusted, of another one, expired, of the
+//! future, made for the other side, signed by nobody. Each refusal is looked at from both sides: the client's words, and the server's count of failures.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -110,6 +110,8 @@ fn clients_without_the_right_certificate_are_told_what_is_wrong_with_it() {
     let cases = [
         ("", "", "wants our certificate"),
         ("expired-client.crt", "client.key", "has expired"),
+        ("future-client.crt", "client.key", "is not valid yet"),
+        ("server-only.crt", "server.key", "does not accept our certificate"),
         ("stranger-client.crt", "client.key", "knows no authority"),
         ("self-signed.crt", "client.key", "certificate"),
     ];
@@ -123,17 +125,25 @@ fn clients_without_the_right_certificate_are_told_what_is_wrong_with_it() {
 
 #[test]
 fn servers_without_the_right_certificate_are_not_trusted() {
-    for (certificate, words) in [
-        ("expired-server.crt", "the server's certificate has expired"),
-        ("stranger-server.crt", "not signed by any of the authorities"),
+    for (certificate, key, words) in [
+        ("expired-server.crt", "server.key", "the server's certificate has expired"),
+        ("future-server.crt", "server.key", "the server's certificate is not valid yet"),
+        ("client-only.crt", "client.key", "was not made for this side of a connection"),
+        ("stranger-server.crt", "server.key", "not signed by any of the authorities"),
     ] {
-        let server = start(config(options(certificate, "server.key", "ca.crt"))).unwrap();
+        let server = start(config(options(certificate, key, "ca.crt"))).unwrap();
         let told = refusal(&server, client_options());
         assert!(told.contains(words), "{certificate}: {told}");
         wait_until(|| server.figures().tls_failures == 1);
         let trusting = TlsOptions { verify_peers: vec!["Check.Valid=0".into()], ..client_options() };
         write(&connect(&server, trusting)).unwrap();
     }
+}
+
+#[test]
+fn certificates_that_were_made_for_their_side_alone_are_good_there() {
+    let server = start(config(options("server-only.crt", "server.key", "ca.crt"))).unwrap();
+    write(&connect(&server, options("client-only.crt", "client.key", "ca.crt"))).unwrap();
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn certificate(what: &CertificateError) -> String {
 fn alert(what: Alert) -> Option<&'static str> {
     Some(match what {
         Alert::CertificateRequired | Alert::NoCertificate => "wants our certificate, and we show none",
-        Alert::CertificateExpired => "says that our certificate has expired",
+        Alert::CertificateExpired => "says that our certificate has expired, or is not valid yet",
         Alert::UnknownCA => "knows no authority that has signed our certificate",
         Alert::BadCertificate
         | Alert::CertificateUnknown
