@@ -9,8 +9,10 @@ use common::*;
 use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, StreamingMode, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
+use plinth_proto::{Hello, Welcome};
 use plinth_server::Limits;
 use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead};
+use std::future::poll_fn;
 use std::sync::Arc;
 
 #[test]
@@ -162,6 +164,68 @@ fn a_client_with_another_databases_cluster_file_is_told() {
     let error = db.create_transaction().get("k").wait().unwrap_err();
     assert_eq!(error.code(), 2104);
     assert!(error.detail().unwrap().contains("another:shop"), "{error}");
+}
+
+/// What a server does that speaks newer versions of the protocol alone: it refuses everybody, and says why.
+async fn refusing_server(listener: plinth_env::Listener) {
+    while let Ok(mut stream) = listener.accept().await {
+        let (mut received, mut buffer, mut answer) = (Vec::new(), vec![0; 4096], Vec::new());
+        while answer.is_empty() {
+            let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.unwrap_or(0);
+            received.extend_from_slice(&buffer[..len]);
+            if len == 0 {
+                break;
+            }
+            if let Some((hello, _)) = Hello::decode(&received).unwrap() {
+                let why = format!(
+                    "the client speaks versions {} to {} of the protocol, the server 7 to 9",
+                    hello.oldest, hello.newest
+                );
+                let refusal = Welcome::refuse(Error::incompatible_protocol_version().with_detail(why));
+                Welcome { oldest: 7, newest: 9, ..refusal }.encode(&mut answer);
+            }
+        }
+        let mut sent = 0;
+        while sent < answer.len() {
+            match poll_fn(|context| stream.poll_send(context, &answer[sent..])).await {
+                Ok(more) if more > 0 => sent += more,
+                _ => break,
+            }
+        }
+        // Until the client has gone, so that it sees the words.
+        while poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.is_ok_and(|len| len > 0) {}
+    }
+}
+
+#[test]
+fn a_client_whose_versions_the_server_does_not_speak_is_told_by_every_operation() {
+    let env = Env::real();
+    let listener = block_on(env.sockets().listen(loopback())).unwrap();
+    let file = plinth_client::remote::ClusterFile::new("plinth", "newer", listener.local_address());
+    drop(env.spawn("refusing server", refusing_server(listener)));
+    let options = plinth_client::remote::RemoteOptions {
+        connections: 1,
+        ..plinth_client::remote::RemoteOptions::new(&env)
+    };
+    let endpoint = plinth_client::remote::RemoteEndpoint::with_options(&env, file, &options);
+    let db = Database::new(Arc::new(endpoint));
+    let write = |db: &Database| {
+        db.transact_blocking(|tr| {
+            tr.set("k", "v");
+            Ok(())
+        })
+    };
+    // No timeout is set: whoever is not told waits for ever.
+    for error in [
+        db.create_transaction().get("k").wait().unwrap_err(),
+        db.create_transaction().get_read_version().wait().unwrap_err(),
+        write(&db).unwrap_err(),
+        db.transact_blocking(|tr| tr.get("k").wait()).unwrap_err(),
+    ] {
+        assert_eq!(error.code(), 2100, "{error}");
+        let detail = error.detail().unwrap_or_default();
+        assert!(detail.contains("versions 1 to 2") && detail.contains("7 to 9"), "{error}");
+    }
 }
 
 #[test]
