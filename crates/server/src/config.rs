@@ -90,12 +90,14 @@ pub struct Usual {
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
-    /// Bytes of requests of one connection that are under way; more are not read from its socket.
+    /// Bytes of requests of one connection that are under way, and of the largest replies that they can have (a range: 80,000 and a
+    /// row, so some 210 kB; a key's value: 100 kB); more are not read from its socket. A request whose answer is there at once isn't
+    /// under way.
     pub in_flight_bytes: usize,
     /// Bytes of replies of one connection that wait for the client to take them; meanwhile no request is handled.
     pub output_bytes: usize,
-    /// Bytes of incomplete requests and waiting replies of all connections together. Beyond it connections with more
-    /// than a few are cut off.
+    /// Bytes of incomplete requests, requests under way, watches and waiting replies of all connections together that hold more than
+    /// 16 KiB. From half of it on each has one request under way; beyond it those who hold the most are cut off.
     pub buffered_bytes: usize,
     /// Watches of one connection.
     pub watches: usize,
@@ -115,7 +117,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_000,
-            in_flight_bytes: 32 << 20,
+            in_flight_bytes: 64 << 20,
             output_bytes: 256 << 10,
             buffered_bytes: 256 << 20,
             watches: 20_000,

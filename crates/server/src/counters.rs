@@ -16,6 +16,8 @@ pub struct Figures {
     pub refused: u64,
     /// Connections with which TLS came to nothing.
     pub tls_failures: u64,
+    /// Connections cut off because they held the most while memory was short.
+    pub cut_off: u64,
     /// Requests of all kinds.
     pub requests: u64,
     /// Requests for read versions.
@@ -40,12 +42,14 @@ pub struct Figures {
 
 impl Figures {
     fn fields(&self) -> [u64; FIELDS] {
-        let Self { connections: _, accepted, refused, tls_failures, requests, read_versions, .. } = *self;
-        let Self { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } = *self;
+        let Self { connections: _, accepted, refused, tls_failures, cut_off, requests, .. } = *self;
+        let Self { read_versions, transactions, reads, ranges, rows, .. } = *self;
+        let Self { commits, failures, bytes_in, bytes_out, .. } = *self;
         [
             accepted,
             refused,
             tls_failures,
+            cut_off,
             requests,
             read_versions,
             transactions,
@@ -60,13 +64,14 @@ impl Figures {
     }
 
     fn of_fields(fields: [u64; FIELDS], connections: u64) -> Self {
-        let [accepted, refused, tls_failures, requests, read_versions, transactions, rest @ ..] = fields;
-        let [reads, ranges, rows, commits, failures, bytes_in, bytes_out] = rest;
+        let [accepted, refused, tls_failures, cut_off, requests, read_versions, rest @ ..] = fields;
+        let [transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out] = rest;
         Self {
             connections,
             accepted,
             refused,
             tls_failures,
+            cut_off,
             requests,
             read_versions,
             transactions,
@@ -81,7 +86,7 @@ impl Figures {
     }
 }
 
-const FIELDS: usize = 13;
+const FIELDS: usize = 14;
 
 /// The totals. Relaxed: they order nothing.
 #[derive(Default)]
@@ -125,6 +130,7 @@ mod tests {
             bytes_in: 11 * times,
             bytes_out: 12 * times,
             tls_failures: 13 * times,
+            cut_off: 14 * times,
         };
         let counters = Counters::default();
         counters.add(&numbers(1, 0));

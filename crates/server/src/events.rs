@@ -21,6 +21,17 @@ pub(crate) fn refused(peer: SocketAddr, error: &Error) {
     tracing::warn!(%peer, code = error.code(), error = %error, "connection refused");
 }
 
+/// A connection is closed for another cause than its client: it was silent, an operator or a stop wanted it so.
+pub(crate) fn closed(peer: SocketAddr, why: &Error) {
+    tracing::info!(%peer, code = why.code(), error = %why, "connection closed by the server");
+}
+
+/// A connection was cut off because memory is short: bytes of its requests under way, bytes that this frees, bytes that all
+/// connections held.
+pub(crate) fn cut_off(peer: SocketAddr, name: &str, [requests, frees, all]: [usize; 3]) {
+    tracing::warn!(%peer, client = name, requests, frees, all, "connection cut off: memory is short");
+}
+
 /// Points in datagrams made no sense: how many messages since this was told last, and what was wrong with the first of this sender's.
 pub(crate) fn datagram_refused(from: SocketAddr, messages: u64, why: &str) {
     tracing::warn!(%from, messages, why, "points in datagrams refused");

@@ -2,8 +2,9 @@
 
 use plinth_types::limits::{REPLY_BYTES, SYSTEM_KEY_SIZE, TRANSACTION_SIZE, VALUE_SIZE};
 use plinth_types::{
-    CommitRequest, Error, KeySelector, MutationRef, MutationType, RangeList, RangeRead, Result, system,
+    Bytes, CommitRequest, Error, KeySelector, MutationRef, MutationType, RangeList, RangeRead, Result, system,
 };
+use std::borrow::Cow;
 
 /// What a stored key may be longer than a user's: a tenant's prefix, the place of a versionstamp, a zero byte.
 const KEY_ROOM: usize = 32;
@@ -91,6 +92,18 @@ pub(crate) fn chunk(chunk: i64, size: i64) -> i64 {
     chunk.max(size / MOST_PIECES).max(1)
 }
 
+/// Some of the keys that cut a range, evenly, the first and the last among them, so that they take at most so many bytes.
+pub(crate) fn points(points: &[Bytes], most: usize) -> Cow<'_, [Bytes]> {
+    let size = |keys: &[Bytes]| keys.iter().map(|key| key.len() + 4).sum::<usize>();
+    let mut points = Cow::Borrowed(points);
+    while points.len() > 2 && size(&points) > most {
+        let last = points.len() - 1;
+        let every_other = points.iter().enumerate().filter(|(at, _)| at % 2 == 0 && *at != last);
+        points = every_other.map(|(_, key)| key).chain(points.last()).cloned().collect();
+    }
+    points
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +112,19 @@ mod tests {
         let mut request = CommitRequest::default();
         request.mutations.push(kind, param1, param2);
         commit(&request)
+    }
+
+    #[test]
+    fn points_that_are_too_many_are_thinned_out_evenly() {
+        let all: Vec<_> = (0..=100_u8).map(|number| Bytes::from(vec![number; 6])).collect();
+        assert_eq!(points(&all, 1010)[..], all[..]);
+        let some = points(&all, 1009);
+        assert_eq!((some.len(), some.first(), some.last()), (51, all.first(), all.last()));
+        assert_eq!(some[1], all[2]);
+        let few = points(&all, 35);
+        assert_eq!((few.len(), few.first(), few.last()), (3, all.first(), all.last()));
+        assert_eq!(points(&all, 0).len(), 2);
+        assert!(points(&[], 0).is_empty());
     }
 
     #[test]

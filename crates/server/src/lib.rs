@@ -19,8 +19,8 @@
 //! ## Invariants
 //! 1. A read that memory can answer is answered on the thread that received it, and leaves with all others that became
 //!    ready in the same turn.
-//! 2. A connection buffers at most a stated number of bytes, all of them together too; who takes no answers is asked no
-//!    more questions, and who exceeds its part while memory is short is cut off.
+//! 2. A connection holds at most a stated number of bytes, all of them together too, the answers that it is owed among them;
+//!    who takes no answers is asked no more questions, and who holds the most while memory is short is cut off (`memory.rs`).
 //! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is answered with an error;
 //!    bytes that are no frame end the connection, with an error that says why.
 //! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many words; and with TLS too, if
@@ -40,6 +40,7 @@ mod door;
 mod events;
 mod guard;
 mod http;
+mod memory;
 mod metrics;
 mod outbox;
 mod registry;

@@ -11,14 +11,22 @@ pub(crate) fn text(shared: &Shared) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    let Figures { connections, accepted, refused, tls_failures, requests, .. } = shared.figures();
+    let Figures { connections, accepted, refused, tls_failures, cut_off, requests, .. } = shared.figures();
     let Figures { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } =
         shared.figures();
+    let held = shared.memory.held() as u64;
     let numbers = [
         ("connections", "gauge", "Connections that are open.", connections),
         ("connections_accepted_total", "counter", "Connections accepted since the start.", accepted),
         ("connections_refused_total", "counter", "Connections refused since the start.", refused),
         ("tls_failures_total", "counter", "Connections with which TLS came to nothing.", tls_failures),
+        ("connections_cut_off_total", "counter", "Connections cut off because memory was short.", cut_off),
+        (
+            "buffered_bytes",
+            "gauge",
+            "Bytes that connections hold, of those that hold more than a little.",
+            held,
+        ),
         ("requests_total", "counter", "Requests of all kinds.", requests),
         ("transactions_total", "counter", "Transactions that asked for a read version.", transactions),
         ("keys_read_total", "counter", "Keys of point reads.", reads),

@@ -1,8 +1,11 @@
 //! Where answers that come later wait for their connection's task.
 //!
 //! A commit is answered on a worker's thread. It leaves the encoded reply here and wakes the task, once however many
-//! answers come before it runs, so that all of them leave in one write.
+//! answers come before it runs, so that all of them leave in one write. What stands here is counted as soon as it is more
+//! than a little, and where that would exceed what all connections may hold, this connection is cut off. Once the
+//! connection has gone, answers are thrown away.
 
+use crate::memory::{Charge, Memory, UNCOUNTED};
 use plinth_env::Env;
 use plinth_types::{Error, Version};
 use std::net::SocketAddr;
@@ -13,6 +16,10 @@ use std::time::Duration;
 
 /// Longest name of a client that is kept, in characters.
 const MOST_NAME: usize = 64;
+/// Room for answers that is kept from one turn to the next.
+const KEPT: usize = 4 << 10;
+/// So many bytes of answers are handed over as they are; fewer are copied, and the output keeps the room it has.
+const HANDED_OVER: usize = 256 << 10;
 
 /// One connection, as others see it.
 pub(crate) struct Outbox {
@@ -20,8 +27,9 @@ pub(crate) struct Outbox {
     /// What its client says it is, once it has.
     name: OnceLock<Box<str>>,
     state: Mutex<State>,
-    /// Bytes of requests whose answers are yet to come.
-    in_flight: AtomicUsize,
+    memory: Arc<Memory>,
+    /// Bytes of requests under way, and what cutting the connection off would free, as of its last turn.
+    holds: [AtomicUsize; 2],
     /// Milliseconds of the clock after which the connection has been silent for too long.
     deadline: AtomicU64,
 }
@@ -30,6 +38,14 @@ pub(crate) struct Outbox {
 struct State {
     /// Frames.
     bytes: Vec<u8>,
+    /// How many bytes of them are counted.
+    counted: usize,
+    /// What the requests were charged with whose answers stand here.
+    answered: Charge,
+    /// Answers are thrown away.
+    is_deaf: bool,
+    /// The connection has gone. What it still has under way is counted until it is answered.
+    is_closed: bool,
     /// Watches to look at.
     fired: Vec<u32>,
     order: Order,
@@ -46,15 +62,27 @@ pub(crate) enum Order {
     Finish,
     /// Close, saying why.
     Close(Error),
+    /// Close, because memory is short and this connection holds much of it: so many bytes of answers have been thrown away.
+    CutOff { answers: usize },
+}
+
+impl State {
+    /// Throws away what is here, and whatever comes.
+    fn stop_listening(&mut self, memory: &Memory) {
+        self.is_deaf = true;
+        self.bytes = Vec::new();
+        memory.change(std::mem::take(&mut self.counted), 0);
+    }
 }
 
 impl Outbox {
-    pub(crate) fn new(peer: SocketAddr) -> Arc<Self> {
+    pub(crate) fn new(peer: SocketAddr, memory: Arc<Memory>) -> Arc<Self> {
         Arc::new(Self {
             peer,
             name: OnceLock::new(),
             state: Mutex::default(),
-            in_flight: AtomicUsize::new(0),
+            memory,
+            holds: Default::default(),
             deadline: AtomicU64::new(u64::MAX),
         })
     }
@@ -79,22 +107,57 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request of so many bytes will be answered by [`Outbox::answer`].
-    pub(crate) fn begin(&self, bytes: usize) {
-        self.in_flight.fetch_add(bytes, Ordering::Relaxed);
+    /// What the connection holds at the end of a turn: bytes of requests under way, and what cutting it off would free.
+    pub(crate) fn note_holds(&self, requests: usize, frees: usize) {
+        for (known, now) in self.holds.iter().zip([requests, frees]) {
+            if known.load(Ordering::Relaxed) != now {
+                known.store(now, Ordering::Relaxed);
+            }
+        }
     }
 
-    /// Bytes of requests under way.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Acquire)
+    /// Bytes of requests under way, as of the last turn.
+    pub(crate) fn under_way(&self) -> usize {
+        self.holds[0].load(Ordering::Relaxed)
     }
 
-    /// Leaves an answer to a request that began with so many bytes.
-    pub(crate) fn answer(&self, bytes: usize, put: impl FnOnce(&mut Vec<u8>)) {
+    /// Bytes that cutting the connection off would free; 0 if it holds but little.
+    pub(crate) fn frees(&self) -> usize {
+        let frees = self.holds[1].load(Ordering::Relaxed) + self.lock().counted;
+        if frees > UNCOUNTED { frees } else { 0 }
+    }
+
+    /// Leaves an answer to a request that was charged with so much.
+    pub(crate) fn answer(&self, charge: Charge, put: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.lock();
-        put(&mut state.bytes);
-        self.in_flight.fetch_sub(bytes, Ordering::Release);
+        if state.is_closed {
+            self.memory.change(charge.request, 0);
+            return;
+        }
+        state.answered += charge;
+        if !state.is_deaf {
+            put(&mut state.bytes);
+            let holds = state.bytes.capacity();
+            if holds > state.counted + UNCOUNTED {
+                self.memory.change(std::mem::replace(&mut state.counted, holds), holds);
+                if self.memory.is_short() {
+                    // Whatever waits to be answered is owed too: it can't be left to this connection's next turn.
+                    state.stop_listening(&self.memory);
+                    state.order = Order::CutOff { answers: holds };
+                }
+            }
+        }
         wake(state);
+    }
+
+    /// The connection, which has so much under way, takes nothing any more.
+    pub(crate) fn close(&self, mut under_way: Charge) {
+        let mut state = self.lock();
+        under_way -= std::mem::take(&mut state.answered);
+        state.stop_listening(&self.memory);
+        if !std::mem::replace(&mut state.is_closed, true) {
+            self.memory.change(0, under_way.request);
+        }
     }
 
     fn fire(&self, id: u32) {
@@ -113,23 +176,37 @@ impl Outbox {
     }
 
     /// Moves what has come to the end of `output`, notes watches to look at, and sees to `waker` being woken by what
-    /// comes next. Says what to do.
-    pub(crate) fn collect(&self, output: &mut Vec<u8>, fired: &mut Vec<u32>, waker: &Waker) -> Order {
+    /// comes next. Says what to do, and what the requests were charged with that are answered.
+    pub(crate) fn collect(
+        &self,
+        output: &mut Vec<u8>,
+        fired: &mut Vec<u32>,
+        waker: &Waker,
+    ) -> (Order, Charge) {
         let mut replaced = None;
         let mut state = self.lock();
-        if output.is_empty() {
-            std::mem::swap(output, &mut state.bytes);
+        if output.is_empty() && state.bytes.len() > HANDED_OVER {
+            *output = std::mem::take(&mut state.bytes);
         } else {
             output.append(&mut state.bytes);
         }
+        if state.bytes.capacity() > KEPT {
+            state.bytes = Vec::new();
+        }
+        self.memory.change(std::mem::take(&mut state.counted), 0);
+        let answered = std::mem::take(&mut state.answered);
         fired.append(&mut state.fired);
         if state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             replaced = state.waker.replace(waker.clone());
         }
         let order = state.order.clone();
+        if matches!(order, Order::CutOff { .. }) {
+            // Done once: what comes after it is another order.
+            state.order = Order::GoOn;
+        }
         drop(state);
         drop(replaced);
-        order
+        (order, answered)
     }
 
     /// The connection has given a sign of life, and is expected to give another within `patience`.
@@ -169,4 +246,67 @@ impl Wake for WatchBell {
 pub(crate) struct Watch {
     pub(crate) reply: plinth_env::Reply<Version>,
     pub(crate) bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbox(memory: &Arc<Memory>) -> Arc<Outbox> {
+        Outbox::new("127.0.0.1:1".parse().unwrap(), memory.clone())
+    }
+
+    #[test]
+    fn answers_are_counted_until_they_are_taken() {
+        let memory = Arc::new(Memory::new(1 << 20));
+        let outbox = outbox(&memory);
+        let charge = Charge::new(50, 80_000);
+        outbox.answer(charge, |out| out.extend_from_slice(&[7; 1000]));
+        assert_eq!(memory.held(), 0);
+        outbox.answer(charge, |out| out.extend_from_slice(&[8; 70_000]));
+        assert!((71_000..150_000).contains(&memory.held()), "{}", memory.held());
+        assert_eq!(outbox.frees(), memory.held());
+        let (mut output, mut fired) = (vec![6], Vec::new());
+        let (order, answered) = outbox.collect(&mut output, &mut fired, Waker::noop());
+        assert!(matches!(order, Order::GoOn));
+        assert_eq!((output.len(), answered.sum()), (71_001, 2 * charge.sum()));
+        assert_eq!(memory.held(), 0);
+        assert!(outbox.lock().bytes.capacity() <= KEPT, "what was large once is not kept");
+    }
+
+    #[test]
+    fn who_is_answered_with_more_than_there_is_room_for_is_cut_off_at_once() {
+        let memory = Arc::new(Memory::new(1 << 20));
+        let outbox = outbox(&memory);
+        let charge = Charge::new(50, 80_000);
+        let mut most = 0;
+        for _ in 0..1000 {
+            outbox.answer(charge, |out| out.extend_from_slice(&[7; 80_000]));
+            most = most.max(outbox.lock().bytes.capacity() + memory.held());
+        }
+        assert!(most <= 2 << 20, "{most}");
+        let (mut output, mut fired) = (Vec::new(), Vec::new());
+        let (order, answered) = outbox.collect(&mut output, &mut fired, Waker::noop());
+        assert!(matches!(order, Order::CutOff { answers } if answers > 1 << 20));
+        assert_eq!((output.len(), answered.sum(), memory.held()), (0, 1000 * charge.sum(), 0));
+        // It is told once; whoever closes it afterwards is heard.
+        outbox.order(Order::Close(Error::timed_out()));
+        let (order, _) = outbox.collect(&mut output, &mut fired, Waker::noop());
+        assert!(matches!(order, Order::Close(_)));
+    }
+
+    #[test]
+    fn once_the_connection_has_gone_answers_are_not_even_written() {
+        let memory = Arc::new(Memory::new(1 << 20));
+        let outbox = outbox(&memory);
+        let charge = Charge::new(50, 80_000);
+        outbox.answer(charge, |out| out.extend_from_slice(&[7; 70_000]));
+        let mut under_way = Charge::default();
+        (0..3).for_each(|_| under_way += charge);
+        outbox.close(under_way);
+        assert_eq!(memory.held(), 2 * charge.request, "the two that have yet to be answered");
+        outbox.close(Charge::default());
+        (0..2).for_each(|_| outbox.answer(charge, |_| panic!("nobody takes it")));
+        assert_eq!((memory.held(), outbox.lock().bytes.capacity()), (0, 0));
+    }
 }

@@ -1,6 +1,7 @@
 //! The connections that are open: to count them, to end those that are silent, to stop them all.
 
 use crate::config::Limits;
+use crate::memory::Memory;
 use crate::outbox::{Order, Outbox};
 use plinth_env::{Env, Signal};
 use plinth_types::Error;
@@ -89,6 +90,25 @@ impl Registry {
         for outbox in overdue {
             let detail = format!("{} was silent, or took no answers, for too long", outbox.peer);
             outbox.order(Order::Close(Error::timed_out().with_detail(detail)));
+        }
+    }
+
+    /// Cuts off those with whom the most is freed, as many as it takes to be rid of the excess. Those who have yet to let go from the time
+    /// before are among them.
+    pub(crate) fn relieve(&self, memory: &Memory) {
+        let mut holders: Vec<_> = {
+            let table = self.lock();
+            let all = table.connections.values().map(|outbox| (outbox.frees(), outbox));
+            all.filter(|(frees, _)| *frees > 0).map(|(frees, outbox)| (frees, outbox.clone())).collect()
+        };
+        holders.sort_by_key(|(frees, _)| std::cmp::Reverse(*frees));
+        let mut excess = memory.excess();
+        for (frees, outbox) in holders {
+            if excess == 0 {
+                return;
+            }
+            excess = excess.saturating_sub(frees);
+            outbox.order(Order::CutOff { answers: 0 });
         }
     }
 

@@ -9,6 +9,7 @@ use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
 use crate::door::{Door, Doors, Purpose};
 use crate::events;
+use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::series::{self, SeriesConfig};
@@ -60,8 +61,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Registry,
     pub(crate) counters: Arc<Counters>,
     pub(crate) doors: Doors,
-    /// Bytes that connections hold from one turn to the next.
-    pub(crate) buffered: AtomicUsize,
+    /// What connections hold from one turn to the next.
+    pub(crate) memory: Arc<Memory>,
     refusals: AtomicUsize,
     stopping: AtomicBool,
     pub(crate) stops: Stops,
@@ -139,6 +140,7 @@ impl Server {
         let snapshots =
             Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
         let tasks = (0..=listeners.len()).map(|_| Signal::new()).collect();
+        let memory = Arc::new(Memory::new(config.limits.buffered_bytes));
         let shared = Arc::new(Shared {
             env: env.clone(),
             endpoint,
@@ -147,7 +149,7 @@ impl Server {
             connections: Registry::default(),
             counters: doors.counters.clone(),
             doors,
-            buffered: AtomicUsize::new(0),
+            memory,
             refusals: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stops: Stops { tasks, http: Signal::new(), history: Signal::new() },
@@ -214,6 +216,12 @@ impl Server {
     /// What it has counted.
     pub fn figures(&self) -> Figures {
         self.shared.figures()
+    }
+
+    /// Bytes that connections hold now, of those that hold more than a little: half requests, requests under way, watches, and answers
+    /// that haven't been taken. [`Limits::buffered_bytes`](crate::Limits::buffered_bytes) bounds them.
+    pub fn buffered_bytes(&self) -> usize {
+        self.shared.memory.held()
     }
 
     /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent and the server had
@@ -386,7 +394,7 @@ async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
 
 /// Gives a connection its task, or tells it why not.
 fn admit(shared: &Arc<Shared>, stream: Stream) {
-    let outbox = Outbox::new(stream.peer_address());
+    let outbox = Outbox::new(stream.peer_address(), shared.memory.clone());
     match shared.connections.enter(&outbox, &shared.config.limits) {
         Ok(number) => {
             let connection = Connection::new(stream, shared.clone(), outbox, number);
@@ -442,6 +450,9 @@ async fn sweep(shared: Arc<Shared>) {
     let mut sweeps = 0;
     while let First::Right(()) = race(stop.wait(), shared.env.sleep(SWEEP)).await {
         shared.connections.sweep(&shared.env);
+        if shared.memory.is_cut_due(shared.env.now()) {
+            shared.connections.relieve(&shared.memory);
+        }
         shared.snapshots.sweep(shared.env.now());
         sweeps += 1;
         if sweeps % CERTIFICATES == 0 {

@@ -83,6 +83,7 @@ fn server(shared: &Shared) -> Value {
         "connections_refused": figures.refused,
         "tls": shared.doors.has_tls(),
         "tls_failures": figures.tls_failures,
+        "connections_cut_off": figures.cut_off,
         "connections_max": shared.config.limits.connections,
         "requests": figures.requests,
         "read_versions": figures.read_versions,
@@ -94,7 +95,7 @@ fn server(shared: &Shared) -> Value {
         "failures": figures.failures,
         "bytes_received": figures.bytes_in,
         "bytes_sent": figures.bytes_out,
-        "bytes_buffered": shared.buffered.load(std::sync::atomic::Ordering::Relaxed),
+        "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
         "series": {
             "resp": shared.series.resp,

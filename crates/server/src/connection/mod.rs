@@ -4,12 +4,14 @@
 //! The buffers of a turn belong to the thread, so that a connection at rest holds nothing but its socket; what could not
 //! be finished (half a frame, replies that the client doesn't take) stays with the connection and is accounted for.
 
+mod holds;
 mod operator;
 mod requests;
 mod snapshots;
 
 use crate::counters::Figures;
 use crate::events;
+use crate::memory::{Charge, UNCOUNTED};
 use crate::outbox::{Order, Outbox, Watch};
 use crate::server::Shared;
 use plinth_env::Stream;
@@ -21,7 +23,6 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,8 +36,6 @@ const TURNS: usize = 16;
 const LINGER: Duration = Duration::from_secs(2);
 /// How TLS begins: a record with a handshake, of any version that there will be.
 const TLS_BEGINS: [u8; 2] = [0x16, 0x03];
-/// Bytes that a connection may hold however short memory is.
-const FREE_BYTES: usize = 128 << 10;
 
 /// The buffers of a thread that serves connections.
 #[derive(Default)]
@@ -80,7 +79,11 @@ pub(crate) struct Connection {
     sent: usize,
     watches: BTreeMap<u32, Watch>,
     watched_bytes: usize,
-    /// What of the server's buffered bytes is this connection's.
+    /// What the requests are charged with whose answers are yet to come.
+    in_flight: Charge,
+    /// Whether all connections together hold so much that each has to make do with less.
+    is_tight: bool,
+    /// How much of what it holds the server's memory counts.
     accounted: usize,
     counted: Figures,
 }
@@ -101,6 +104,8 @@ impl Connection {
             sent: 0,
             watches: BTreeMap::new(),
             watched_bytes: 0,
+            in_flight: Charge::default(),
+            is_tight: false,
             accounted: 0,
             counted: Figures { accepted: 1, ..Figures::default() },
         }
@@ -135,20 +140,22 @@ impl Connection {
     /// Takes what others have answered, and what they tell this connection to do.
     fn collect(&mut self, context: &Context<'_>) -> Result<(), Gone> {
         let mut fired = Vec::new();
-        let order = self.outbox.collect(&mut self.output, &mut fired, context.waker());
+        let (order, answered) = self.outbox.collect(&mut self.output, &mut fired, context.waker());
+        self.in_flight -= answered;
+        self.is_tight = self.shared.memory.is_tight();
         fired.into_iter().for_each(|id| self.look_at_watch(id));
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
-            Order::Close(_) if is_ending => return Err(Gone),
+            Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),
             Order::GoOn => {}
             Order::Finish if is_ending => {}
-            Order::Finish if self.outbox.in_flight() == 0 => {
-                // What was answered between collecting and looking.
-                self.outbox.collect(&mut self.output, &mut Vec::new(), context.waker());
-                self.phase = Phase::Closing;
-            }
+            Order::Finish if self.in_flight == Charge::default() => self.phase = Phase::Closing,
             Order::Finish => {}
-            Order::Close(why) => self.end_because(&why),
+            Order::Close(why) => {
+                events::closed(self.outbox.peer, &why);
+                self.end_because(&why);
+            }
+            Order::CutOff { answers } => self.cut_off(answers)?,
         }
         Ok(())
     }
@@ -168,9 +175,13 @@ impl Connection {
     /// Whether more requests may be handled: replies and requests under way are within their bounds.
     fn may_handle(&self) -> bool {
         let limits = &self.shared.config.limits;
+        // Whoever has nothing under way and nothing to take may always ask, so that everybody gets on, and nobody needs to be
+        // woken when there is room again.
+        let (output, in_flight) =
+            if self.is_tight { (UNCOUNTED, 1) } else { (limits.output_bytes, limits.in_flight_bytes) };
         matches!(self.phase, Phase::Greeting | Phase::Open)
-            && self.output.len() - self.sent < limits.output_bytes
-            && self.outbox.in_flight() < limits.in_flight_bytes
+            && self.output.len() - self.sent < output
+            && self.in_flight.sum() < in_flight
             && !self.shared.is_stopping()
     }
 
@@ -299,28 +310,6 @@ impl Connection {
         self.phase = Phase::Closing;
     }
 
-    /// Brings the accounts up to date at the end of a turn.
-    ///
-    /// # Errors
-    /// If this connection holds too much while memory is short.
-    fn settle(&mut self) -> Result<(), Gone> {
-        let counted = std::mem::take(&mut self.counted);
-        if (counted.bytes_in > 0 || counted.bytes_out > 0) && self.phase != Phase::Lingering {
-            self.outbox.expect_within(&self.shared.env, self.patience());
-        }
-        if counted != Figures::default() {
-            self.shared.counters.add(&counted);
-        }
-        let holds = self.input.len() + (self.output.len() - self.sent) + self.watched_bytes;
-        let before = std::mem::replace(&mut self.accounted, holds);
-        let total = &self.shared.buffered;
-        if holds != before {
-            total.fetch_add(holds.wrapping_sub(before), Ordering::Relaxed);
-        }
-        let is_short = total.load(Ordering::Relaxed) > self.shared.config.limits.buffered_bytes;
-        if is_short && holds > FREE_BYTES { Err(Gone) } else { Ok(()) }
-    }
-
     fn patience(&self) -> Duration {
         let limits = &self.shared.config.limits;
         if self.phase == Phase::Greeting { limits.greeting } else { limits.silence }
@@ -338,7 +327,7 @@ impl Future for Connection {
             std::mem::swap(&mut this.output, &mut buffers.output);
         }
         let polled = this.run(context, &mut buffers.input);
-        let settled = this.settle();
+        this.settle();
         if this.output.is_empty() {
             std::mem::swap(&mut this.output, &mut buffers.output);
             this.output = Vec::new();
@@ -347,16 +336,14 @@ impl Future for Connection {
             }
         }
         BUFFERS.set(buffers);
-        match (polled, settled) {
-            (Ok(polled), Ok(())) => polled,
-            (Err(Gone), _) | (_, Err(Gone)) => Poll::Ready(()),
-        }
+        polled.unwrap_or(Poll::Ready(()))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.buffered.fetch_sub(self.accounted, Ordering::Relaxed);
+        self.outbox.close(self.in_flight);
+        self.shared.memory.change(self.accounted, 0);
         self.shared.connections.leave(self.number);
     }
 }

@@ -1,10 +1,12 @@
 //! What each request does: a call of the endpoint, and its answer into the output, now or by way of the outbox.
 //!
-//! Nothing here waits. An answer that is there is written at once; one that isn't leaves the connection's number of bytes
-//! under way raised until it comes. What a request may say is checked by `guard` before the endpoint sees it.
+//! Nothing here waits. An answer that is there is written at once; one that isn't leaves the connection charged with the
+//! request and the largest reply that it can have (`memory.rs`) until it comes. What a request may say is checked by `guard`
+//! before the endpoint sees it.
 
 use super::Connection;
 use crate::guard;
+use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
@@ -18,8 +20,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What a request under way counts beyond its bytes.
-const REQUEST_OVERHEAD: usize = 256;
 
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
@@ -72,7 +72,7 @@ impl Connection {
                 guard::commit(&request)?;
                 self.counted.commits += 1;
                 let answer = endpoint.commit(*request);
-                self.answer(id, answer, len, |out, id, reply: &CommitReply| {
+                self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
                     reply::put_commit(out, id, reply);
                 });
             }
@@ -96,7 +96,7 @@ impl Connection {
                 endpoint.status_json().on_complete(move |document| {
                     done.send(document.map(|document| crate::status::complete(&shared, &document)));
                 });
-                self.answer(id, answer, len, |out, id, document: &String| {
+                self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, document: &String| {
                     reply::put_status(out, id, document);
                 });
             }
@@ -125,9 +125,12 @@ impl Connection {
         match answer.try_take() {
             Some(Ok(values)) => reply::put_get_many(&mut self.output, id, &values),
             Some(Err(error)) => return Err(error),
-            None => self.answer(id, answer, len, |out, id, values: &Vec<_>| {
-                reply::put_get_many(out, id, values);
-            }),
+            None => {
+                let charge = Charge::new(len, memory::values(keys.len()));
+                self.answer(id, answer, charge, |out, id, values: &Vec<_>| {
+                    reply::put_get_many(out, id, values);
+                });
+            }
         }
         Ok(())
     }
@@ -143,13 +146,14 @@ impl Connection {
         guard::selector(selector)?;
         self.counted.reads += 1;
         let answer = endpoint.get_key(version, space, selector);
-        self.answer(id, answer, len, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
+        let charge = Charge::new(len, memory::ONE_KEY);
+        self.answer(id, answer, charge, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
         Ok(())
     }
 
     pub(super) fn range_size(&mut self, endpoint: &dyn Endpoint, id: u32, range: KeyRange, len: usize) {
         let answer = endpoint.range_size(range);
-        self.answer(id, answer, len, |out, id, size| {
+        self.answer(id, answer, Charge::new(len, memory::SMALL), |out, id, size| {
             reply::put_number(out, id, Kind::RangeSizeReply, *size);
         });
     }
@@ -165,8 +169,8 @@ impl Connection {
         // The estimate comes from memory; if it doesn't, the pieces are as small as asked for.
         let size = endpoint.range_size(range.clone()).try_take().and_then(Result::ok).unwrap_or(0);
         let answer = endpoint.split_points(range, guard::chunk(chunk, size));
-        self.answer(id, answer, len, |out, id, points: &Vec<Bytes>| {
-            reply::put_list(out, id, Kind::SplitPointsReply, points);
+        self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, points: &Vec<Bytes>| {
+            reply::put_list(out, id, Kind::SplitPointsReply, &guard::points(points, memory::LIST));
         });
     }
 
@@ -187,7 +191,7 @@ impl Connection {
                 put_range(&mut self.output, id, &result);
             }
             Some(Err(error)) => return Err(error),
-            None => self.answer(id, answer, len, put_range),
+            None => self.answer(id, answer, Charge::new(len, memory::rows(&read)), put_range),
         }
         Ok(())
     }
@@ -196,6 +200,10 @@ impl Connection {
         let count = request.count.clamp(1, MOST_TOGETHER);
         self.counted.read_versions += 1;
         self.counted.transactions += u64::from(count);
+        // Held back, each of them waits by itself.
+        let each = REQUEST_OVERHEAD + request.tags.len() * size_of::<Bytes>();
+        let mut charge = Charge::new(len, memory::SMALL);
+        charge.request += each * (count - 1) as usize;
         let request = ReadVersionRequest {
             priority: match request.priority {
                 0 => Priority::Batch,
@@ -208,7 +216,7 @@ impl Connection {
             others: count - 1,
         };
         let answer = self.shared.endpoint.read_version(request);
-        self.answer(id, answer, len, |out, id, version: &ReadVersionReply| {
+        self.answer(id, answer, charge, |out, id, version: &ReadVersionReply| {
             reply::put_read_version(out, id, version.version, version.metadata_version.as_deref());
         });
     }
@@ -218,18 +226,17 @@ impl Connection {
         &mut self,
         id: u32,
         mut answer: Reply<T>,
-        len: usize,
+        charge: Charge,
         put: Put<T>,
     ) {
         match answer.try_take() {
             Some(Ok(value)) => put(&mut self.output, id, &value),
             Some(Err(error)) => self.fail(id, &error),
             None => {
-                let bytes = len + REQUEST_OVERHEAD;
                 let outbox = self.outbox.clone();
-                outbox.begin(bytes);
+                self.in_flight += charge;
                 answer.on_complete(move |result| {
-                    outbox.answer(bytes, |out| match result {
+                    outbox.answer(charge, |out| match result {
                         Ok(value) => put(out, id, &value),
                         Err(error) => reply::put_failure(out, id, &error),
                     });

@@ -1,6 +1,7 @@
 //! Requests about pinned snapshots: pinning one, renewing its lease, reading in it.
 
 use super::Connection;
+use crate::memory::{self, Charge};
 use plinth_client::ReadVersionRequest;
 use plinth_env::reply::promise;
 use plinth_proto::frame::Kind;
@@ -32,7 +33,7 @@ impl Connection {
                 }));
             });
         });
-        self.answer(id, answer, len, reply::put_pin);
+        self.answer(id, answer, Charge::new(len, memory::SMALL), reply::put_pin);
         Ok(())
     }
 

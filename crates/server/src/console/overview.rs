@@ -8,7 +8,6 @@ use crate::server::Shared;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 /// Addresses of clients that are listed.
 const ADDRESSES: usize = 50;
@@ -96,7 +95,7 @@ fn clients(shared: &Shared) -> Value {
     shared.connections.visit(|outbox| {
         let (connections, bytes) = addresses.entry(outbox.peer.ip()).or_default();
         *connections += 1;
-        *bytes += outbox.in_flight() as u64;
+        *bytes += outbox.under_way() as u64;
     });
     let count = addresses.len();
     let mut addresses: Vec<_> = addresses.into_iter().collect();
@@ -109,7 +108,7 @@ fn clients(shared: &Shared) -> Value {
         "most": shared.config.limits.connections,
         "accepted": figures.accepted,
         "refused": figures.refused,
-        "bytes_buffered": shared.buffered.load(Ordering::Relaxed),
+        "bytes_buffered": shared.memory.held(),
         "addresses_all": count,
         "addresses": addresses.iter().map(listed).collect::<Vec<_>>(),
     })

@@ -15,7 +15,7 @@ use plinth_types::{Error, Result};
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::task::ready;
+use std::task::{Context, Poll, ready};
 
 /// A port of loopback that is free.
 pub fn loopback() -> SocketAddr {
@@ -49,6 +49,8 @@ pub fn database(server: &Server) -> Database {
 pub struct Raw {
     stream: Stream,
     received: Vec<u8>,
+    /// What is to be sent while it waits for what it receives.
+    unsent: Vec<u8>,
 }
 
 impl Raw {
@@ -59,13 +61,12 @@ impl Raw {
 
     /// Connects to an address, and says nothing.
     pub fn to(address: SocketAddr) -> Self {
-        let stream = block_on(Env::real().sockets().connect(address)).unwrap();
-        Self { stream, received: Vec::new() }
+        Self::over(block_on(Env::real().sockets().connect(address)).unwrap())
     }
 
     /// A connection that is there, and says nothing.
     pub fn over(stream: Stream) -> Self {
-        Self { stream, received: Vec::new() }
+        Self { stream, received: Vec::new(), unsent: Vec::new() }
     }
 
     /// Everything until the server closes.
@@ -91,8 +92,24 @@ impl Raw {
             while sent < bytes.len() {
                 sent += ready!(self.stream.poll_send(context, &bytes[sent..]))?;
             }
-            std::task::Poll::Ready(Ok(()))
+            Poll::Ready(Ok(()))
         }))
+    }
+
+    /// Sends what is taken at once, and the rest while it waits for what it receives.
+    pub fn send_along(&mut self, bytes: &[u8]) {
+        self.unsent.extend_from_slice(bytes);
+        block_on(poll_fn(|context| Poll::Ready(self.send_unsent(context))));
+    }
+
+    fn send_unsent(&mut self, context: &mut Context<'_>) {
+        while !self.unsent.is_empty() {
+            match self.stream.poll_send(context, &self.unsent) {
+                Poll::Ready(Ok(sent)) => drop(self.unsent.drain(..sent)),
+                Poll::Ready(Err(_)) => self.unsent.clear(),
+                Poll::Pending => return,
+            }
+        }
     }
 
     /// Sends a request.
@@ -105,7 +122,10 @@ impl Raw {
     /// Receives more; how much: 0 at the end, also at a reset.
     pub fn receive(&mut self) -> usize {
         let mut buffer = [0; 65536];
-        let len = block_on(poll_fn(|context| self.stream.poll_receive(context, &mut buffer)));
+        let len = block_on(poll_fn(|context| {
+            self.send_unsent(context);
+            self.stream.poll_receive(context, &mut buffer)
+        }));
         let len = len.unwrap_or(0);
         self.received.extend_from_slice(&buffer[..len]);
         len

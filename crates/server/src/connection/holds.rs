@@ -1,0 +1,116 @@
+//! What a connection holds from one turn to the next: given back where it can be, counted, and how it ends if that is too much.
+
+use super::{Connection, Gone, LINGER, Phase, RECEIVE};
+use crate::counters::Figures;
+use crate::events;
+use crate::memory::UNCOUNTED;
+use plinth_proto::frame;
+use plinth_proto::hello::MAGIC;
+use plinth_types::Error;
+
+/// Bytes of a hello or a welcome before its content, and where the content's length stands.
+const GREETING_HEAD: usize = 16;
+
+impl Connection {
+    /// Brings the accounts up to date at the end of a turn.
+    pub(super) fn settle(&mut self) {
+        let counted = std::mem::take(&mut self.counted);
+        if (counted.bytes_in > 0 || counted.bytes_out > 0) && self.phase != Phase::Lingering {
+            self.outbox.expect_within(&self.shared.env, self.patience());
+        }
+        if counted != Figures::default() {
+            self.shared.counters.add(&counted);
+        }
+        trim(&mut self.input);
+        if !self.output.is_empty() {
+            trim(&mut self.output);
+        }
+        let (requests, frees) = (self.in_flight.request, self.frees());
+        self.outbox.note_holds(requests, frees);
+        let holds = if requests + frees > UNCOUNTED { requests + frees } else { 0 };
+        let before = std::mem::replace(&mut self.accounted, holds);
+        let memory = &self.shared.memory;
+        memory.change(before, holds);
+        if holds > before && memory.is_cut_due(self.shared.env.now()) {
+            self.shared.connections.relieve(memory);
+        }
+    }
+
+    /// Bytes that would be free if the connection were cut off. An empty output is the thread's.
+    fn frees(&self) -> usize {
+        let output = if self.output.is_empty() { 0 } else { self.output.capacity() };
+        self.input.capacity() + output + self.watched_bytes
+    }
+
+    /// Ends the connection because memory is short: with a word, if what the client has begun to take leaves room for it. So many
+    /// bytes of answers have been thrown away already.
+    ///
+    /// # Errors
+    /// If it doesn't.
+    pub(super) fn cut_off(&mut self, answers: usize) -> Result<(), Gone> {
+        let (requests, frees) = (self.in_flight.request, self.frees() + answers);
+        let all = self.shared.memory.held();
+        events::cut_off(self.outbox.peer, self.outbox.name(), [requests, frees, all]);
+        self.counted.cut_off += 1;
+        self.outbox.close(std::mem::take(&mut self.in_flight));
+        self.input = Vec::new();
+        self.watches.clear();
+        self.watched_bytes = 0;
+        self.forget_unsent();
+        if self.output.len() - self.sent > UNCOUNTED {
+            return Err(Gone);
+        }
+        self.outbox.expect_within(&self.shared.env, LINGER);
+        let why = format!(
+            "the server is short of memory, and cuts off those who hold the most: here requests of {requests} bytes under \
+             way, and {frees} bytes of half requests, watches, and answers that weren't taken"
+        );
+        self.end_because(&Error::connection_failed().with_detail(why));
+        Ok(())
+    }
+
+    /// Throws away what has not been sent, but for the rest of a message of which a part has.
+    fn forget_unsent(&mut self) {
+        let mut end = 0;
+        while end < self.sent {
+            end += message_len(&self.output[end..]);
+        }
+        self.output.truncate(end);
+        trim(&mut self.output);
+    }
+}
+
+/// How long the message is that `bytes`, which are ours, begin with.
+fn message_len(bytes: &[u8]) -> usize {
+    if !bytes.starts_with(&MAGIC) {
+        return frame::wanted(bytes);
+    }
+    let len = bytes.get(8..12).and_then(|len| len.try_into().ok()).map_or(0, u32::from_le_bytes);
+    GREETING_HEAD + len as usize
+}
+
+/// Gives back room that is not needed. A buffer that grows has twice what it needs, and that is let be.
+fn trim(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > 2 * buffer.len() + RECEIVE {
+        buffer.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_proto::{Request, Welcome};
+
+    #[test]
+    fn messages_are_as_long_as_they_are() {
+        let mut out = Vec::new();
+        Welcome::refuse(Error::timed_out().with_detail("why")).encode(&mut out);
+        let welcome = out.len();
+        Request::Status.encode(&mut out, 3);
+        let status = out.len();
+        plinth_proto::reply::put_get_key(&mut out, 4, b"key");
+        assert_eq!(message_len(&out), welcome);
+        assert_eq!(message_len(&out[welcome..]), status - welcome);
+        assert_eq!(message_len(&out[status..]), out.len() - status);
+    }
+}

@@ -1,0 +1,307 @@
+//! Whatever clients do, the memory that they cost the server stays within its bounds.
+//!
+//! What is dangerous isn't what clients send but what they are owed: a hundred thousand requests of sixty bytes for ranges of a version
+//! that is yet to come once waited together, were all answered when it came, and took gigabytes.
+
+mod common;
+
+use common::*;
+use plinth_client::{Database, Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{InProcess, Node, NodeConfig};
+use plinth_proto::frame::{self, Kind, NO_ID};
+use plinth_proto::{Hello, Request, reply};
+use plinth_server::{Limits, Server};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
+    Version,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn node() -> Arc<Node> {
+    block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap()
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        block_on(Env::real().sleep(Duration::from_millis(2)));
+    }
+}
+
+/// Writes rows of 116 bytes.
+fn fill(db: &Database, rows: u32) {
+    db.transact_blocking(|tr| {
+        (0..rows).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; 112]));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A read of all rows.
+fn range(version: Version) -> Request {
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    Request::GetRange { version, space: KeySpace::Normal, read }
+}
+
+fn frames(request: &Request, count: u32) -> Vec<u8> {
+    let mut frames = Vec::new();
+    (0..count).for_each(|id| request.encode(&mut frames, id));
+    frames
+}
+
+/// An endpoint whose ranges are answered when they are told to be, all together.
+struct Held {
+    inner: InProcess,
+    waiting: Mutex<Vec<(Version, RangeRead, Promise<RangeResult>)>>,
+}
+
+impl Held {
+    fn over(node: &Arc<Node>) -> Arc<Self> {
+        Arc::new(Self { inner: node.endpoint(), waiting: Mutex::default() })
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap().len()
+    }
+
+    /// Answers all of them, and has a look after each.
+    fn release(&self, mut look: impl FnMut()) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
+        for (version, read, promise) in waiting {
+            promise.send(self.inner.get_range(version, KeySpace::Normal, &read).wait());
+            look();
+        }
+    }
+}
+
+impl Endpoint for Held {
+    fn env(&self) -> &Env {
+        self.inner.env()
+    }
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.inner.read_version(request)
+    }
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.inner.get_many(version, space, keys)
+    }
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.inner.get_key(version, space, selector)
+    }
+    fn get_range(&self, version: Version, _: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        let (promise, reply) = promise();
+        self.waiting.lock().unwrap().push((version, read.clone(), promise));
+        reply
+    }
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.inner.commit(request)
+    }
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.inner.watch(key, value, version)
+    }
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.inner.range_size(range)
+    }
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.inner.split_points(range, chunk)
+    }
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.inner.addresses_for_key(key)
+    }
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+    fn status_json(&self) -> Reply<String> {
+        self.inner.status_json()
+    }
+}
+
+fn read_version(endpoint: &dyn Endpoint) -> Version {
+    endpoint.read_version(ReadVersionRequest::default()).wait().unwrap().version
+}
+
+#[test]
+fn twenty_thousand_ranges_of_a_version_to_come_are_answered_as_the_client_takes_them() {
+    const ASKED: u32 = 20_000;
+    let node = node();
+    let near = Arc::new(node.endpoint());
+    let server = serve_endpoint(near.clone(), Limits::default());
+    let db = Database::new(near.clone());
+    fill(&db, 100);
+    let version = read_version(&*near) + 400_000;
+    let mut raw = Raw::greeted(&server);
+    raw.send_along(&frames(&range(version), ASKED));
+    // As many as may be owed at a time.
+    wait_until(|| server.figures().ranges >= 300);
+    while read_version(&*near) < version {
+        db.transact_blocking(|tr| {
+            tr.set("other", "x");
+            Ok(())
+        })
+        .unwrap();
+    }
+    let mut most = 0;
+    for _ in 0..100 {
+        block_on(Env::real().sleep(Duration::from_millis(2)));
+        most = most.max(server.buffered_bytes());
+    }
+    let carried_out = server.figures().ranges;
+    assert!(carried_out < 3_000, "{carried_out} were carried out although nobody takes the answers");
+    assert!(most < 16 << 20, "{most} bytes were held");
+    let (mut missing, mut rows) = (vec![true; ASKED as usize], 0);
+    for _ in 0..ASKED {
+        let (id, kind, body) = raw.next().expect("the connection lives");
+        assert!(std::mem::take(&mut missing[id as usize]), "{id} is answered twice");
+        if kind == Kind::GetRangeReply as u8 {
+            rows += reply::get_range(&Bytes::from(body)).unwrap().rows.len();
+        } else {
+            // On a slow machine the version may be too old in the end.
+            assert_eq!(reply::failure(&body).code(), 1007);
+        }
+    }
+    assert!(rows >= 300 * 100, "{rows} rows");
+    wait_until(|| server.buffered_bytes() == 0);
+}
+
+#[test]
+fn what_all_are_owed_together_is_bounded_and_who_holds_the_most_is_cut_off() {
+    const CLIENTS: usize = 20;
+    const EACH: u32 = 60;
+    const BOUND: usize = 8 << 20;
+    let node = node();
+    let held = Held::over(&node);
+    let server = serve_endpoint(held.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    fill(&Database::new(Arc::new(node.endpoint())), 2000);
+    let request = frames(&range(read_version(&*held)), EACH);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted(&server)).collect();
+    clients.iter_mut().for_each(|client| client.send(&request).unwrap());
+    wait_until(|| held.waiting() == CLIENTS * EACH as usize);
+    let mut most = 0;
+    held.release(|| most = most.max(server.buffered_bytes()));
+    assert!(most <= 3 * BOUND, "{most} bytes were held of {BOUND}");
+    wait_until(|| server.figures().cut_off > 0 && server.buffered_bytes() <= BOUND);
+    // Somebody who comes now is served as if nothing had been.
+    let mut other = Raw::greeted(&server);
+    other.ask(1, &Request::Ping).unwrap();
+    assert_eq!(other.next().map(|(id, ..)| id), Some(1));
+    let mut whole = 0;
+    for mut client in clients {
+        let mut answers = 0;
+        while answers < EACH {
+            match client.next() {
+                Some((id, kind, _)) if id < EACH && kind == Kind::GetRangeReply as u8 => answers += 1,
+                _ => break,
+            }
+        }
+        whole += usize::from(answers == EACH);
+    }
+    let cut_off = server.figures().cut_off as usize;
+    // Somebody's answers may all have left before he was cut off.
+    assert!(cut_off < CLIENTS && whole + cut_off >= CLIENTS, "{whole} were answered, {cut_off} cut off");
+}
+
+#[test]
+fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_counted_until_it_is_answered() {
+    const ASKED: u32 = 100;
+    let node = node();
+    let held = Held::over(&node);
+    let server = serve_endpoint(held.clone(), Limits::default());
+    fill(&Database::new(Arc::new(node.endpoint())), 2000);
+    let mut client = Raw::greeted(&server);
+    client.send(&frames(&range(read_version(&*held)), ASKED)).unwrap();
+    wait_until(|| held.waiting() == ASKED as usize);
+    drop(client);
+    wait_until(|| server.figures().connections == 0);
+    let requests = server.buffered_bytes();
+    assert!((1..ASKED as usize * 1000).contains(&requests), "{requests} bytes");
+    held.release(|| assert!(server.buffered_bytes() <= requests, "answers that nobody takes are kept"));
+    assert_eq!(server.buffered_bytes(), 0);
+}
+
+#[test]
+fn half_requests_of_a_few_bytes_cost_next_to_nothing() {
+    let server = serve(Limits::default());
+    let mut key = KeyList::new();
+    key.push(&[b'k'; 200]);
+    let mut frame = Vec::new();
+    Request::GetMany { version: 1, space: KeySpace::Normal, keys: key }.encode(&mut frame, 1);
+    let (first, second) = frame.split_at(100);
+    let mut clients: Vec<_> = (0..500).map(|_| Raw::greeted(&server)).collect();
+    clients.iter_mut().for_each(|client| client.send(first).unwrap());
+    let mut hello = Vec::new();
+    Hello::new("", "raw").encode(&mut hello);
+    let each = hello.len() + first.len();
+    wait_until(|| server.figures().bytes_in == 500 * each as u64);
+    assert_eq!(server.buffered_bytes(), 0);
+    for client in &mut clients {
+        client.send(second).unwrap();
+        assert_eq!(client.next().map(|(id, ..)| id), Some(1));
+    }
+    assert_eq!(server.figures().cut_off, 0);
+}
+
+#[test]
+fn large_half_requests_are_bounded_together_and_those_cut_off_are_told_why() {
+    const CLIENTS: usize = 64;
+    const BOUND: usize = 8 << 20;
+    const SENT: usize = 512 << 10;
+    let server = serve(Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let mut frame = Vec::new();
+    Request::Ping.encode(&mut frame, 5);
+    frame.resize(700 << 10, 0);
+    frame[frame::KIND] = 99;
+    frame::finish(&mut frame, 0);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted(&server)).collect();
+    clients.iter_mut().for_each(|client| client.send(&frame[..SENT]).unwrap());
+    // No more than these fit.
+    let fit = BOUND / SENT;
+    wait_until(|| server.figures().cut_off as usize >= CLIENTS - fit && server.buffered_bytes() <= BOUND);
+    let mut served = 0;
+    for client in &mut clients {
+        // To who was cut off a while ago this may fail.
+        let _ = client.send(&frame[SENT..]);
+        let (id, error) = client.failure();
+        if id == NO_ID {
+            assert_eq!(error.code(), 1026);
+            assert!(error.detail().unwrap().contains("short of memory"), "{error}");
+            assert_eq!(client.next(), None);
+        } else {
+            assert!(id == 5 && error.detail().unwrap().contains("kind 99"), "{error}");
+            served += 1;
+        }
+    }
+    assert!((1..=fit).contains(&served), "{served} were served");
+    assert_eq!(server.figures().cut_off as usize, CLIENTS - served);
+    wait_until(|| server.buffered_bytes() == 0);
+    assert!(status_of(&server).contains(&format!("\"connections_cut_off\":{}", CLIENTS - served)));
+}
+
+/// The status document as a client gets it.
+fn status_of(server: &Server) -> String {
+    remote(server).status_json().wait().unwrap()
+}
+
+#[test]
+fn one_watch_too_many_is_told_the_limit() {
+    let server = serve(Limits { watches: 10, ..Limits::default() });
+    let mut client = Raw::greeted(&server);
+    let watch =
+        |id: u32| Request::Watch { key: Bytes::from(id.to_be_bytes().to_vec()), value: None, version: 1 };
+    (0..11).for_each(|id| client.ask(id, &watch(id)).unwrap());
+    let (id, error) = client.failure();
+    assert_eq!((id, error.code()), (10, 1032));
+    assert!(error.detail().unwrap().contains("at most 10"), "{error}");
+    // One that is taken back makes room for another.
+    client.ask(3, &Request::Cancel).unwrap();
+    assert_eq!(client.failure().1.code(), 1101);
+    client.ask(10, &watch(10)).unwrap();
+    client.ask(11, &Request::Ping).unwrap();
+    assert_eq!(client.next().map(|(id, kind, _)| (id, kind)), Some((11, Kind::Pong as u8)));
+}
