@@ -146,9 +146,9 @@ pub const SERVED_WRITE_1: Target = Target::times(917.0, 885.0, 3.0, 5.0);
 pub const SERVED_WRITE_3: Target = Target::times(46_000.0, 57_000.0, 3.0, 5.0);
 /// [`WRITE_1000`] over sockets.
 pub const SERVED_WRITE_1000: Target = Target::times(46_000.0, 57_000.0, 5.0, 8.0);
-/// [`MIXED`] over sockets.
+/// [`mixed`] over sockets.
 pub const SERVED_MIXED: Target = Target::times(107_000.0, 48_000.0, 4.0, 6.0);
-/// [`RANGE`] over sockets.
+/// [`range`] over sockets.
 pub const SERVED_RANGE: Target = Target::times(3_600_000.0, 3_800_000.0, 1.5, 2.5);
 /// The slowest tenth of a thousand busy clients, as a part of the median one.
 pub const FAIRNESS: Target = Target { required: Some(0.5), ..Target::NONE };

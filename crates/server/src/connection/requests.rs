@@ -20,7 +20,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
 

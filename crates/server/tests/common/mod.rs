@@ -99,7 +99,10 @@ impl Raw {
     /// Sends what is taken at once, and the rest while it waits for what it receives.
     pub fn send_along(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
-        block_on(poll_fn(|context| Poll::Ready(self.send_unsent(context))));
+        block_on(poll_fn(|context| {
+            self.send_unsent(context);
+            Poll::Ready(())
+        }));
     }
 
     fn send_unsent(&mut self, context: &mut Context<'_>) {
