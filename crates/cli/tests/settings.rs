@@ -59,8 +59,9 @@ fn connections(server: &Running) -> u64 {
 #[test]
 fn the_environment_counts_before_the_file_and_the_command_line_before_the_environment() {
     let place = scratch();
-    let (file, in_file, in_variable) =
-        (place.path().join("plinth.toml"), place.path().join("in-file"), place.path().join("in-variable"));
+    // A directory for each server: its cluster file keeps the port that the system chose.
+    let [file, in_file, in_variable, in_argument, alone] =
+        ["plinth.toml", "in-file", "in-variable", "in-argument", "alone"].map(|name| place.path().join(name));
     let text = format!("dir = {:?}\nlisten = \"127.0.0.1:0\"\nconnections = 5\n", in_file.to_str().unwrap());
     block_on(Env::real().files().replace(&file, text.as_bytes())).unwrap();
     let start = |variables: &[(&str, &str)], arguments: &[&str]| {
@@ -80,10 +81,11 @@ fn the_environment_counts_before_the_file_and_the_command_line_before_the_enviro
     let running = start(&variables, &[]);
     assert_eq!((running.cluster_file(), connections(&running)), (in_variable.join("fdb.cluster"), 7));
     assert_eq!(running.terminate(), Some(0));
-    let running = start(&variables, &["--connections", "9"]);
-    assert_eq!((running.cluster_file(), connections(&running)), (in_variable.join("fdb.cluster"), 9));
+    let running = start(&variables, &["--connections", "9", "--dir", in_argument.to_str().unwrap()]);
+    assert_eq!((running.cluster_file(), connections(&running)), (in_argument.join("fdb.cluster"), 9));
     assert_eq!(running.terminate(), Some(0));
     // And nothing but the environment.
+    let variables = [("PLINTH_DIR", alone.to_str().unwrap()), variables[1], variables[2]];
     let running = Running::of(server().env_remove("PLINTH_CONFIG").envs(variables));
     assert_eq!(connections(&running), 7);
     assert_eq!(running.terminate(), Some(0));

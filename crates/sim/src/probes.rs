@@ -76,8 +76,9 @@ pub const ALL: &[&str] = &[
     "watch fired",
 ];
 
-/// What the names of the product's own probes begin with; the others are the harness's.
-const OF_PRODUCT: [&str; 5] = ["client: ", "log: ", "pipeline: ", "ssd: ", "storage: "];
+/// What the names of the product's own probes begin with, and of those of the link that stands in for a part of it; the others are
+/// the workloads'.
+const OF_PRODUCT: [&str; 6] = ["client: ", "link: ", "log: ", "pipeline: ", "ssd: ", "storage: "];
 
 /// Whether the product's probes are built in. Without them nobody knows which of them were reached.
 pub const PRODUCT_IS_COUNTED: bool = cfg!(feature = "probes");
