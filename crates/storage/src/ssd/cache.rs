@@ -96,7 +96,7 @@ impl Cache {
     }
 
     /// Bytes of the capacity that no block takes.
-    fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.capacity.load(Ordering::Relaxed).saturating_sub(self.bytes())
     }
 

@@ -337,6 +337,25 @@ fn readers_see_whole_versions_while_everything_moves() {
     block_on(stepped.store.close());
 }
 
+/// Keys by which conflicts are found were in no budget: a process took 126 % of its memory while rows were loaded.
+#[test]
+fn what_others_keep_of_writes_counts_as_memory() {
+    const MEMORY: u64 = 16 << 20;
+    let stepped = Stepped::new(0, 2, SsdSettings { memory: MEMORY, ..tiny() });
+    let engine = &stepped.store.engine;
+    let cache = |elsewhere: u64| {
+        stepped.store.note_elsewhere(elsewhere as usize);
+        engine.divide_memory();
+        engine.making.cache.room() as u64
+    };
+    let [nothing, as_much_as_is_kept, more] = [0, MEMORY / 5, MEMORY / 5 * 3].map(cache);
+    assert_eq!(nothing, as_much_as_is_kept, "two fifths are kept for writes anyway");
+    assert!(more + MEMORY / 6 < nothing, "{more} of {nothing}");
+    // What is left with others can't be emptied: writes go on all the same.
+    let fullness = stepped.store.fullness();
+    assert!((0.5..0.75).contains(&fullness), "{fullness}");
+}
+
 /// The cache took what the window left, and gave it back when the window grew: but to the allocator, so that the process had both at once,
 /// 141 % of its budget.
 #[test]
