@@ -275,6 +275,18 @@ impl AsyncWrite for Stream {
         }
     }
 
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_send_pieces(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        matches!(self.kind, StreamKind::Real(_))
+    }
+
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Stream::poll_flush(self.get_mut(), context)
     }

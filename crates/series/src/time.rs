@@ -3,6 +3,8 @@
 //! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and the last in 2262. What is no date, such as the
 //! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
 
+use crate::query::{put_eight, put_pair};
+
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
@@ -47,6 +49,53 @@ pub fn write_iso(time: i64, out: &mut Vec<u8>) {
     put(&mut text[13..15], second % 60);
     put(&mut text[16..25], fraction);
     out.extend_from_slice(&text);
+}
+
+/// Writes one time after the other as [`write_iso`] does; what a time has in common with the one before stays as it is.
+#[derive(Debug)]
+pub(crate) struct IsoClock {
+    day: i64,
+    second: i64,
+    fraction: i64,
+    text: [u8; 25],
+}
+
+impl Default for IsoClock {
+    /// It stands at 1970.
+    fn default() -> Self {
+        Self { day: 0, second: 0, fraction: 0, text: *b"19700101T000000.000000000" }
+    }
+}
+
+impl IsoClock {
+    /// The text of a time.
+    pub(crate) fn text(&mut self, time: i64) -> &[u8; 25] {
+        let (second, fraction) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
+        if second != self.second {
+            self.set_second(second);
+        }
+        if fraction != self.fraction {
+            self.fraction = fraction;
+            self.text[16] = b'0' + (fraction / 100_000_000) as u8;
+            put_eight(&mut self.text[17..], (fraction % 100_000_000) as u64);
+        }
+        &self.text
+    }
+
+    fn set_second(&mut self, second: i64) {
+        self.second = second;
+        let (day, rest) = (second.div_euclid(DAY), second.rem_euclid(DAY) as u64);
+        if day != self.day {
+            self.day = day;
+            let (year, month, day) = date_of(day);
+            put(&mut self.text[0..4], year);
+            put(&mut self.text[4..6], month);
+            put(&mut self.text[6..8], day);
+        }
+        put_pair(&mut self.text[9..], rest / 3600);
+        put_pair(&mut self.text[11..], rest / 60 % 60);
+        put_pair(&mut self.text[13..], rest % 60);
+    }
 }
 
 /// A number of decimal digits alone, at most 18 of them.
@@ -126,6 +175,19 @@ mod tests {
         for day in (-106_000..106_000).step_by(13) {
             let time = day * DAY * SECOND;
             assert_eq!(parse_iso(iso(time).as_bytes()), Some(time), "{day}");
+        }
+    }
+
+    #[test]
+    fn a_clock_says_of_each_time_what_it_says_alone() {
+        let mut random = crate::workload::Random::new(5);
+        let mut clock = IsoClock::default();
+        let mut time: i64 = 0;
+        for _ in 0..100_000 {
+            // Steps of all sizes: nothing changes, or the fraction, the second, the day.
+            let step = (random.next() >> random.below(64)) as i64;
+            time = if random.below(2) == 0 { time.wrapping_add(step) } else { time.wrapping_sub(step) };
+            assert_eq!(clock.text(time), iso(time).as_bytes());
         }
     }
 

@@ -198,6 +198,44 @@ impl Column {
     pub fn iter(&self) -> impl Iterator<Item = Value> + '_ {
         (0..self.len()).map(|index| self.get(index))
     }
+
+    /// The values in their order, each with its type.
+    pub(crate) fn into_values(self) -> Vec<Value> {
+        match self {
+            Self::Floats(values) => values.into_iter().map(Value::Float).collect(),
+            Self::Integers(values) => values.into_iter().map(Value::Integer).collect(),
+            Self::Mixed(values) => values,
+        }
+    }
+
+    /// Appends the values of points.
+    fn extend(&mut self, points: &[Point]) {
+        let all = |is: fn(&Value) -> bool| points.iter().all(|point| is(&point.value));
+        match self {
+            Self::Floats(values) if all(|value| matches!(value, Value::Float(_))) => {
+                values.extend(points.iter().map(|point| point.value.as_f64()));
+            }
+            Self::Integers(values) if all(|value| matches!(value, Value::Integer(_))) => {
+                values.extend(points.iter().filter_map(|point| match point.value {
+                    Value::Integer(value) => Some(value),
+                    Value::Float(_) => None,
+                }));
+            }
+            _ => points.iter().for_each(|point| self.push(point.value)),
+        }
+    }
+
+    /// Appends the values of `other` at these places, which must exist.
+    fn append(&mut self, other: &Self, places: std::ops::Range<usize>) {
+        match (&mut *self, other) {
+            (Self::Floats(values), Self::Floats(others)) => values.extend_from_slice(&others[places]),
+            (Self::Integers(values), Self::Integers(others)) => values.extend_from_slice(&others[places]),
+            (Self::Floats(values), Self::Integers(others)) if values.is_empty() => {
+                *self = Self::Integers(others[places].to_vec());
+            }
+            _ => places.for_each(|place| self.push(other.get(place))),
+        }
+    }
 }
 
 impl FromIterator<Value> for Column {
@@ -238,6 +276,19 @@ impl Points {
         debug_assert!(self.times.last().is_none_or(|last| *last < point.time), "points ascend");
         self.times.push(point.time);
         self.values.push(point.value);
+    }
+
+    /// Appends points that ascend, all of them behind the last.
+    pub(crate) fn extend(&mut self, points: &[Point]) {
+        debug_assert!(points.is_sorted_by(|a, b| a.time < b.time), "points ascend");
+        self.times.extend(points.iter().map(|point| point.time));
+        self.values.extend(points);
+    }
+
+    /// Appends the points of `later` at these places, which must exist and be later than the last.
+    pub(crate) fn append(&mut self, later: &Self, places: std::ops::Range<usize>) {
+        self.times.extend_from_slice(&later.times[places.clone()]);
+        self.values.append(&later.values, places);
     }
 
     /// The points in their order.

@@ -582,6 +582,25 @@ fn names_are_found_and_suggested() {
 }
 
 #[test]
+fn a_query_may_read_more_points_than_it_may_hold() {
+    let settings = Settings { leaf_points: 100, commit_every: None, ..Settings::default() };
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m host=a")).unwrap();
+    for time in 0..5000 {
+        series.append(time, time).unwrap();
+    }
+    block_on(store.sync()).unwrap();
+    for range in [r#"{"from": 0, "to": 5000}"#, r#"{"from": 4999, "to": -1}"#] {
+        let json = format!(r#"{{"select": "m", "range": {range}, "output": {{"format": "csv"}}}}"#);
+        let limits = QueryLimits { points: 250, ..QueryLimits::default() };
+        let answer = block_on(store.query_within(&Query::parse(json.as_bytes()).unwrap(), limits)).unwrap();
+        let text = String::from_utf8(block_on(answer.collect()).unwrap()).unwrap();
+        assert_eq!(text.lines().count(), 5000, "{range}");
+    }
+}
+
+#[test]
 fn what_is_too_much_is_refused_before_memory_is() {
     let store = store(&[("x host=a", &[1.0; 100]), ("x host=b", &[1.0; 100]), ("x host=c", &[1.0; 100])]);
     let ask = |json: &str, series, at_once, points| {

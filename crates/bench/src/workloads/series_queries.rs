@@ -11,11 +11,11 @@ use crate::outcome::{Figure, Outcome, Unit};
 use crate::served::series_address;
 use crate::words;
 use crate::{Bench, Error, Result};
-use plinth_env::{Stream, block_on};
+use plinth_env::block_on;
 use plinth_series::workload::{Random, START};
-use std::fmt::Write;
-use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ fn run(bench: &Bench) -> Result<Outcome> {
     let points = POINTS.min((bench.settings.time.as_secs_f64() * POINTS_A_SECOND as f64) as usize).max(100);
     let metric = format!("bench.queries.{:x}", bench.env.random_u64() >> 32);
     load(bench, resp, &metric, points)?;
-    let mut connection = Connection::open(bench, http)?;
+    let mut connection = Connection::open(http)?;
     let cases = cases(&metric, points);
     let share = bench.settings.time / cases.len() as u32;
     let mut figures = Vec::new();
@@ -232,9 +232,9 @@ struct Answer {
     beginning: String,
 }
 
-/// A connection that stays open from query to query.
+/// A connection that stays open from query to query. It blocks, as the peer's was: who waits for one answer has nothing else to do.
 struct Connection {
-    stream: Stream,
+    stream: TcpStream,
     address: SocketAddr,
     buffer: Vec<u8>,
     /// What of the buffer has arrived and was not taken.
@@ -242,15 +242,16 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(bench: &Bench, address: SocketAddr) -> Result<Self> {
-        let stream = block_on(bench.env.sockets().connect(address))?;
+    fn open(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).map_err(lost)?;
+        stream.set_nodelay(true).map_err(lost)?;
         Ok(Self { stream, address, buffer: vec![0; 1 << 18], held: 0..0 })
     }
 
     fn ask(&mut self, body: &str) -> Result<Answer> {
         let (address, len) = (self.address, body.len());
         let head = format!("POST /api/query HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len}\r\n\r\n");
-        send_all(&mut self.stream, (head + body).as_bytes())?;
+        self.stream.write_all((head + body).as_bytes()).map_err(lost)?;
         let status = self.line()?;
         let mut is_chunked = false;
         let mut rest = 0;
@@ -289,8 +290,7 @@ impl Connection {
             self.buffer.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
         }
-        let (stream, room) = (&mut self.stream, &mut self.buffer[self.held.end..]);
-        let len = block_on(poll_fn(|context| stream.poll_receive(context, room))).map_err(lost)?;
+        let len = self.stream.read(&mut self.buffer[self.held.end..]).map_err(lost)?;
         self.held.end += len;
         if len == 0 { Err(broken("nothing more")) } else { Ok(()) }
     }

@@ -48,17 +48,101 @@ pub(super) fn encode(floats: &[f64], out: &mut Vec<u8>) {
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize, floats: &mut Vec<f64>) -> Result<()> {
     floats.clear();
     floats.reserve(count);
-    match reader.byte()? {
-        ORDERED_BITS => {
-            let shift = u32::from(reader.byte()?);
-            if shift > 63 {
-                return Err(reader.wrong("a shift below 64"));
-            }
-            let float = |ordered: &i64| f64::from_bits((flip(*ordered, shift) as u64) << shift);
-            integers::decode_blocks(reader, count, |block| floats.extend(block.iter().map(float)))
+    match Way::read(reader, count)? {
+        Way::Ordered { shift } => integers::decode_blocks(reader, count, |block| {
+            floats.extend(block.iter().map(|ordered| unordered(*ordered, shift)));
+        }),
+        Way::Decimals(decimals) => {
+            integers::decode_blocks(reader, count, |block| {
+                floats.extend(block.iter().map(|integer| divided(*integer, decimals.power)));
+            })?;
+            decimals.put_exceptions(floats)
         }
-        DECIMALS => read_decimals(reader, count, floats),
-        _ => Err(reader.wrong("a known way of writing floats")),
+    }
+}
+
+/// Reads a single float.
+pub(super) fn decode_one(reader: &mut Reader<'_>) -> Result<f64> {
+    match Way::read(reader, 1)? {
+        Way::Ordered { shift } => Ok(unordered(integers::decode_one(reader)?, shift)),
+        Way::Decimals(decimals) => {
+            let mut only = [divided(integers::decode_one(reader)?, decimals.power)];
+            decimals.put_exceptions(&mut only)?;
+            Ok(only[0])
+        }
+    }
+}
+
+/// How floats are written: what stands before their integers.
+enum Way<'a> {
+    Ordered { shift: u32 },
+    Decimals(Decimal<'a>),
+}
+
+/// Floats as integers divided by a power of ten, and those that are not.
+struct Decimal<'a> {
+    power: f64,
+    /// How many are not, and where they begin.
+    exceptions: usize,
+    apart: Reader<'a>,
+}
+
+impl<'a> Way<'a> {
+    /// Reads what stands before the integers of `count` floats.
+    fn read(reader: &mut Reader<'a>, count: usize) -> Result<Self> {
+        match reader.byte()? {
+            ORDERED_BITS => {
+                let shift = u32::from(reader.byte()?);
+                if shift > 63 {
+                    return Err(reader.wrong("a shift below 64"));
+                }
+                Ok(Self::Ordered { shift })
+            }
+            DECIMALS => {
+                let exponent = usize::from(reader.byte()?);
+                let Some(power) = POWERS.get(exponent) else {
+                    return Err(reader.wrong("a power of ten below 16"));
+                };
+                let exceptions = reader.count(count)?;
+                let apart = reader.clone();
+                for _ in 0..exceptions {
+                    reader.number()?;
+                    reader.fixed::<8>()?;
+                }
+                Ok(Self::Decimals(Decimal { power: *power, exceptions, apart }))
+            }
+            _ => Err(reader.wrong("a known way of writing floats")),
+        }
+    }
+}
+
+/// The float of which this integer is the ordered bits.
+fn unordered(ordered: i64, shift: u32) -> f64 {
+    f64::from_bits((flip(ordered, shift) as u64) << shift)
+}
+
+/// An integer, below 2^51, divided by a power of ten.
+fn divided(integer: i64, power: f64) -> f64 {
+    (f64::from_bits(integer.wrapping_add(ROUNDER.to_bits() as i64) as u64) - ROUNDER) / power
+}
+
+impl Decimal<'_> {
+    /// Puts what is no decimal into its places.
+    fn put_exceptions(mut self, floats: &mut [f64]) -> Result<()> {
+        let mut next = 0_usize;
+        for _ in 0..self.exceptions {
+            let skipped = usize::try_from(self.apart.number()?).ok();
+            let index = skipped.and_then(|skipped| next.checked_add(skipped));
+            let bits = u64::from_le_bytes(self.apart.fixed()?);
+            match index.and_then(|index| floats.get_mut(index).map(|float| (index, float))) {
+                Some((index, float)) => {
+                    *float = f64::from_bits(bits);
+                    next = index + 1;
+                }
+                None => return Err(self.apart.wrong("an exception within its sequence")),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -169,31 +253,4 @@ impl Decimals {
         }
         integers::encode_planned(&self.integers, self.plan, out);
     }
-}
-
-fn read_decimals(reader: &mut Reader<'_>, count: usize, floats: &mut Vec<f64>) -> Result<()> {
-    let exponent = usize::from(reader.byte()?);
-    let Some(power) = POWERS.get(exponent) else { return Err(reader.wrong("a power of ten below 16")) };
-    let exceptions = reader.count(count)?;
-    let mut apart = reader.clone();
-    for _ in 0..exceptions {
-        reader.number()?;
-        reader.fixed::<8>()?;
-    }
-    let base = ROUNDER.to_bits() as i64;
-    let exact = |integer: &i64| (f64::from_bits(integer.wrapping_add(base) as u64) - ROUNDER) / power;
-    integers::decode_blocks(reader, count, |block| floats.extend(block.iter().map(exact)))?;
-    let mut next = 0_usize;
-    for _ in 0..exceptions {
-        let index = usize::try_from(apart.number()?).ok().and_then(|skipped| next.checked_add(skipped));
-        let bits = u64::from_le_bytes(apart.fixed()?);
-        match index.and_then(|index| floats.get_mut(index).map(|float| (index, float))) {
-            Some((index, float)) => {
-                *float = f64::from_bits(bits);
-                next = index + 1;
-            }
-            None => return Err(apart.wrong("an exception within its sequence")),
-        }
-    }
-    Ok(())
 }

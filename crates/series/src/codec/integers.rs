@@ -15,7 +15,10 @@ const DIVIDED: u8 = 4;
 const EXACT: u8 = 8;
 
 /// How many numbers, at most, the predictors are compared on.
-const SAMPLE: usize = 2 * BLOCK;
+const SAMPLE: usize = BLOCK;
+
+/// Numbers that are few.
+const FEW: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Predictor {
@@ -139,9 +142,17 @@ struct Shape {
 impl Shape {
     /// The cheapest shape for these numbers.
     fn of(numbers: &[u64]) -> Self {
-        let mut lengths = [0_u32; 65];
-        for number in numbers {
-            lengths[(64 - number.leading_zeros()) as usize] += 1;
+        // Counted in four places in turn: neighbours are alike, and a count must not wait for the one before.
+        let mut counts = [[0_u16; 65]; 4];
+        let length = |number: &u64| (64 - number.leading_zeros()) as usize;
+        let (fours, rest) = numbers.as_chunks::<4>();
+        for four in fours {
+            counts.iter_mut().zip(four).for_each(|(counts, number)| counts[length(number)] += 1);
+        }
+        rest.iter().for_each(|number| counts[0][length(number)] += 1);
+        let mut lengths = [0_u16; 65];
+        for counts in &counts {
+            lengths.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
         let longest = lengths.iter().rposition(|count| *count > 0).unwrap_or(0);
         let size = |width: usize, exceptions: usize| {
@@ -258,6 +269,13 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i6
     decode_blocks(reader, count, |block| numbers.extend_from_slice(block))
 }
 
+/// Reads a single number.
+pub(super) fn decode_one(reader: &mut Reader<'_>) -> Result<i64> {
+    let mut only = 0;
+    decode_blocks(reader, 1, |block| only = block.first().copied().unwrap_or(0))?;
+    Ok(only)
+}
+
 /// Reads `count` numbers and gives them to `take`, up to 256 at a time, while they are warm.
 pub(super) fn decode_blocks(
     reader: &mut Reader<'_>,
@@ -286,6 +304,21 @@ fn read_predicted(
     reader: &mut Reader<'_>,
     head: u8,
     count: usize,
+    take: impl FnMut(&mut [i64]),
+) -> Result<()> {
+    // Room for a whole block has to be cleared, which takes longer than reading a few numbers.
+    if count <= FEW {
+        read_predicted_within::<FEW>(reader, head, count, take)
+    } else {
+        read_predicted_within::<BLOCK>(reader, head, count, take)
+    }
+}
+
+/// [`read_predicted`] of blocks that have room in `ROOM` numbers.
+fn read_predicted_within<const ROOM: usize>(
+    reader: &mut Reader<'_>,
+    head: u8,
+    count: usize,
     mut take: impl FnMut(&mut [i64]),
 ) -> Result<()> {
     let predictor = match head & !EXACT {
@@ -298,8 +331,8 @@ fn read_predicted(
     let slope = reader.signed()?;
     let mut rest =
         Rest { predictor, expected: first, slope, last: first.wrapping_sub(slope), difference: slope };
-    let mut left = [0; BLOCK];
-    let mut numbers = [0; BLOCK];
+    let mut left = [0; ROOM];
+    let mut numbers = [0; ROOM];
     for start in (0..count).step_by(BLOCK) {
         let length = BLOCK.min(count - start);
         let (left, numbers) = (&mut left[..length], &mut numbers[..length]);

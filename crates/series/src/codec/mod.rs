@@ -115,6 +115,24 @@ pub(crate) fn decode_integers(reader: &mut Reader<'_>, count: usize) -> Result<V
     Ok(numbers)
 }
 
+/// Reads what [`encode_integers`] wrote of a single one.
+pub(crate) fn decode_integer(reader: &mut Reader<'_>) -> Result<i64> {
+    integers::decode_one(reader)
+}
+
+/// Reads the kind of a column and the single value that [`encode_column`] wrote of it.
+pub(crate) fn decode_value(reader: &mut Reader<'_>) -> Result<Value> {
+    match reader.byte()? {
+        FLOATS => Ok(Value::Float(floats::decode_one(reader)?)),
+        INTEGERS => Ok(Value::Integer(integers::decode_one(reader)?)),
+        MIXED => {
+            let mixed = decode_mixed(reader, 1)?;
+            mixed.first().copied().ok_or_else(|| reader.wrong("a value"))
+        }
+        _ => Err(reader.wrong("a known kind of values")),
+    }
+}
+
 /// Appends values; the reader has to know their [`kind`] and how many they are.
 pub(crate) fn encode_column(column: &Column, out: &mut Vec<u8>) {
     match column {

@@ -115,7 +115,7 @@ impl Item for Value {
                 false => stream.points.next_needed(|summary| filter.may_match(summary)).await?,
             };
             let Some(points) = points else { return Ok(None) };
-            let block = in_order(points, extent, |value| filter.matches(*value));
+            let block = in_order(points, extent, filter);
             if !block.times.is_empty() {
                 return Ok(Some(block));
             }
@@ -127,15 +127,18 @@ impl Item for Value {
     }
 }
 
-fn in_order(points: Points, extent: &Extent, keeps: impl Fn(&Value) -> bool) -> Block<Value> {
-    let mut block = Block { items: points.values.iter().collect(), times: points.times };
+fn in_order(points: Points, extent: &Extent, filter: &ValueFilter) -> Block<Value> {
+    let mut block = Block { items: points.values.into_values(), times: points.times };
     if extent.is_backward() {
         block.times.reverse();
         block.items.reverse();
     }
+    if filter.is_any() {
+        return block;
+    }
     let mut kept = 0;
     for place in 0..block.items.len() {
-        if keeps(&block.items[place]) {
+        if filter.matches(block.items[place]) {
             block.items[kept] = block.items[place];
             block.times[kept] = block.times[place];
             kept += 1;

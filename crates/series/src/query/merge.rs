@@ -6,8 +6,8 @@
 //!   row      all items of one time and line: side by side (join), folded (buckets of a group), or each for itself
 //! ```
 //!
-//! While the member on top stays before all others its items are taken without the heap. What members hold is counted: it never exceeds a bound,
-//! beyond which the query ends with an error.
+//! The place of the member on top changes where it lies in the heap: if the member stays before all others, that costs two comparisons. What members
+//! hold is counted: it never exceeds a bound, beyond which the query ends with an error.
 
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
@@ -15,6 +15,7 @@ use super::plan::Member;
 use crate::store::SeriesStore;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 /// Rows of a batch, about.
 const ROWS: usize = 2048;
@@ -89,6 +90,59 @@ struct Reading<T: Item> {
     at: usize,
 }
 
+impl<T: Item> Reading<T> {
+    /// Puts the next item, which is of this time, into the last row, or into a new one.
+    fn take(&mut self, rows: &mut Rows<T>, time: i64) {
+        let item = self.block.items[self.at].clone();
+        self.at += 1;
+        let is_same = rows.times.last() == Some(&time) && rows.lines.last() == Some(&self.line);
+        if is_same {
+            let start = rows.cells.len() - rows.width;
+            let cell = &mut rows.cells[start + self.column];
+            match cell {
+                Some(found) => {
+                    if found.fold(&item) {
+                        return;
+                    }
+                }
+                None => {
+                    *cell = Some(item);
+                    return;
+                }
+            }
+        }
+        rows.lines.push(self.line);
+        rows.times.push(time);
+        let start = rows.cells.len();
+        rows.cells.resize(start + rows.width, None);
+        rows.cells[start + self.column] = Some(item);
+    }
+}
+
+/// Where a member stands in the order of the rows: the rank of its time, its line, itself. One number, since the heap does nothing but compare them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u128);
+
+impl Place {
+    fn new(rank: i64, line: u32, which: usize) -> Self {
+        let rank = rank.cast_unsigned() ^ (1 << 63);
+        // There are not so many members: a query that wants to read more is refused.
+        Self(u128::from(rank) << 64 | u128::from(line) << 32 | which as u128 & u128::from(u32::MAX))
+    }
+
+    fn rank(self) -> i64 {
+        ((self.0 >> 64) as u64 ^ (1 << 63)).cast_signed()
+    }
+
+    fn line(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn which(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
 /// Members, merged by time.
 pub(crate) struct Merge<T: Item> {
     store: SeriesStore,
@@ -98,7 +152,7 @@ pub(crate) struct Merge<T: Item> {
     waiting: Vec<Member>,
     what: Vec<What>,
     reading: Vec<Reading<T>>,
-    heap: BinaryHeap<Reverse<(i64, u32, usize)>>,
+    heap: BinaryHeap<Reverse<Place>>,
     held: usize,
 }
 
@@ -148,10 +202,16 @@ impl<T: Item> Merge<T> {
         }
         let mut rows = Rows::new(self.width);
         while rows.len() < ROWS || self.goes_on(&rows) {
-            let Some(Reverse((rank, line, which))) = self.heap.pop() else { break };
-            self.take(&mut rows, rank, line, which);
-            if self.run(&mut rows, which) {
-                self.refill(which).await?;
+            let Some(mut top) = self.heap.peek_mut() else { break };
+            let place = top.0;
+            let reading = &mut self.reading[place.which()];
+            reading.take(&mut rows, self.extent.rank(place.rank()));
+            match reading.block.times.get(reading.at) {
+                Some(time) => top.0 = Place::new(self.extent.rank(*time), place.line(), place.which()),
+                None => {
+                    PeekMut::pop(top);
+                    self.refill(place.which()).await?;
+                }
             }
         }
         Ok((!rows.is_empty()).then_some(rows))
@@ -159,64 +219,24 @@ impl<T: Item> Merge<T> {
 
     /// Whether the next item is of the last row's time and line.
     fn goes_on(&self, rows: &Rows<T>) -> bool {
-        self.heap.peek().is_some_and(|Reverse((rank, line, _))| {
-            rows.times.last() == Some(&self.extent.rank(*rank)) && rows.lines.last() == Some(line)
+        self.heap.peek().is_some_and(|Reverse(place)| {
+            rows.times.last() == Some(&self.extent.rank(place.rank()))
+                && rows.lines.last() == Some(&place.line())
         })
     }
 
     /// The only member's block as it is.
     async fn whole_block(&mut self) -> QueryResult<Option<Rows<T>>> {
-        let Some(Reverse((_, line, which))) = self.heap.pop() else { return Ok(None) };
-        let reading = &mut self.reading[which];
-        let block = std::mem::take(&mut reading.block);
-        let times: Vec<i64> = block.times.into_iter().skip(reading.at).collect();
-        let cells: Vec<Option<T>> = block.items.into_iter().skip(reading.at).map(Some).collect();
-        self.refill(which).await?;
-        Ok(Some(Rows { lines: vec![line; times.len()], times, width: 1, cells }))
-    }
-
-    /// Takes the items of a member as long as it stays before all others. Whether it needs a new block; if not it is in the heap again.
-    fn run(&mut self, rows: &mut Rows<T>, which: usize) -> bool {
-        loop {
-            let reading = &self.reading[which];
-            let Some(time) = reading.block.times.get(reading.at) else { return true };
-            let (rank, line) = (self.extent.rank(*time), reading.line);
-            let is_first = self.heap.peek().is_none_or(|Reverse(other)| (rank, line, which) < *other);
-            if !is_first || rows.len() >= ROWS {
-                self.heap.push(Reverse((rank, line, which)));
-                return false;
-            }
-            self.take(rows, rank, line, which);
-        }
-    }
-
-    /// Puts a member's next item into the last row, or into a new one.
-    fn take(&mut self, rows: &mut Rows<T>, rank: i64, line: u32, which: usize) {
-        let time = self.extent.rank(rank);
-        let reading = &mut self.reading[which];
-        let item = reading.block.items[reading.at].clone();
-        reading.at += 1;
-        let is_same = rows.times.last() == Some(&time) && rows.lines.last() == Some(&line);
-        if is_same {
-            let start = rows.cells.len() - self.width;
-            let cell = &mut rows.cells[start + reading.column];
-            match cell {
-                Some(found) => {
-                    if found.fold(&item) {
-                        return;
-                    }
-                }
-                None => {
-                    *cell = Some(item);
-                    return;
-                }
-            }
-        }
-        rows.lines.push(line);
-        rows.times.push(time);
-        rows.cells.resize(rows.cells.len() + self.width, None);
-        let start = rows.cells.len() - self.width;
-        rows.cells[start + reading.column] = Some(item);
+        let Some(Reverse(place)) = self.heap.pop() else { return Ok(None) };
+        let reading = &mut self.reading[place.which()];
+        let Block { mut times, mut items } = std::mem::take(&mut reading.block);
+        times.drain(..reading.at);
+        items.drain(..reading.at);
+        let cells = items.into_iter().map(Some).collect();
+        // What it held is given away.
+        self.held -= reading.at + times.len();
+        self.refill(place.which()).await?;
+        Ok(Some(Rows { lines: vec![place.line(); times.len()], times, width: 1, cells }))
     }
 
     /// Reads a member's next block, and puts it into the heap if there is one.
@@ -226,7 +246,7 @@ impl<T: Item> Merge<T> {
         reading.at = 0;
         match T::next(&mut reading.stream, &self.extent).await? {
             Some(block) => {
-                self.heap.push(Reverse((self.extent.rank(block.times[0]), reading.line, which)));
+                self.heap.push(Reverse(Place::new(self.extent.rank(block.times[0]), reading.line, which)));
                 reading.block = block;
             }
             None => reading.block = Block::default(),

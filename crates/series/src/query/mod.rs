@@ -21,6 +21,7 @@ mod expression;
 mod filter;
 mod json;
 mod merge;
+mod numbers;
 mod output;
 mod parse;
 mod plan;
@@ -30,6 +31,7 @@ mod source;
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
+pub(crate) use numbers::{put_eight, put_pair};
 pub use parse::Query;
 pub use prometheus::{is_prometheus, prometheus};
 
@@ -45,6 +47,8 @@ use std::task::Poll;
 
 /// Text of a piece, about.
 const PIECE: usize = 64 << 10;
+/// Room behind it for the row that fills it.
+const ROOM: usize = 8 << 10;
 /// Batches of rows in a row without a pause for others.
 const BATCHES: u32 = 64;
 
@@ -79,7 +83,9 @@ pub struct Answer {
     limit: u64,
     /// What is done when no rows come any more: the steps from this one on have to finish.
     finishing: Option<usize>,
-    text: Vec<u8>,
+    /// Rows for which the last piece had no room, from this one on.
+    unwritten: Option<(Rows<Value>, usize)>,
+    is_ended: bool,
 }
 
 /// Some of an answer's rows.
@@ -115,7 +121,8 @@ impl SeriesStore {
             offset: query.offset,
             limit: query.limit.unwrap_or(u64::MAX),
             finishing: None,
-            text: Vec::new(),
+            unwritten: None,
+            is_ended: false,
         })
     }
 
@@ -133,7 +140,8 @@ impl SeriesStore {
             offset: 0,
             limit: u64::MAX,
             finishing: None,
-            text: Vec::new(),
+            unwritten: None,
+            is_ended: false,
         })
     }
 }
@@ -167,21 +175,35 @@ impl Answer {
     /// # Errors
     /// [`QueryError::TooMany`], [`QueryError::Series`]. Pieces that were given before are right.
     pub async fn next(&mut self) -> QueryResult<Option<Vec<u8>>> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        // All of it at once, and below what allocators ask the system for each time.
+        let mut text = Vec::with_capacity(PIECE + ROOM);
         let mut batches = 0_u32;
-        while self.text.len() < PIECE {
+        while text.len() < PIECE {
+            if let Some((rows, from)) = self.unwritten.take() {
+                self.write_values(rows, from, &mut text)?;
+                continue;
+            }
             let batch = if self.limit > 0 { self.batch().await? } else { None };
             let Some(batch) = batch else {
-                self.sink.end(&mut self.text)?;
+                self.is_ended = true;
+                self.sink.end(&mut text)?;
                 break;
             };
-            self.write(batch)?;
+            self.write(batch, &mut text)?;
             batches += 1;
             if batches.is_multiple_of(BATCHES) {
                 pause().await;
             }
         }
-        let text = std::mem::take(&mut self.text);
         Ok((!text.is_empty()).then_some(text))
+    }
+
+    /// Whether it is known that no piece comes any more.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// All that is left, as one text.
@@ -222,12 +244,21 @@ impl Answer {
         Ok(rows)
     }
 
-    fn write(&mut self, batch: Batch) -> QueryResult<()> {
-        let (sink, names, text) = (&mut self.sink, &self.names, &mut self.text);
+    /// Writes rows from `from` on, and keeps those for which there is no room.
+    fn write_values(&mut self, rows: Rows<Value>, from: usize, text: &mut Vec<u8>) -> QueryResult<()> {
+        let next = self.sink.rows(&rows, from, &self.names, PIECE, text)?;
+        if next < rows.len() {
+            self.unwritten = Some((rows, next));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: Batch, text: &mut Vec<u8>) -> QueryResult<()> {
+        let (sink, names) = (&mut self.sink, &self.names);
         match batch {
             Batch::Values(mut rows) => {
                 cut(&mut self.offset, &mut self.limit, &mut rows);
-                sink.rows(&rows, names, text)?;
+                self.write_values(rows, 0, text)?;
             }
             Batch::Texts(mut rows) => {
                 cut(&mut self.offset, &mut self.limit, &mut rows);

@@ -6,7 +6,7 @@
 use super::keys::{Id, Keys};
 use super::{Shared, inbox, mask};
 use crate::error::{Error, Result};
-use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summaries, encode_summaries};
+use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summary, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::Bytes;
 
@@ -47,10 +47,7 @@ impl Nodes for Through<'_> {
         let rows = rows(self.tr, &self.keys.twigs(self.id, level)).await?;
         let twig = |row: KeyValue| {
             let address = self.keys.address_of_twig(&row.key)?;
-            match decode_summaries(address.level, &row.value)?[..] {
-                [summary] => Ok(Twig { address, summary }),
-                _ => Err(Error::damaged("a twig", "one summary expected, several found")),
-            }
+            Ok(Twig { address, summary: decode_summary(address.level, &row.value)? })
         };
         rows.into_iter().map(twig).collect()
     }

@@ -100,9 +100,7 @@ impl Series {
         let late = state.merging.iter().chain(&state.late).copied().collect();
         let mut points = Points::default();
         for leaf in state.sealing.iter().map(|leaf| &**leaf).chain([&state.open]) {
-            for place in span.places(&leaf.times) {
-                points.push(leaf.get(place));
-            }
+            points.append(leaf, span.places(&leaf.times));
         }
         (late, points)
     }

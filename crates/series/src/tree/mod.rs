@@ -165,4 +165,4 @@ fn parent(children: &[Twig]) -> Result<Twig> {
     Ok(Twig { address: Address { level: level + 1, index: index / FANOUT }, summary })
 }
 
-pub use summary::{decode_summaries, encode_summaries};
+pub use summary::{decode_summaries, decode_summary, encode_summaries};

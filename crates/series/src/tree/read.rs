@@ -8,9 +8,9 @@ use super::summary::{Summary, decode_summaries};
 use super::{Nodes, Twig};
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::value::{Point, Points};
+use crate::value::Points;
 use std::collections::VecDeque;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 
 /// A span of time, both ends included; empty if the first lies behind the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ impl Span {
     }
 
     /// The places of those of `times`, which ascend, that lie in it.
-    pub fn places(&self, times: &[i64]) -> std::ops::Range<usize> {
+    pub fn places(&self, times: &[i64]) -> Range<usize> {
         let begin = times.partition_point(|time| *time < self.first);
         let end = times.partition_point(|time| *time <= self.last);
         begin..end.max(begin)
@@ -281,17 +281,31 @@ impl Groups {
         match (piece, self.direction) {
             (Piece::Whole(summary), _) => self.add_summary(&summary),
             (Piece::Points(points), Direction::Forward) => {
-                points.iter().for_each(|point| self.add_point(point));
+                let mut begin = 0;
+                while begin < points.len() {
+                    let (_, last) = self.bucket(points.times[begin]);
+                    let end = begin + points.times[begin..].partition_point(|time| *time <= last);
+                    self.add_places(&points, begin..end);
+                    begin = end;
+                }
             }
             (Piece::Points(points), Direction::Backward) => {
-                points.iter().rev().for_each(|point| self.add_point(point));
+                let mut end = points.len();
+                while end > 0 {
+                    let (first, _) = self.bucket(points.times[end - 1]);
+                    let begin = points.times[..end].partition_point(|time| *time < first);
+                    self.add_places(&points, begin..end);
+                    end = begin;
+                }
             }
         }
     }
 
-    /// Adds a point that comes next.
-    pub fn add_point(&mut self, point: Point) {
-        self.add_summary(&Summary::from(point));
+    /// Adds points that come next, all of one bucket.
+    fn add_places(&mut self, points: &Points, places: Range<usize>) {
+        if let Some(summary) = Summary::of_places(points, places) {
+            self.add_summary(&summary);
+        }
     }
 
     fn add_summary(&mut self, summary: &Summary) {

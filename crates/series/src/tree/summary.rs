@@ -9,6 +9,7 @@ use crate::codec::{self, reader::Reader};
 use crate::error::{Error, Result};
 use crate::value::{Column, Point, Points, Value};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// The summary of at least one point.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,7 +41,28 @@ impl From<Point> for Summary {
 impl Summary {
     /// The summary of these points; `None` if there are none.
     pub fn of(points: &Points) -> Option<Self> {
-        Self::of_points(points.iter())
+        Self::of_places(points, 0..points.len())
+    }
+
+    /// The summary of the points at these places, which must exist; `None` if there are none.
+    pub fn of_places(points: &Points, places: Range<usize>) -> Option<Self> {
+        let times = &points.times[places.clone()];
+        let (first, last) = (*times.first()?, *times.last()?);
+        let known = match &points.values {
+            Column::Floats(values) => Known::of_floats(&values[places.clone()]),
+            Column::Integers(values) => Known::of_integers(&values[places.clone()]),
+            Column::Mixed(_) => return Self::of_points(places.map(|place| points.get(place))),
+        };
+        let point = |(place, value)| Point { time: times[place], value };
+        Some(Self {
+            count: times.len() as u64,
+            numbers: known.numbers,
+            sum: known.sum,
+            first: Point { time: first, value: points.values.get(places.start) },
+            last: Point { time: last, value: points.values.get(places.end - 1) },
+            min: known.min.map(point),
+            max: known.max.map(point),
+        })
     }
 
     /// The summary of points that ascend by time; `None` if there are none.
@@ -77,6 +99,72 @@ fn better(a: Option<Point>, b: Option<Point>, worse: Ordering) -> Option<Point> 
         (None, _) => b,
         _ => a,
     }
+}
+
+/// What is known of values of one type: how many are numbers, their sum, and the first place of the least and the greatest.
+struct Known {
+    numbers: u64,
+    sum: f64,
+    min: Option<(usize, Value)>,
+    max: Option<(usize, Value)>,
+}
+
+/// Sums that are made side by side, so that none of them waits for the one before.
+const LANES: usize = 8;
+
+impl Known {
+    fn of_floats(values: &[f64]) -> Self {
+        // Adding it changes no number, not even the other zero.
+        const NOTHING: f64 = -0.0;
+        let (mut sums, mut mins, mut maxs) =
+            ([NOTHING; LANES], [f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+        let mut others = [0_u64; LANES];
+        let mut add = |lanes: &[f64]| {
+            for (lane, value) in lanes.iter().enumerate() {
+                sums[lane] += if value.is_nan() { NOTHING } else { *value };
+                others[lane] += u64::from(value.is_nan());
+                mins[lane] = if *value < mins[lane] { *value } else { mins[lane] };
+                maxs[lane] = if *value > maxs[lane] { *value } else { maxs[lane] };
+            }
+        };
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        chunks.iter().for_each(|chunk| add(chunk));
+        add(rest);
+        let numbers = values.len() as u64 - others.iter().sum::<u64>();
+        let (mut min, mut max) = (None, None);
+        if numbers > 0 {
+            let least = mins.into_iter().fold(f64::INFINITY, f64::min);
+            let greatest = maxs.into_iter().fold(f64::NEG_INFINITY, f64::max);
+            let at =
+                |value: f64| first_place(values, value).map(|place| (place, Value::Float(values[place])));
+            (min, max) = (at(least), at(greatest));
+        }
+        let sum = if numbers > 0 { sums.into_iter().fold(NOTHING, |sum, lane| sum + lane) } else { 0.0 };
+        Self { numbers, sum, min, max }
+    }
+
+    fn of_integers(values: &[i64]) -> Self {
+        let mut sums = [0.0; LANES];
+        let mut add = |lanes: &[i64]| {
+            lanes.iter().zip(&mut sums).for_each(|(value, sum)| *sum += *value as f64);
+        };
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        chunks.iter().for_each(|chunk| add(chunk));
+        add(rest);
+        let at = |value: Option<&i64>| {
+            value.and_then(|value| first_place(values, *value).map(|place| (place, Value::Integer(*value))))
+        };
+        let (min, max) = (at(values.iter().min()), at(values.iter().max()));
+        Self { numbers: values.len() as u64, sum: sums.into_iter().sum(), min, max }
+    }
+}
+
+/// The first place of a value that is there. Most of the way it looks at many of them at once.
+fn first_place<T: PartialEq + Copy>(values: &[T], value: T) -> Option<usize> {
+    const MANY: usize = 32;
+    let is_in = |many: &[T; MANY]| many.iter().fold(false, |found, other| found | (*other == value));
+    let passed = values.as_chunks::<MANY>().0.iter().take_while(|many| !is_in(many)).count() * MANY;
+    values[passed..].iter().position(|other| *other == value).map(|place| passed + place)
 }
 
 const FORMAT: u8 = 1;
@@ -124,14 +212,7 @@ pub fn encode_summaries(level: u8, summaries: &[Summary]) -> Vec<u8> {
 /// # Errors
 /// [`Error::Damaged`] for other bytes.
 pub fn decode_summaries(level: u8, bytes: &[u8]) -> Result<Vec<Summary>> {
-    codec::check_checksum("a node", bytes)?;
-    let mut reader = Reader::new(bytes);
-    let [format, found, low, high, ..] = reader.fixed::<HEADER>()?;
-    if format != FORMAT || found != level {
-        let why = format!("format {FORMAT} and level {level} expected, {format} and {found} found");
-        return Err(Error::damaged("a node", why));
-    }
-    let count = usize::from(u16::from_le_bytes([low, high])) + 1;
+    let (mut reader, count) = begin(level, bytes)?;
     let mut integers = || codec::decode_integers(&mut reader, count);
     let (first, last, counts, others) = (integers()?, integers()?, integers()?, integers()?);
     let (min, max) = (integers()?, integers()?);
@@ -147,24 +228,67 @@ pub fn decode_summaries(level: u8, bytes: &[u8]) -> Result<Vec<Summary>> {
         return Err(reader.wrong("the end of the node"));
     }
     let summary = |i: usize| {
-        let point = |after: i64, value: Value| Point { time: first[i].wrapping_add(after), value };
-        let number = |after: i64, value: Value| (!value.is_nan()).then(|| point(after, value));
-        let summary = Summary {
-            count: counts[i] as u64,
-            numbers: (counts[i] as u64).wrapping_sub(others[i] as u64),
-            sum: sums.get(i).as_f64(),
-            first: point(0, firsts.get(i)),
-            last: point(last[i], lasts.get(i)),
-            min: number(min[i], mins.get(i)),
-            max: number(max[i], maxs.get(i)),
-        };
-        let sound = summary.count > 0
-            && summary.numbers <= summary.count
-            && summary.first.time <= summary.last.time
-            && (summary.numbers > 0) == (summary.min.is_some() && summary.max.is_some());
-        sound
-            .then_some(summary)
-            .ok_or_else(|| Error::damaged("a node", format!("child {i} contradicts itself")))
+        let integers = [first[i], last[i], counts[i], others[i], min[i], max[i]];
+        from_columns(i, integers, [sums.get(i), firsts.get(i), lasts.get(i), mins.get(i), maxs.get(i)])
     };
     (0..count).map(summary).collect()
+}
+
+/// The only summary in such bytes. A series has dozens of them on their own, and all are read whenever it is: so no memory is asked for.
+///
+/// # Errors
+/// [`Error::Damaged`] for other bytes, and for those of several summaries.
+pub fn decode_summary(level: u8, bytes: &[u8]) -> Result<Summary> {
+    let (mut reader, count) = begin(level, bytes)?;
+    if count != 1 {
+        return Err(Error::damaged("a twig", "one summary expected, several found"));
+    }
+    let mut integers = [0; 6];
+    for integer in &mut integers {
+        *integer = codec::decode_integer(&mut reader)?;
+    }
+    let mut values = [Value::Integer(0); 5];
+    for value in &mut values {
+        *value = codec::decode_value(&mut reader)?;
+    }
+    if !reader.is_empty() {
+        return Err(reader.wrong("the end of the node"));
+    }
+    from_columns(0, integers, values)
+}
+
+/// Checks what comes before the columns: how many summaries there are.
+fn begin(level: u8, bytes: &[u8]) -> Result<(Reader<'_>, usize)> {
+    codec::check_checksum("a node", bytes)?;
+    let mut reader = Reader::new(bytes);
+    let [format, found, low, high, ..] = reader.fixed::<HEADER>()?;
+    if format != FORMAT || found != level {
+        let why = format!("format {FORMAT} and level {level} expected, {format} and {found} found");
+        return Err(Error::damaged("a node", why));
+    }
+    Ok((reader, usize::from(u16::from_le_bytes([low, high])) + 1))
+}
+
+/// A summary of what the columns say of it, in their order.
+fn from_columns(child: usize, integers: [i64; 6], values: [Value; 5]) -> Result<Summary> {
+    let [first, last, count, others, min, max] = integers;
+    let [sum, first_value, last_value, min_value, max_value] = values;
+    let point = |after: i64, value: Value| Point { time: first.wrapping_add(after), value };
+    let number = |after: i64, value: Value| (!value.is_nan()).then(|| point(after, value));
+    let summary = Summary {
+        count: count as u64,
+        numbers: (count as u64).wrapping_sub(others as u64),
+        sum: sum.as_f64(),
+        first: point(0, first_value),
+        last: point(last, last_value),
+        min: number(min, min_value),
+        max: number(max, max_value),
+    };
+    let sound = summary.count > 0
+        && summary.numbers <= summary.count
+        && summary.first.time <= summary.last.time
+        && (summary.numbers > 0) == (summary.min.is_some() && summary.max.is_some());
+    sound
+        .then_some(summary)
+        .ok_or_else(|| Error::damaged("a node", format!("child {child} contradicts itself")))
 }

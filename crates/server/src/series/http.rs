@@ -7,7 +7,7 @@
 
 use super::{Hub, write};
 use crate::http::{Bounds, Patience, Site};
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::{Env, Signal};
@@ -142,6 +142,14 @@ impl Body for Reply {
     fn is_end_stream(&self) -> bool {
         matches!(self.state, State::End)
     }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Text(text, None) => SizeHint::with_exact(text.len() as u64),
+            State::End => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        }
+    }
 }
 
 async fn piece(mut work: Box<Work>) -> (Box<Work>, QueryResult<Option<Vec<u8>>>) {
@@ -250,7 +258,9 @@ async fn asked(hub: &Hub, path: &str, headers: &HeaderMap, text: &[u8]) -> (Stat
         let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
         let mut work = Work::new(hub, answer);
         let first = work.answer.next().await?;
-        Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), Some(work)))))
+        // What is all there goes out at once, with its length.
+        let rest = (!work.answer.is_ended()).then_some(work);
+        Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), rest))))
     };
     match begun.await {
         Ok((kind, state)) => (StatusCode::OK, kind, state),
