@@ -54,21 +54,36 @@ impl Model {
 
     fn append(&mut self) {
         let which = self.which();
-        for _ in 0..=self.random.below(60) {
-            self.time += 1 + self.random.below(4) as i64;
-            let late = if self.random.below(30) == 0 { self.random.below(3000) as i64 } else { 0 };
-            let value = match self.random.below(20) {
-                0 => Value::Float(f64::NAN),
-                1..4 => Value::Integer(self.random.below(100) as i64),
-                _ => Value::Float(self.random.below(800) as f64 / 4.0),
-            };
-            let time = self.time - late;
-            match self.series[which].append(time, value) {
-                Ok(()) => drop(self.now[which].insert(time, value)),
+        let points: Vec<Point> = (0..=self.random.below(60)).map(|_| self.point()).collect();
+        let mut at = 0;
+        while at < points.len() {
+            let together = (1 + self.random.below(12) as usize).min(points.len() - at);
+            let (taken, appended) = self.series[which].append_all(&points[at..at + together]);
+            let taken = points[at..at + taken].iter();
+            at += taken.len();
+            self.now[which].extend(taken.map(|point| (point.time, point.value)));
+            match appended {
+                Ok(()) => {}
                 Err(Error::Behind) => self.sync(),
                 Err(error) => panic!("seed {}: {error}", self.seed),
             }
         }
+    }
+
+    /// The next point, which may be late, at a time that there was before, or of another kind than the one before.
+    fn point(&mut self) -> Point {
+        self.time += 1 + self.random.below(4) as i64;
+        let late = match self.random.below(30) {
+            0 => self.random.below(3000) as i64,
+            1 => self.random.below(20) as i64,
+            _ => 0,
+        };
+        let value = match self.random.below(20) {
+            0 => Value::Float(f64::NAN),
+            1..4 => Value::Integer(self.random.below(100) as i64),
+            _ => Value::Float(self.random.below(800) as f64 / 4.0),
+        };
+        Point { time: self.time - late, value }
     }
 
     fn sync(&mut self) {

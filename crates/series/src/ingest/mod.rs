@@ -6,7 +6,7 @@
 //!                     v
 //!                   samples: (target, time, value), of whole messages only
 //!                     |
-//!                   save: new names in one transaction, then append; a store that is behind is waited for
+//!                   save: new names in one transaction, then append, series by series; a store that is behind is waited for
 //! ```
 //!
 //! Feeding does no I/O and depends on nothing but the bytes, so the pieces in which they arrive make no difference, and it can be fuzzed and
@@ -24,6 +24,7 @@ mod number;
 mod opentsdb;
 mod prometheus;
 mod resp;
+mod runs;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 //! time, since who sends many series sends them in turn), then in a table by a seeded hash. Each line stands for one series, or for several of a
 //! row; a sample says which by its place among all of the session's.
 
-use super::Sample;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::Series;
+use std::collections::HashMap;
 
 /// What an entry or a target takes besides its text, about.
 const OVERHEAD: usize = 96;
@@ -58,6 +58,9 @@ pub(super) struct Names {
     table: Vec<u32>,
     entries: Vec<Entry>,
     pub(super) targets: Vec<Target>,
+    /// For each target that is open the first one of the same series; and that by the number of the series.
+    same: Vec<u32>,
+    by_series: HashMap<u64, u32>,
     /// The entry found last.
     last: u32,
     bytes: usize,
@@ -74,6 +77,8 @@ impl Names {
             table: vec![NONE; 64],
             entries: Vec::new(),
             targets: Vec::new(),
+            same: Vec::new(),
+            by_series: HashMap::new(),
             last: NONE,
             bytes: 0,
             fixed: 0,
@@ -198,6 +203,8 @@ impl Names {
     /// Forgets all but what is fixed. No sample may be waiting.
     pub(super) fn forget(&mut self) {
         self.targets.truncate(self.fixed);
+        self.same.truncate(self.fixed);
+        self.by_series.retain(|_, target| (*target as usize) < self.fixed);
         self.unopened = self.unopened.min(self.fixed);
         self.entries = Vec::new();
         self.table = vec![NONE; 64];
@@ -212,8 +219,10 @@ impl Names {
 
     /// Takes what the targets from `first` on mean.
     pub(super) fn open(&mut self, first: usize, series: Vec<Series>) {
-        for (target, series) in self.targets[first..].iter_mut().zip(series) {
-            *target = Target::Open(series);
+        self.same.truncate(first);
+        for (number, series) in (first as u32..).zip(series) {
+            self.same.push(*self.by_series.entry(series.id()).or_insert(number));
+            self.targets[number as usize] = Target::Open(series);
         }
         self.unopened = self.targets.len();
     }
@@ -225,13 +234,19 @@ impl Names {
         }
     }
 
-    /// The series of a sample, once it is looked up.
+    /// The series of a target, once it is looked up.
     #[inline]
-    pub(super) fn series(&self, sample: &Sample) -> Option<&Series> {
-        match self.targets.get(sample.target as usize) {
+    pub(super) fn series(&self, target: u32) -> Option<&Series> {
+        match self.targets.get(target as usize) {
             Some(Target::Open(series)) => Some(series),
             _ => None,
         }
+    }
+
+    /// The first target of the same series, once it is looked up: a name may be written in several ways.
+    #[inline]
+    pub(super) fn first_of(&self, target: u32) -> u32 {
+        self.same.get(target as usize).copied().unwrap_or(target)
     }
 }
 

@@ -10,6 +10,7 @@ use super::names::Names;
 use super::opentsdb;
 use super::prometheus;
 use super::resp;
+use super::runs::Runs;
 use super::{MAX_LINE_BYTES, Sample};
 use crate::dump::Cell;
 use crate::error::{Error, Result};
@@ -96,6 +97,9 @@ pub struct Session {
     memory: Memory,
     /// What of the memory is this session's.
     accounted: usize,
+    runs: Runs,
+    /// Those of one series, on their way to it.
+    points: Vec<Point>,
 }
 
 impl Session {
@@ -110,7 +114,8 @@ impl Session {
             refused: 0,
             wants_sync: false,
         };
-        Self { parser, intake, saved: 0, memory: memory.clone(), accounted: 0 }
+        let memory = memory.clone();
+        Self { parser, intake, saved: 0, memory, accounted: 0, runs: Runs::default(), points: Vec::new() }
     }
 
     /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind it. All that is whole is taken, unless
@@ -219,25 +224,12 @@ impl Session {
             let series = store.all_series(&names).await?;
             self.intake.names.open(first, series);
         }
-        let mut at = 0;
-        while let Some(sample) = self.intake.samples.get(at) {
-            let appended = match self.intake.names.series(sample) {
-                Some(series) => series.append(sample.time, sample.value),
-                None => Err(Error::damaged("a session", "a sample belongs to no series")),
-            };
-            match appended {
-                Ok(()) => at += 1,
-                Err(Error::Behind) => store.sync().await?,
-                Err(Error::Deleted) => {
-                    let target = sample.target as usize;
-                    let name = self.intake.names.targets[target].name().as_str().to_string();
-                    let series = store.all_series(&[&name]).await?;
-                    self.intake.names.reopen(target, series);
-                }
-                Err(error) => return Err(error),
-            }
+        let (intake, runs) = (&self.intake, &mut self.runs);
+        runs.arrange(intake.samples.iter().map(|sample| intake.names.first_of(sample.target)));
+        for run in 0..self.runs.len() {
+            self.append_run(store, run).await?;
         }
-        self.saved += at as u64;
+        self.saved += self.intake.samples.len() as u64;
         if self.intake.wants_sync {
             store.sync().await?;
             self.intake.wants_sync = false;
@@ -247,6 +239,35 @@ impl Session {
                 Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.say(format_args!("ok {saved}\n"))
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the samples of one series.
+    async fn append_run(&mut self, store: &SeriesStore, run: usize) -> Result<()> {
+        let samples = &self.intake.samples;
+        let (target, places) = self.runs.run(run);
+        let point = |place: usize| Point { time: samples[place].time, value: samples[place].value };
+        self.points.clear();
+        self.points.extend(places.map(point));
+        let mut at = 0;
+        while at < self.points.len() {
+            let (taken, appended) = match self.intake.names.series(target) {
+                Some(series) => series.append_all(&self.points[at..]),
+                None => (0, Err(Error::damaged("a session", "a sample belongs to no series"))),
+            };
+            at += taken;
+            match appended {
+                Ok(()) => {}
+                Err(Error::Behind) => store.sync().await?,
+                Err(Error::Deleted) => {
+                    let target = target as usize;
+                    let name = self.intake.names.targets[target].name().as_str().to_string();
+                    let series = store.all_series(&[&name]).await?;
+                    self.intake.names.reopen(target, series);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -219,10 +219,12 @@ impl Gathered {
         if state.open.len() >= size || (whole && !state.open.is_empty()) {
             self.seal(flusher, cell, state, size, whole);
             self.fresh.extend(state.open.iter().map(|point| (cell.id, point)));
-            state.fresh.clear();
         } else {
-            self.fresh.extend(state.fresh.drain(..).map(|point| (cell.id, point)));
+            let fresh = state.fresh.iter().copied();
+            let fresh = fresh.chain((state.tailed..state.open.len()).map(|place| state.open.get(place)));
+            self.fresh.extend(fresh.map(|point| (cell.id, point)));
         }
+        state.note_tailed();
         if state.since.is_none() && !state.open.is_empty() {
             state.since = Some(number);
             flusher.age(number, cell);

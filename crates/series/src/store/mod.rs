@@ -5,7 +5,7 @@
 //!      |                                               |
 //!      v                                               |   points that came       -> a batch of the tail
 //!   open leaf of the series, in memory  ---------------+   a leaf that is full    -> a node of the tree, in place of its part of the tail
-//!   fresh: what is not in the tail yet                 |   late points            -> leaves beside the tree
+//!   what of it is not in the tail yet                  |   late points            -> leaves beside the tree
 //!   late:  older than what is sealed                   |   batches of the tail that nothing needs any more go
 //! ```
 //!
@@ -142,7 +142,9 @@ struct State {
     open: Points,
     /// Leaves that are being written.
     sealing: Vec<Arc<Points>>,
-    /// Points of `open` that are in no batch of the tail, in the order in which they came.
+    /// How many of them, from the first on, need not go to the tail: they are there, or among `fresh`.
+    tailed: usize,
+    /// Points that came before one of those, in the order in which they came, and are in no batch of the tail either.
     fresh: Vec<Point>,
     /// Points before `sealed`, in the order in which they came; and those of them that are being written.
     late: Vec<Point>,
@@ -315,23 +317,57 @@ impl Drop for Shared {
 impl State {
     /// Takes a point in, wherever it belongs. Whether `open` has one more.
     fn take(&mut self, point: Point) -> bool {
-        if self.sealed.is_some_and(|sealed| point.time <= sealed) {
-            self.late.push(point);
-            return false;
+        match self.open.times.last() {
+            Some(last) if *last < point.time => {
+                self.open.push(point);
+                true
+            }
+            _ if self.sealed.is_some_and(|sealed| point.time <= sealed) => {
+                self.late.push(point);
+                false
+            }
+            _ => self.insert(point),
         }
-        self.fresh.push(point);
-        self.insert(point)
+    }
+
+    /// Takes points in that are later than all before, as most are. Whether they were.
+    fn take_later(&mut self, points: &[Point]) -> bool {
+        let last = self.open.times.last().copied().max(self.sealed);
+        let is_later = points.first().is_some_and(|first| last.is_none_or(|last| last < first.time));
+        let ascends = points.windows(2).all(|pair| pair[0].time < pair[1].time);
+        if is_later && ascends {
+            self.open.extend(points);
+        }
+        is_later && ascends
     }
 
     /// Puts a point into the open leaf. Whether that has one more.
     fn insert(&mut self, point: Point) -> bool {
-        match self.open.times.last() {
-            Some(last) if *last >= point.time => self.open.insert(point),
-            _ => {
-                self.open.push(point);
-                true
-            }
+        let place = self.open.times.partition_point(|time| *time < point.time);
+        let is_more = self.open.insert(point);
+        if place < self.tailed {
+            self.tailed += usize::from(is_more);
+            self.fresh.push(point);
         }
+        is_more
+    }
+
+    /// Puts a point of the tail back. Whether `open` has one more.
+    fn recover(&mut self, point: Point) -> bool {
+        let is_more = self.insert(point);
+        self.note_tailed();
+        is_more
+    }
+
+    /// Notes that all of `open` is in the tail, or on its way to it.
+    fn note_tailed(&mut self) {
+        self.tailed = self.open.len();
+        self.fresh.clear();
+    }
+
+    /// How many points wait to be saved.
+    fn unsaved(&self) -> usize {
+        self.open.len() - self.tailed + self.fresh.len() + self.late.len()
     }
 }
 
@@ -347,23 +383,42 @@ impl Series {
     /// # Errors
     /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`]: the point was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
+        self.append_all(&[Point { time, value: value.into() }]).1
+    }
+
+    /// Appends points in their order, as if each were appended alone: how many were taken, and why not the next one.
+    pub fn append_all(&self, points: &[Point]) -> (usize, Result<()>) {
         let shared = &self.shared;
-        shared.check()?;
+        if let Err(error) = shared.check() {
+            return (0, Err(error));
+        }
         let mut state = lock(&self.cell.state);
         if state.gone {
-            return Err(Error::Deleted);
+            return (0, Err(Error::Deleted));
         }
         let open = shared.open_points.load(Ordering::Relaxed);
-        if open >= shared.settings.open_points.saturating_mul(2)
-            || state.fresh.len() + state.late.len() >= MAX_UNSAVED
-        {
-            return Err(Error::Behind);
+        let room = shared.settings.open_points.saturating_mul(2).saturating_sub(open);
+        let (mut taken, mut grown) = (0, 0);
+        if points.len() <= room && state.unsaved() + points.len() <= MAX_UNSAVED && state.take_later(points) {
+            (taken, grown) = (points.len(), points.len());
         }
-        if state.take(Point { time, value: value.into() }) {
-            shared.open_points.fetch_add(1, Ordering::Relaxed);
+        for point in &points[taken..] {
+            if grown >= room || state.unsaved() >= MAX_UNSAVED {
+                break;
+            }
+            grown += usize::from(state.take(*point));
+            taken += 1;
         }
-        shared.note(&self.cell, &mut state);
-        Ok(())
+        if taken > 0 {
+            shared.open_points.fetch_add(grown, Ordering::Relaxed);
+            shared.note(&self.cell, &mut state);
+        }
+        (taken, if taken < points.len() { Err(Error::Behind) } else { Ok(()) })
+    }
+
+    /// The number that the series has in its store.
+    pub(crate) fn id(&self) -> Id {
+        self.cell.id
     }
 }
 

@@ -143,7 +143,7 @@ async fn recover_point(
     if state.sealed.is_some_and(|sealed| point.time <= sealed) {
         return Ok(());
     }
-    if state.insert(point) {
+    if state.recover(point) {
         shared.open_points.fetch_add(1, Ordering::Relaxed);
     }
     if state.since.is_none() {

@@ -3,11 +3,16 @@
 //! A batch keeps the order in which points of one series came, so that the last of a duplicate stays the last when it is read again.
 
 use super::keys::Id;
-use crate::codec::{self, reader::Reader};
+use crate::codec::{
+    self,
+    reader::{Reader, write_number},
+};
 use crate::error::{Error, Result};
 use crate::value::{Column, Point};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// As it was before: the series of each point, whichever came before it.
+const FORMAT_WITHOUT_RUNS: u8 = 1;
 const HEADER: usize = 8;
 
 /// Points in one batch, at most: so that the worst ones fit a value.
@@ -20,7 +25,11 @@ pub(crate) fn encode(points: &[(Id, Point)]) -> Vec<u8> {
     let mut out = vec![FORMAT, codec::kind(&values)];
     out.extend_from_slice(&((points.len() - 1) as u16).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
-    codec::encode_integers(&points.iter().map(|(id, _)| *id as i64).collect::<Vec<_>>(), &mut out);
+    let runs = || points.chunk_by(|(a, _), (b, _)| a == b);
+    let (ids, lengths): (Vec<i64>, Vec<i64>) = runs().map(|run| (run[0].0 as i64, run.len() as i64)).unzip();
+    write_number(ids.len() as u64, &mut out);
+    codec::encode_integers(&ids, &mut out);
+    codec::encode_integers(&lengths, &mut out);
     codec::encode_integers(&points.iter().map(|(_, point)| point.time).collect::<Vec<_>>(), &mut out);
     codec::encode_column(&values, &mut out);
     codec::put_checksum(&mut out);
@@ -32,14 +41,15 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(Id, Point)>> {
     codec::check_checksum("a batch of the tail", bytes)?;
     let mut reader = Reader::new(bytes);
     let [format, kind, low, high, ..] = reader.fixed::<HEADER>()?;
-    if format != FORMAT {
-        return Err(Error::damaged(
-            "a batch of the tail",
-            format!("format {FORMAT} expected, {format} found"),
-        ));
-    }
     let count = usize::from(u16::from_le_bytes([low, high])) + 1;
-    let ids = codec::decode_integers(&mut reader, count)?;
+    let ids = match format {
+        FORMAT => decode_runs(&mut reader, count)?,
+        FORMAT_WITHOUT_RUNS => codec::decode_integers(&mut reader, count)?,
+        _ => {
+            let why = format!("format {FORMAT_WITHOUT_RUNS} or {FORMAT} expected, {format} found");
+            return Err(Error::damaged("a batch of the tail", why));
+        }
+    };
     let times = codec::decode_integers(&mut reader, count)?;
     let mut values = Column::default();
     codec::decode_column(&mut reader, kind, count, &mut values)?;
@@ -50,11 +60,57 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(Id, Point)>> {
     Ok(points.map(|((id, time), value)| (id as Id, Point { time, value })).collect())
 }
 
+/// The series of each point.
+fn decode_runs(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
+    let runs = reader.count(count)?;
+    let ids = codec::decode_integers(reader, runs)?;
+    let lengths = codec::decode_integers(reader, runs)?;
+    let mut all = Vec::with_capacity(count);
+    for (id, length) in ids.into_iter().zip(lengths) {
+        match usize::try_from(length) {
+            Ok(length) if (1..=count - all.len()).contains(&length) => {
+                all.extend(std::iter::repeat_n(id, length));
+            }
+            _ => return Err(reader.wrong("a run of one point or more, and no more points than there are")),
+        }
+    }
+    if all.len() == count { Ok(all) } else { Err(reader.wrong("runs of as many points as there are")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::value::Value;
     use crate::workload::Random;
+
+    #[test]
+    fn a_batch_without_runs_is_read_too() {
+        let points: Vec<(Id, Point)> =
+            (0..300).map(|i| (i % 3, Point { time: i as i64, value: Value::Integer(i as i64) })).collect();
+        let mut bytes = vec![FORMAT_WITHOUT_RUNS, codec::kind(&Column::Integers(Vec::new()))];
+        bytes.extend_from_slice(&299_u16.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let numbers: Vec<i64> = (0..300).collect();
+        codec::encode_integers(&numbers.iter().map(|i| i % 3).collect::<Vec<_>>(), &mut bytes);
+        codec::encode_integers(&numbers, &mut bytes);
+        codec::encode_column(&Column::Integers(numbers), &mut bytes);
+        codec::put_checksum(&mut bytes);
+        assert_eq!(decode(&bytes).unwrap(), points);
+    }
+
+    #[test]
+    fn runs_that_are_not_those_of_the_points_are_refused() {
+        for lengths in [&[2, 1][..], &[2, 3], &[4, 0], &[5, -1], &[i64::MAX, 4]] {
+            let mut bytes = vec![FORMAT, codec::kind(&Column::Integers(Vec::new())), 3, 0, 0, 0, 0, 0];
+            write_number(lengths.len() as u64, &mut bytes);
+            codec::encode_integers(&[7, 8], &mut bytes);
+            codec::encode_integers(lengths, &mut bytes);
+            codec::encode_integers(&[1, 2, 3, 4], &mut bytes);
+            codec::encode_column(&Column::Integers(vec![1, 2, 3, 4]), &mut bytes);
+            codec::put_checksum(&mut bytes);
+            assert!(decode(&bytes).is_err(), "{lengths:?}");
+        }
+    }
 
     #[test]
     fn the_worst_batch_fits_a_value_and_comes_back() {

@@ -12,8 +12,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Bytes received at a time.
-const RECEIVE: usize = 64 << 10;
+/// Bytes received at a time: some thousand points, so that a series gets several of them at once.
+const RECEIVE: usize = 128 << 10;
 /// Replies that wait for the sender to take them; beyond, it is not read.
 const REPLIES: usize = 128 << 10;
 /// How long a sender has to take the last replies and to close; and when it is the server that ends.
