@@ -2,7 +2,8 @@
 //!
 //! Machines differ, and the same machine differs from minute to minute. So each figure that depends on
 //! the disk or on how reads scale stands beside one of these, taken in between slices of the same run:
-//! random gets from a read-only `BTreeMap`, and synced writes to a file beside the database's.
+//! random gets from a read-only `BTreeMap`, loads from memory that depend on each other, and synced writes to a file
+//! beside the database's.
 
 use crate::Bench;
 use crate::dataset::{self, Dataset};
@@ -99,6 +100,33 @@ pub fn row_map(dataset: &Dataset, seed: u64) -> Arc<RowMap> {
     let mut random = Random::new(seed, u64::MAX - 1);
     let row = |number| (dataset::key(number).to_vec(), dataset.random_value(&mut random).to_vec());
     Arc::new((0..dataset.rows()).map(row).collect())
+}
+
+/// Words of a cache line.
+const LINE: usize = 8;
+/// More memory than this makes a load no slower, and leaves less of it for the database.
+const MOST_BYTES: usize = 1 << 30;
+const LOADS: u32 = 1 << 20;
+
+/// Seconds for a load from so many bytes of memory, each of another line and known only when the one before is there: what a search waits for.
+pub fn dependent_load(bench: &Bench, bytes: usize) -> f64 {
+    let count = (bytes.min(MOST_BYTES) / (LINE * size_of::<u64>())).max(2);
+    let mut random = Random::new(1, 0);
+    // One cycle through all lines (Sattolo): each holds the number of the next.
+    let mut lines: Vec<[u64; LINE]> = (0..count as u64).map(|line| [line; LINE]).collect();
+    for last in (1..count).rev() {
+        let other = random.below(last as u64) as usize;
+        let next = lines[last][0];
+        lines[last][0] = lines[other][0];
+        lines[other][0] = next;
+    }
+    let began = bench.env.now();
+    let mut at = 0;
+    for _ in 0..LOADS {
+        at = lines[at as usize][0];
+    }
+    std::hint::black_box(at);
+    (bench.env.now() - began).as_secs_f64() / f64::from(LOADS)
 }
 
 /// Random gets a second from the map, on so many threads, and a hash of what was got.

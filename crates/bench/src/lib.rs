@@ -26,6 +26,7 @@
 
 mod alarm;
 mod bench;
+mod blocking_http;
 pub mod calibrate;
 mod clients;
 pub mod curve;

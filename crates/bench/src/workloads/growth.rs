@@ -1,11 +1,13 @@
 //! How the cost of a read and of a write grows with the data: on databases of a hundredth and a tenth of the rows, and of all;
 //! of very many rows also on one of a thousandth, so that one run goes from a hundred thousand rows to a hundred million.
 //!
-//! Cost is time of a processor, the engine's own work in the background included, so that other processes disturb it little.
+//! Cost is time of a processor, the engine's own work in the background included, so that other processes disturb it little. Much of it is waiting for
+//! memory, which is the slower the more of it is in use: beside it stands what a plain load costs in as many bytes as the rows have.
 
 use super::memory::wait;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
+use crate::calibrate;
 use crate::curve::{Axis, Curve};
 use crate::figures;
 use crate::outcome::{Figure, Measurement, Outcome, Unit};
@@ -36,6 +38,7 @@ fn growth(bench: &Bench) -> Result<Outcome> {
     let host = host.ok_or_else(|| Error::Skipped("it needs a database in this process".to_owned()))?;
     let mut points = [const { Vec::new() }; 2];
     let mut reads = None;
+    let mut loads = Vec::new();
     for rows in sizes(bench.dataset.rows()) {
         let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
         let database = host.create(&place.path, bench.settings.memory)?;
@@ -55,8 +58,10 @@ fn growth(bench: &Bench) -> Result<Outcome> {
                 reads = Some(measured);
             }
         }
+        let bytes = usize::try_from(own.dataset.bytes()).unwrap_or(usize::MAX);
+        loads.push((rows as f64, calibrate::dependent_load(&own, bytes)));
     }
-    Ok(outcome(&points, reads))
+    Ok(outcome(&points, &loads, reads))
 }
 
 /// The numbers of rows that are measured, ascending.
@@ -69,7 +74,7 @@ fn cost(measured: &Measurement) -> f64 {
     1.0 / measured.rate_of_processor().unwrap_or_else(|| measured.rate()).max(1e-9)
 }
 
-fn outcome(points: &[Vec<(f64, f64)>; 2], reads: Option<Measurement>) -> Outcome {
+fn outcome(points: &[Vec<(f64, f64)>; 2], loads: &[(f64, f64)], reads: Option<Measurement>) -> Outcome {
     let mut figures = MEASURED.iter().zip(points).map(|((what, _), points)| {
         let ((rows_first, first), (rows_last, last)) = (points[0], points[points.len() - 1]);
         let target = figures::growth(rows_first, rows_last);
@@ -84,14 +89,15 @@ fn outcome(points: &[Vec<(f64, f64)>; 2], reads: Option<Measurement>) -> Outcome
         Axis::logarithmic("rows", Unit::Count),
         Axis::linear("processor time an operation", Unit::Seconds),
     );
-    for ((what, _), points) in MEASURED.iter().zip(points) {
+    let measured = MEASURED.iter().zip(points).map(|((what, _), points)| (*what, &points[..]));
+    for (what, points) in measured.chain([("load from memory", loads)]) {
         let costs = points.iter().map(|(rows, cost)| {
             format!("{} with {} rows", words::duration(Duration::from_secs_f64(*cost)), words::short(*rows))
         });
         outcome.notes.push(format!("a {what}: {}", costs.collect::<Vec<_>>().join(", ")));
-        curve = curve.with(format!("{what}s"), points.clone());
+        curve = curve.with(what, points.to_vec());
     }
-    let points = json!({"reads": points[0], "writes": points[1]});
+    let points = json!({"reads": points[0], "writes": points[1], "loads": loads});
     outcome.details.push(("seconds_of_processor_by_rows", points));
     outcome.curves.push(curve);
     outcome

@@ -104,7 +104,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     const SHORT: usize = 3;
     for (place, word) in bytes.as_chunks::<8>().0.iter().take(SHORT).enumerate() {
         // A byte that is an end is zero now, and the lowest of those is the lowest whose highest bit appears.
-        let word = u64::from_le_bytes(*word) ^ EACH * u64::from(b'\n');
+        let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(b'\n'));
         let ends = word.wrapping_sub(EACH) & !word & EACH << 7;
         if ends != 0 {
             return Some(place * 8 + ends.trailing_zeros() as usize / 8);

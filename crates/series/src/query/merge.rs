@@ -153,6 +153,8 @@ pub(crate) struct Merge<T: Item> {
     what: Vec<What>,
     reading: Vec<Reading<T>>,
     heap: BinaryHeap<Reverse<Place>>,
+    /// The member whose block was given away, and whose next one is read when it is wanted: often enough it never is.
+    emptied: Option<usize>,
     held: usize,
 }
 
@@ -183,6 +185,7 @@ impl<T: Item> Merge<T> {
             what: what.to_vec(),
             reading: Vec::new(),
             heap: BinaryHeap::new(),
+            emptied: None,
             held: 0,
         })
     }
@@ -197,8 +200,11 @@ impl<T: Item> Merge<T> {
             let which = self.reading.len() - 1;
             self.refill(which).await?;
         }
+        if let Some(which) = self.emptied.take() {
+            self.refill(which).await?;
+        }
         if self.heap.len() == 1 && self.width == 1 {
-            return self.whole_block().await;
+            return Ok(self.whole_block());
         }
         let mut rows = Rows::new(self.width);
         while rows.len() < ROWS || self.goes_on(&rows) {
@@ -226,8 +232,8 @@ impl<T: Item> Merge<T> {
     }
 
     /// The only member's block as it is.
-    async fn whole_block(&mut self) -> QueryResult<Option<Rows<T>>> {
-        let Some(Reverse(place)) = self.heap.pop() else { return Ok(None) };
+    fn whole_block(&mut self) -> Option<Rows<T>> {
+        let Reverse(place) = self.heap.pop()?;
         let reading = &mut self.reading[place.which()];
         let Block { mut times, mut items } = std::mem::take(&mut reading.block);
         times.drain(..reading.at);
@@ -235,8 +241,8 @@ impl<T: Item> Merge<T> {
         let cells = items.into_iter().map(Some).collect();
         // What it held is given away.
         self.held -= reading.at + times.len();
-        self.refill(place.which()).await?;
-        Ok(Some(Rows { lines: vec![place.line(); times.len()], times, width: 1, cells }))
+        self.emptied = Some(place.which());
+        Some(Rows { lines: vec![place.line(); times.len()], times, width: 1, cells })
     }
 
     /// Reads a member's next block, and puts it into the heap if there is one.
