@@ -1,9 +1,11 @@
 //! The file with the settings of `plinth server`, read as the program reads it: from a file.
 #![no_main]
-#![allow(dead_code, reason = "two modules of a program, of which this uses one function")]
+#![allow(dead_code, reason = "three modules of a program, of which this uses one function")]
 
 #[path = "../../crates/cli/src/failure.rs"]
 mod failure;
+#[path = "../../crates/cli/src/log_wish.rs"]
+mod log_wish;
 #[path = "../../crates/cli/src/settings/mod.rs"]
 mod settings;
 

@@ -6,6 +6,7 @@
 //! `otel` both go to a collector as well, if one is named.
 
 use crate::failure::Failure;
+use crate::log_wish::{ALLOWED, Form, makes_sense, read};
 #[cfg(feature = "otel")]
 use crate::otel::Export;
 use plinth_bench::Value;
@@ -20,12 +21,6 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// The environment variable that asks for it.
 const VARIABLE: &str = "PLINTH_LOG";
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Text,
-    Json,
-}
 
 struct Log {
     env: Env,
@@ -56,14 +51,6 @@ pub fn begin_as_asked() -> Result<Listening, Failure> {
     let wish = std::env::var_os(VARIABLE).unwrap_or_default();
     let refuse = || Failure::usage(format!("{VARIABLE} is {wish:?}; {ALLOWED}"));
     begin(wish.to_str().filter(|wish| makes_sense(wish)).ok_or_else(refuse)?)
-}
-
-/// What a wish may be.
-pub const ALLOWED: &str = "text or json is allowed, and a level behind it, such as \"json,debug\"";
-
-/// Whether a wish may be this. Nobody needs to wish for anything.
-pub fn makes_sense(wish: &str) -> bool {
-    wish.is_empty() || read(wish).is_some()
 }
 
 /// Begins to print events as a wish that makes sense says, and to send them, if that is asked for.
@@ -105,16 +92,6 @@ impl Log {
     fn exporting(&self, metadata: &Metadata<'_>) -> Option<&Export> {
         self.export.as_deref().filter(|_| Export::wants(metadata))
     }
-}
-
-fn read(wish: &str) -> Option<(Form, Level)> {
-    let (form, level) = wish.split_once(',').unwrap_or((wish, "info"));
-    let form = match form {
-        "text" => Form::Text,
-        "json" => Form::Json,
-        _ => return None,
-    };
-    Some((form, level.parse().ok()?))
 }
 
 impl Subscriber for Log {
@@ -286,12 +263,5 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00.007Z");
         assert_eq!(at(951_868_800), "2000-03-01T00:00:00.007Z");
         assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59.007Z");
-    }
-
-    #[test]
-    fn wishes_are_read_or_refused() {
-        assert_eq!(read("text"), Some((Form::Text, Level::INFO)));
-        assert_eq!(read("json,debug"), Some((Form::Json, Level::DEBUG)));
-        assert_eq!((read("xml"), read("json,loud"), read("")), (None, None, None));
     }
 }

@@ -11,7 +11,7 @@ mod hostile;
 mod tests;
 
 use crate::failure::Failure;
-use crate::log;
+use crate::log_wish;
 use clap::{Arg, ArgAction, ArgMatches};
 use plinth_env::Env;
 use std::collections::BTreeMap;
@@ -281,7 +281,7 @@ impl Kind {
             }
             Self::Flag => "true and false are allowed".to_owned(),
             Self::OneOf(names) => format!("allowed are {}", names.join(", ")),
-            Self::Log => log::ALLOWED.to_owned(),
+            Self::Log => log_wish::ALLOWED.to_owned(),
         }
     }
 
@@ -294,7 +294,7 @@ impl Kind {
             Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_BYTES),
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
-            Self::Log => log::makes_sense(text),
+            Self::Log => log_wish::makes_sense(text),
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }
