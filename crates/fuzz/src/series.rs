@@ -3,7 +3,7 @@
 //! A session is fed twice, in one piece and in pieces: the points and the answers have to be the same, since the pieces in which bytes arrive mean
 //! nothing. What it holds of an unfinished line stays within the longest line.
 
-use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Memory, Protocol, Session};
+use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Memory, Protocol, RemoteWrite, Session};
 use plinth_series::{Name, Query};
 
 /// What a session made of its bytes.
@@ -73,12 +73,15 @@ pub(crate) fn lines(bytes: &[u8]) {
 pub(crate) fn remote_write(bytes: &[u8]) {
     for body in [bytes.to_vec(), block(bytes)] {
         let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
-        match session.take_remote_write(&body) {
-            Ok(()) => Taken::default().take(&mut session),
-            Err(why) => {
-                assert!(!why.is_empty(), "it is refused without a word why");
-                assert_eq!(session.points().count(), 0, "what is refused as a whole leaves nothing");
+        match RemoteWrite::decode(&body) {
+            Ok(mut message) => {
+                let mut taken = Taken::default();
+                while !session.take_remote_write(&mut message) {
+                    taken.take(&mut session);
+                }
+                taken.take(&mut session);
             }
+            Err(why) => assert!(!why.is_empty(), "it is refused without a word why"),
         }
     }
 }

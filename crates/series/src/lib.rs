@@ -53,9 +53,10 @@ pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
 pub use query::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult,
 };
-pub use query::{is_prometheus, prometheus};
+pub use query::{delete_series, is_prometheus, prometheus};
 pub use store::{
-    Appended, GroupStream, Listing, PointStream, Series, SeriesLayer, SeriesStore, Settings, StoreStats,
+    Appended, GroupStream, Listing, PointStream, Retention, Series, SeriesLayer, SeriesStore, Settings,
+    StoreStats,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

@@ -4,6 +4,7 @@
 //! the same bytes afterwards. Nothing else in a name has a meaning.
 
 use crate::error::{Error, Result};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Longest name, in bytes.
@@ -81,6 +82,43 @@ impl fmt::Display for Name {
     }
 }
 
+/// A part of a name as people mean it: without the backslashes that mark blanks and backslashes as its own.
+pub(crate) fn plain(part: &str) -> Cow<'_, str> {
+    if !part.contains('\\') {
+        return part.into();
+    }
+    let mut plain = String::with_capacity(part.len());
+    let mut characters = part.chars().peekable();
+    while let Some(character) = characters.next() {
+        match (character, characters.peek()) {
+            ('\\', Some(' ' | '\\')) => plain.extend(characters.next()),
+            _ => plain.push(character),
+        }
+    }
+    plain.into()
+}
+
+/// A part of a name, its blanks marked as its own where they are not. Backslashes stay what they are.
+pub(crate) fn with_own_blanks(part: &str) -> String {
+    let mut marked = String::with_capacity(part.len());
+    let mut escaped = false;
+    for character in part.chars() {
+        if character == ' ' && !escaped {
+            marked.push('\\');
+        }
+        escaped = character == '\\' && !escaped;
+        marked.push(character);
+    }
+    marked
+}
+
+/// The ways in which a part may be written that means `plain`.
+pub(crate) fn written(plain: &str) -> Vec<String> {
+    let mut all = vec![with_own_blanks(plain), plain.replace('\\', "\\\\").replace(' ', "\\ ")];
+    all.dedup();
+    all
+}
+
 /// What stands between spaces that are not escaped.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
@@ -112,6 +150,18 @@ mod tests {
         let name = Name::parse("m b=2 a=1\\\\").unwrap();
         assert_eq!(name.tags().collect::<Vec<_>>(), [("a", "1\\\\"), ("b", "2")]);
         assert_eq!(Name::parse(name.as_str()).unwrap(), name);
+    }
+
+    #[test]
+    fn parts_with_blanks_and_backslashes_are_found_by_what_they_mean() {
+        for (part, means) in
+            [("a", "a"), ("a\\ b", "a b"), ("C:\\x", "C:\\x"), ("C:\\\\x\\ y", "C:\\x y"), ("\\", "\\")]
+        {
+            assert_eq!(plain(part), means, "{part}");
+            assert!(written(means).contains(&part.to_string()), "{part}: {:?}", written(means));
+        }
+        assert_eq!(with_own_blanks("a b\\ c\\\\ d"), "a\\ b\\ c\\\\\\ d");
+        assert_eq!(written("a"), ["a"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the nanosecond.
+//! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the nanosecond; and spans of time such as `1h30m`.
 //!
 //! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and the last in 2262. What is no date, such as the
 //! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
@@ -96,6 +96,30 @@ impl IsoClock {
         put_pair(&mut self.text[11..], rest / 60 % 60);
         put_pair(&mut self.text[13..], rest % 60);
     }
+}
+
+/// The nanoseconds of `1h30m`; `None` if it is no such text, or none at all.
+pub(crate) fn duration(text: &str) -> Option<i64> {
+    let (mut rest, mut sum) = (text, 0_i64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: i64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = match &rest[..end] {
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
+            "w" => 7 * 86_400_000_000_000,
+            "y" => 365 * 86_400_000_000_000,
+            _ => return None,
+        };
+        rest = &rest[end..];
+        sum = sum.checked_add(number.checked_mul(unit)?)?;
+    }
+    (sum > 0).then_some(sum)
 }
 
 /// A number of decimal digits alone, at most 18 of them.

@@ -2,7 +2,7 @@
 
 use plinth::Database;
 use plinth_env::block_on;
-use plinth_series::{SeriesStore, is_prometheus, prometheus};
+use plinth_series::{SeriesStore, delete_series, is_prometheus, prometheus};
 
 /// A counter that rises by 10 every 15 seconds from 0 on, on two hosts, and begins anew on one of them; and a gauge.
 fn store() -> SeriesStore {
@@ -124,4 +124,129 @@ fn what_is_wrong_is_named() {
         let (status, text) = ask(&store, path, parameters);
         assert!(status == 400 && text.contains(named), "{path} {parameters}: {text}");
     }
+}
+
+/// Labels with blanks and backslashes were shown as names have them, and were not found by what they are.
+#[test]
+fn labels_with_blanks_and_backslashes_are_what_they_were() {
+    let store = block_on(async {
+        let db = Database::in_memory().unwrap();
+        let store = SeriesStore::open(&db).await.unwrap();
+        for (name, value) in [
+            ("m job=node\\ x path=C:\\\\a\\ b", 1),
+            ("m job=node\\ y path=C:\\a", 2),
+            ("my\\ metric job=node\\ x", 3),
+        ] {
+            store.series(name).await.unwrap().append(599_000_000_000, value).unwrap();
+        }
+        store
+    });
+    for (query, expected) in [
+        (r#"m{job="node x"}"#, r"{__name__:m,job:node x,path:C:\\a b},1"),
+        (r#"m{path="C:\\a b"}"#, r"{__name__:m,job:node x,path:C:\\a b},1"),
+        (r#"m{path="C:\\a"}"#, r"{__name__:m,job:node y,path:C:\\a},2"),
+        (r#"m{job=~"node (x|z)"}"#, r"{__name__:m,job:node x,path:C:\\a b},1"),
+        (r#"m{job=~"node.*", job!="node x"}"#, r"{__name__:m,job:node y,path:C:\\a},2"),
+        (r#"{__name__="my metric"}"#, "{__name__:my metric,job:node x},3"),
+        (r#"{__name__=~"my .*"}"#, "{__name__:my metric,job:node x},3"),
+        (r#"m{job="node"}"#, ""),
+    ] {
+        assert_eq!(vector(&store, query), expected, "{query}");
+    }
+    assert_eq!(data(&store, "label/job/values", ""), r#"["node x","node y"]"#);
+    assert_eq!(data(&store, "label/path/values", ""), r#"["C:\\a","C:\\a b"]"#);
+    assert_eq!(data(&store, "label/__name__/values", ""), r#"["m","my metric"]"#);
+    // Akumuli's language has names as they are written, and blanks that nobody marked are meant so.
+    let rows = |json: &str| {
+        let query = plinth_series::Query::parse(json.as_bytes()).unwrap();
+        let text = block_on(async { store.query(&query).await?.collect().await });
+        text.map_or_else(|error| error.to_string(), |text| String::from_utf8(text).unwrap())
+    };
+    let range =
+        r#""range": {"from": 0, "to": 600000000000}, "output": {"format": "csv", "timestamp": "raw"}"#;
+    for tags in [
+        r#"{"job": "node x"}"#,
+        r#"{"job": ["z", "node\\ x"]}"#,
+        r#"[{"job": "node x", "path": "C:\\\\a b"}, {"job": "z", "path": "z"}]"#,
+    ] {
+        let found = rows(&format!(r#"{{"select": "m", "where": {tags}, {range}}}"#));
+        assert_eq!(found, "m job=node\\ x path=C:\\\\a\\ b,ts=599000000000,1\n", "{tags}");
+    }
+    assert_eq!(rows(&format!(r#"{{"select": "my metric", {range}}}"#)).lines().count(), 1);
+}
+
+/// What Prometheus writes when a target is gone made every sum over it a NaN for five minutes.
+#[test]
+fn a_series_that_has_ended_has_no_value() {
+    const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
+    let store = store();
+    block_on(async {
+        for (host, values) in
+            [("c", [1.0, 3.0, STALE]), ("d", [10.0, STALE, 30.0]), ("e", [100.0, 200.0, f64::NAN])]
+        {
+            let gauge = store.series(&format!("temperature host={host}")).await.unwrap();
+            for (number, value) in (0_i64..).zip(values) {
+                gauge.append((560 + number * 10) * 1_000_000_000, value).unwrap();
+            }
+        }
+        // What was written is what is read, whatever it means.
+        store.sync().await.unwrap();
+    });
+    assert_eq!(vector(&store, "temperature{host='c'}"), "");
+    assert_eq!(
+        vector(&store, "temperature"),
+        "{__name__:temperature,host:d},30,{__name__:temperature,host:e},NaN"
+    );
+    assert_eq!(vector(&store, "sum(temperature{host!='e'})"), "{},30");
+    assert_eq!(vector(&store, "count_over_time(temperature{host=~'c|d'}[1m])"), "{host:c},2,{host:d},2");
+    assert_eq!(vector(&store, "max_over_time(temperature{host='c'}[1m])"), "{host:c},3");
+    let text = data(&store, "query_range", "query=temperature%7Bhost%3D%22d%22%7D&start=560&end=580&step=10");
+    assert!(text.contains(r#""values":[[560,"10"],[580,"30"]]"#), "{text}");
+}
+
+/// Series behind the first twenty thousand of a metric were left out, and nobody was told.
+#[test]
+fn a_condition_looks_at_all_series_of_a_metric() {
+    const SERIES: usize = 20_500;
+    let store = block_on(async {
+        let db = Database::in_memory().unwrap();
+        let store = SeriesStore::open(&db).await.unwrap();
+        let names: Vec<String> = (0..SERIES).map(|host| format!("m host=h{host}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let series = store.all_series(&names).await.unwrap();
+        for series in &series[SERIES - 2..] {
+            series.append(599_000_000_000, 7).unwrap();
+        }
+        store
+    });
+    assert_eq!(vector(&store, "m{host=~'.*20499'}"), "{__name__:m,host:h20499},7");
+    let (status, text) = ask(&store, "query", "query=m");
+    assert!(status == 400 && text.contains("more than 20000 series"), "{text}");
+}
+
+#[test]
+fn series_are_deleted_by_what_they_are_named_by() {
+    let store = store();
+    let delete = |parameters: &str| block_on(delete_series(&store, &[parameters.as_bytes(), b""]));
+    let all = || vector(&store, "count_over_time({__name__=~'.+'}[1h])");
+    let before = "{host:a},1,{code:200,host:a},41,{code:200,host:b},41";
+    assert_eq!(all(), before);
+    for (wrong, named) in [
+        ("", "match[]"),
+        ("match[]=m{", "label"),
+        ("match[]=cpu.user&start=yesterday", "`start`"),
+        ("match[]=cpu.user&match[]=m{", "label"),
+    ] {
+        let (status, text) = delete(wrong);
+        assert!(status == 400 && text.contains(named), "{wrong}: {text}");
+    }
+    assert_eq!(delete("match[]=nothing"), (204, String::new()));
+    assert_eq!(all(), before);
+    // Both ends are part of it.
+    assert_eq!(delete("match[]=http_requests_total{host='b'}&start=30&end=60").0, 204);
+    assert_eq!(delete("match[]=http_requests_total{host='b'}&start=600").0, 204);
+    assert_eq!(all(), "{host:a},1,{code:200,host:a},41,{code:200,host:b},37");
+    assert_eq!(delete("match[]=http_requests_total{host='b'}&match[]=cpu.user").0, 204);
+    assert_eq!(all(), "{code:200,host:a},41");
+    assert_eq!(data(&store, "label/__name__/values", ""), r#"["http_requests_total"]"#);
 }

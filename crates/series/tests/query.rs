@@ -6,7 +6,7 @@
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Name, Query, QueryLimits, SeriesStore, Settings, Value, event};
+use plinth_series::{Name, Query, SeriesStore, Settings, Value, event};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -598,25 +598,6 @@ fn a_query_may_read_more_points_than_it_may_hold() {
         let text = String::from_utf8(block_on(answer.collect()).unwrap()).unwrap();
         assert_eq!(text.lines().count(), 5000, "{range}");
     }
-}
-
-#[test]
-fn what_is_too_much_is_refused_before_memory_is() {
-    let store = store(&[("x host=a", &[1.0; 100]), ("x host=b", &[1.0; 100]), ("x host=c", &[1.0; 100])]);
-    let ask = |json: &str, series, at_once, points| {
-        let limits = QueryLimits { series, at_once, points };
-        let query = Query::parse(json.as_bytes()).unwrap();
-        block_on(async { store.query_within(&query, limits).await?.collect().await })
-            .map(|text| text.iter().filter(|byte| **byte == b'\n').count() / 3)
-            .map_err(|error| error.to_string())
-    };
-    let by_time = r#"{"select": "x", "range": {"from": 0, "to": "20200101T000000"}}"#;
-    let by_series = by_time.replace("\"range\"", "\"order-by\": \"series\", \"range\"");
-    assert_eq!(ask(by_time, 3, 3, 300), Ok(300));
-    assert!(ask(by_time, 2, 3, 300).unwrap_err().contains("more than 2 series"));
-    assert!(ask(by_time, 3, 2, 300).unwrap_err().contains("order-by"));
-    assert!(ask(by_time, 3, 3, 299).unwrap_err().contains("more than 299 points"));
-    assert_eq!(ask(&by_series, 3, 1, 100), Ok(300));
 }
 
 /// Each with what its error has to name.

@@ -96,3 +96,85 @@ fn a_sync_that_is_forgone_commits_nothing() {
     drop(store);
     assert!(times(&open(&db, settings()), "m a=1").is_empty());
 }
+
+/// When all sessions remembered too much, one forgot the series of the row that it was in the middle of: the rest of it went to whatever came into that
+/// place, or panicked.
+#[test]
+fn what_is_remembered_of_names_can_go_at_any_moment() {
+    let mut text = String::from("*4\n+d|e a=1\n:1\n+f a=1\n:2\n");
+    let mut sent = 0;
+    for time in 0..300 {
+        let host = time % 40;
+        write!(text, "+m|n|!o host={host}\n:{time}000\n*3\n:{time}\n+{time}.5\n+note {time}\n").unwrap();
+        write!(
+            text,
+            ":1\n:{time}\n*2\n:{time}\n:-{time}\n+p host={host}\n:{time}\n:{time}\n:2\n:{time}\n+7.25\n"
+        )
+        .unwrap();
+        sent += 1;
+    }
+    let names = ["d a=1", "e a=1", "f a=1", "m host=7", "n host=7", "!o host=7", "p host=7"];
+    let found = |memory: Memory, piece: usize| -> Vec<Vec<(i64, String)>> {
+        let db = Database::in_memory().unwrap();
+        let store = open(&db, settings());
+        let mut session = Session::new(Protocol::Resp, 5, &memory);
+        let (mut held, mut points) = (Vec::new(), 0);
+        for piece in text.as_bytes().chunks(piece) {
+            held.extend_from_slice(piece);
+            let taken = session.feed(&held);
+            held.drain(..taken);
+            points += session.points().count();
+            block_on(session.save(&store)).unwrap();
+        }
+        assert_eq!((held.len(), session.replies().len(), session.refused()), (0, 0, 0));
+        assert_eq!(session.saved(), points as u64);
+        let of = |name: &&str| {
+            let series = block_on(store.existing(name)).unwrap().expect("it was sent");
+            let points =
+                block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+            points.iter().map(|point| (point.time, format!("{:?}", point.value))).collect()
+        };
+        names.iter().map(of).collect()
+    };
+    let expected = found(Memory::default(), text.len());
+    assert_eq!((expected[0].len(), expected[3].len(), expected[6].len()), (sent, 8, 8));
+    for piece in [1, 2, 7, 23, 64, 1000] {
+        assert!(found(Memory::bounded(0, 0), piece) == expected, "pieces of {piece}");
+    }
+}
+
+/// Each datagram with a dictionary left its names behind for good.
+#[test]
+fn a_session_that_begins_again_forgets_its_dictionary() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db, settings());
+    let memory = Memory::bounded(0, 0);
+    let mut session = Session::new(Protocol::Resp, 5, &memory);
+    for time in 0..5 {
+        session.restart(Protocol::Resp);
+        feed(&mut session, &store, &format!("*2\n+m a=1\n:1\n:1\n:{time}\n:{time}\n"));
+        block_on(session.save(&store)).unwrap();
+        assert_eq!(session.names_remembered(), 1);
+    }
+    session.restart(Protocol::Resp);
+    feed(&mut session, &store, ":1\n:9\n:9\n");
+    assert!(session.replies().starts_with(b"-PARSER "), "it stands for nothing any more");
+    assert_eq!(times(&store, "m a=1"), [0, 1, 2, 3, 4]);
+}
+
+/// Names of some thousand bytes and a hundred tags were written in one transaction, which was too large, so that their sender got no further.
+#[test]
+fn new_names_of_the_largest_size_are_taken_however_many_come_at_once() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db, settings());
+    let mut session = session();
+    let tags: String = (0..128).map(|tag| format!(" t{tag}=1")).collect();
+    let metric = "m".repeat(plinth_series::MAX_NAME_BYTES - tags.len() - 8);
+    for name in 0..120 {
+        let text = format!("+{metric}{name:04}{tags}\n:1\n:{name}\n");
+        assert_eq!(session.feed(text.as_bytes()), text.len());
+    }
+    block_on(session.save(&store)).unwrap();
+    assert_eq!((session.saved(), session.replies().len()), (120, 0));
+    assert_eq!(times(&store, &format!("{metric}0119{tags}")), [1]);
+}

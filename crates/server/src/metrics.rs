@@ -1,9 +1,10 @@
 //! Everything that `/metrics` shows: the endpoint's measurements, and the server's own.
 
 use crate::counters::Figures;
+use crate::series::Hub;
 use crate::server::Shared;
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text in Prometheus' format, version 0.0.4.
 pub(crate) fn text(shared: &Shared) -> String {
@@ -44,16 +45,8 @@ pub(crate) fn text(shared: &Shared) -> String {
             "# HELP plinth_server_{name} {help}\n# TYPE plinth_server_{name} {kind}\nplinth_server_{name} {number}\n"
         );
     }
-    if let Some(datagrams) = shared.hub.as_ref().map(|hub| &hub.counts) {
-        let received = datagrams.received.load(Ordering::Relaxed);
-        let refused = datagrams.refused.load(Ordering::Relaxed);
-        let _ = write!(
-            text,
-            "# HELP plinth_series_datagrams_total Datagrams with points of time series.\n\
-             # TYPE plinth_series_datagrams_total counter\nplinth_series_datagrams_total {received}\n\
-             # HELP plinth_series_datagrams_refused_total Messages in them that were refused.\n\
-             # TYPE plinth_series_datagrams_refused_total counter\nplinth_series_datagrams_refused_total {refused}\n"
-        );
+    if let Some(hub) = &shared.hub {
+        series(hub, &mut text);
     }
     let cpu = shared.env.cpu_time().as_secs_f64();
     let _ = write!(
@@ -62,4 +55,54 @@ pub(crate) fn text(shared: &Shared) -> String {
          # TYPE plinth_server_cpu_seconds_total counter\nplinth_server_cpu_seconds_total {cpu}\n"
     );
     text
+}
+
+/// What is measured of time series.
+fn series(hub: &Hub, text: &mut String) {
+    let stats = hub.store.stats();
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    let numbers = [
+        ("points_total", "counter", "Points taken since the start.", count(&hub.counts.points)),
+        (
+            "refused_total",
+            "counter",
+            "Messages, lines and series of requests that were refused.",
+            count(&hub.counts.refused),
+        ),
+        ("datagrams_total", "counter", "Datagrams with points of time series.", count(&hub.counts.datagrams)),
+        (
+            "datagrams_refused_total",
+            "counter",
+            "Messages in them that were refused.",
+            count(&hub.counts.datagrams_refused),
+        ),
+        ("connections", "gauge", "Connections that send points on lines.", hub.connections() as f64),
+        (
+            "series",
+            "gauge",
+            "Series in memory: those that were written since the start.",
+            stats.series as f64,
+        ),
+        ("open_points", "gauge", "Points in no leaf yet.", stats.open_points as f64),
+        ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
+        (
+            "unsaved_seconds",
+            "gauge",
+            "How long the oldest point waits that is not durable yet.",
+            stats.unsaved_for.as_secs_f64(),
+        ),
+        (
+            "longest_unsaved_seconds",
+            "gauge",
+            "The longest that a point waited to be durable since the start.",
+            stats.longest_unsaved.as_secs_f64(),
+        ),
+    ];
+    for (name, kind, help, number) in numbers {
+        // Writing to a string can't fail.
+        let _ = write!(
+            text,
+            "# HELP plinth_series_{name} {help}\n# TYPE plinth_series_{name} {kind}\nplinth_series_{name} {number}\n"
+        );
+    }
 }

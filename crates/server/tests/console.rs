@@ -45,7 +45,7 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
     points.extend((0..1100).map(|host| format!("many,host=h{host} v=1i 1\n")));
     let mut raw = Raw::to(server.series_addresses().http.unwrap());
     let head = format!(
-        "POST /write HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "POST /write HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         points.len()
     );
     raw.send((head + &points).as_bytes()).unwrap();

@@ -57,7 +57,9 @@ impl Peer {
 
 fn request(method: &str, path: &str, body: &str) -> String {
     let len = body.len();
-    format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}")
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+    )
 }
 
 /// The status of an answer, and its body with the chunks put together.
@@ -188,7 +190,8 @@ fn a_reader_that_goes_away_ends_its_query() {
 
 /// What a query is answered with this header: the head, and the body with the chunks put together.
 fn ask_with(server: &Server, header: &str, path: &str, body: &str) -> (String, Vec<u8>) {
-    let request = request("POST", path, body).replace("Host: x", &format!("Host: x\r\n{header}"));
+    let request =
+        request("POST", path, body).replace("Host: localhost", &format!("Host: localhost\r\n{header}"));
     let mut peer = Peer::to(server.series_addresses().http.unwrap(), &request);
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     while let len @ 1.. = block_on(poll_fn(|context| peer.0.poll_receive(context, &mut buffer))).unwrap() {

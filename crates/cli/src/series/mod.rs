@@ -6,6 +6,7 @@
 //! An import takes every line that makes sense and tells of each other one by its number. What it was told is taken is committed; run again, it puts
 //! no point there twice.
 
+mod delete;
 mod export;
 mod import;
 #[cfg(feature = "parquet")]
@@ -15,7 +16,7 @@ mod plot;
 use crate::failure::Failure;
 use crate::target::Target;
 use crate::terminal;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::series::dump::Form;
 use plinth::series::{Error, Name, Series, SeriesStore, Summary, Value, time};
 use plinth::{Database, block_on};
@@ -35,7 +36,8 @@ pub fn command() -> Command {
              it stands for all series that have them. TIME is 20260101T120000, or nanoseconds since 1970.\n\n\
              Examples:\n  plinth series import --dir ./shop points.csv\n  plinth series list --dir ./shop cpu.user\n  \
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
-             plinth series plot --dir ./shop cpu.user host=a",
+             plinth series plot --dir ./shop cpu.user host=a\n  \
+             plinth series delete --dir ./shop --to 20260101T000000 cpu.user",
         )
         .subcommands([
             place(Command::new("list").about("The names of series, one a line")).arg(selector(false)),
@@ -48,6 +50,9 @@ pub fn command() -> Command {
                 .arg(format(&FORMATS).default_value("csv"))
                 .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help("The file; it must not exist"))
                 .arg(selector(false)),
+            range(place(Command::new("delete").about("Deletes series, or points of them, from a directory")))
+                .arg(Arg::new("yes").long("yes").action(ArgAction::SetTrue).help("Deletes them; without it only says which"))
+                .arg(selector(true)),
             place(Command::new("import").about("Takes in points from files"))
                 .arg(format(&FORMATS[..4]))
                 .arg(
@@ -166,6 +171,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         "export" => export::run(&place, options)?,
         "list" => list(&place, options)?,
         "describe" => describe(&place, options)?,
+        "delete" => delete::run(&place, options)?,
         _ => plot::run(&place, options)?,
     };
     let name = place.name.clone();

@@ -13,6 +13,7 @@ mod tests;
 use crate::failure::Failure;
 use crate::log_wish;
 use clap::{Arg, ArgAction, ArgMatches};
+use plinth::series::Retention;
 use plinth_env::Env;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,6 +45,8 @@ enum Kind {
     Bytes,
     Flag,
     OneOf(&'static [&'static str]),
+    /// Rules about how long points of time series are kept.
+    Retention,
     /// Which events are printed, and how.
     Log,
 }
@@ -145,6 +148,12 @@ const ALL: &[Setting] = &[
         "Where to answer queries of time series over HTTP",
     ),
     Setting::new(
+        "series-token",
+        Kind::Path,
+        Otherwise("none: whoever can connect may ask"),
+        "The file with the token that series-http asks for; written if there is none",
+    ),
+    Setting::new(
         "series-threads",
         Kind::Count,
         Otherwise("one for each core"),
@@ -155,6 +164,12 @@ const ALL: &[Setting] = &[
         Kind::Flag,
         Is("true"),
         "Where series are taken in, record what /metrics shows as series too, for a week",
+    ),
+    Setting::new(
+        "series-retention",
+        Kind::Retention,
+        Otherwise("points are kept for ever"),
+        "For how long points are kept, by metric: the first rule that fits counts, and older points go",
     ),
     Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
     Setting::new(
@@ -261,6 +276,7 @@ impl Kind {
             Self::Bytes => "BYTES",
             Self::Flag => "true|false",
             Self::OneOf(_) => "NAME",
+            Self::Retention => "METRIC=TIME,..",
             Self::Log => "FORM[,LEVEL]",
         }
     }
@@ -281,6 +297,10 @@ impl Kind {
             }
             Self::Flag => "true and false are allowed".to_owned(),
             Self::OneOf(names) => format!("allowed are {}", names.join(", ")),
+            Self::Retention => {
+                "rules are allowed such as \"cpu.*=30d,audit=forever,*=1y\", by ms, s, m, h, d, w and y"
+                    .to_owned()
+            }
             Self::Log => log_wish::ALLOWED.to_owned(),
         }
     }
@@ -294,6 +314,7 @@ impl Kind {
             Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_BYTES),
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
+            Self::Retention => !text.is_empty() && text.parse::<Retention>().is_ok(),
             Self::Log => log_wish::makes_sense(text),
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
@@ -385,6 +406,11 @@ impl Settings {
     /// A setting that is a number of bytes.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         bytes_in(self.text(name)?)
+    }
+
+    /// A setting that is rules about how long points are kept; none if there are none.
+    pub fn retention(&self, name: &str) -> Retention {
+        self.text(name).and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     /// A setting that is yes or no.

@@ -32,6 +32,7 @@ mod tests;
 pub(crate) use csv::HEADING as CSV_HEADING;
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
+pub use prometheus::RemoteWrite;
 pub use session::{Memory, Protocol, Session};
 
 use crate::value::Value;

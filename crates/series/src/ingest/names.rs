@@ -195,21 +195,39 @@ impl Names {
         self.fixed = self.targets.len();
     }
 
+    /// Nothing stays any more. What stayed is found by nobody, so it goes, and all else with it. No sample may be waiting.
+    pub(super) fn unfix(&mut self) {
+        if std::mem::take(&mut self.fixed) > 0 {
+            self.forget(None);
+        }
+    }
+
     /// How many bytes it takes, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets all but what is fixed. No sample may be waiting.
-    pub(super) fn forget(&mut self) {
-        self.targets.truncate(self.fixed);
+    /// Forgets all but what is fixed and the row in hand, whose targets may get another place: says which. No sample may be waiting.
+    pub(super) fn forget(&mut self, in_hand: Option<Row>) -> Option<Row> {
+        let range = in_hand.map(|row| row.first as usize..(row.first + row.count) as usize);
+        let kept = range.filter(|range| range.start >= self.fixed && range.end <= self.targets.len());
+        let mut row = in_hand;
+        match kept {
+            Some(range) => {
+                self.targets.truncate(range.end);
+                self.targets.drain(self.fixed..range.start);
+                row = row.map(|row| Row { first: self.fixed as u32, ..row });
+            }
+            None => self.targets.truncate(self.fixed),
+        }
         self.same.truncate(self.fixed);
         self.by_series.retain(|_, target| (*target as usize) < self.fixed);
         self.unopened = self.unopened.min(self.fixed);
         self.entries = Vec::new();
         self.table = vec![NONE; 64];
         self.last = NONE;
-        self.bytes = self.fixed * OVERHEAD;
+        self.bytes = self.targets.len() * OVERHEAD;
+        row
     }
 
     /// The targets that are not looked up: the place of the first, and their names.
@@ -347,7 +365,33 @@ mod tests {
             }
         }
         assert_eq!(names.entries.len(), model.len());
-        names.forget();
+        names.forget(None);
         assert_eq!((names.find(b"cpu host=h1 x=y", b""), names.targets.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_the_dictionary_and_the_row_in_hand() {
+        let all = |names: &Names, row: Row| -> Vec<String> {
+            let targets = &names.targets[row.first as usize..(row.first + row.count) as usize];
+            targets.iter().map(|target| target.name().to_string()).collect()
+        };
+        let mut names = Names::new(1);
+        let fixed = names.add(b"d|e", b" a=1").unwrap();
+        names.fix();
+        for row in ["f", "g|h", "i"] {
+            names.insert(row.as_bytes(), b"", row.as_bytes(), b" a=1").unwrap();
+        }
+        let in_hand = names.find(b"g|h", b"").unwrap();
+        let moved = names.forget(Some(in_hand)).unwrap();
+        assert_eq!((moved.first, moved.count, names.targets.len()), (2, 2, 4));
+        assert_eq!(
+            (all(&names, fixed), all(&names, moved)),
+            (vec!["d a=1".into(), "e a=1".into()], vec!["g a=1".into(), "h a=1".into()])
+        );
+        // One of the dictionary stays where it is, and takes nothing else with it.
+        assert_eq!((names.forget(Some(fixed)), names.targets.len()), (Some(fixed), 2));
+        // A name that is none stands for a row of which there is nothing.
+        let none = Row { first: 9, count: 3, has_events: false };
+        assert_eq!((names.forget(Some(none)), names.targets.len()), (Some(none), 2));
     }
 }

@@ -9,50 +9,77 @@
 
 use super::Sample;
 use super::names::Row;
-use super::session::{Intake, Shown};
+use super::session::{Intake, SAMPLES, Shown};
 use crate::value::Value;
 
 /// Largest message, when it is decompressed.
 const MAX_BYTES: usize = 64 << 20;
+/// Samples of one series in a message: senders have some thousand of all series together.
+const MAX_SAMPLES: usize = 1 << 18;
 const MILLISECOND: i64 = 1_000_000;
 
-/// Takes in a message. What is wrong with one series is told among the replies, and the others are taken.
-///
-/// # Errors
-/// If it is no message at all; nothing was taken then.
-pub(super) fn take(intake: &mut Intake, body: &[u8]) -> Result<(), String> {
-    let len = snap::raw::decompress_len(body)
-        .map_err(|error| format!("the body is no block of snappy: {error}"))?;
-    if len > MAX_BYTES {
-        return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
-    }
-    let message = snap::raw::Decoder::new().decompress_vec(body);
-    let message = message.map_err(|error| format!("the body is no block of snappy: {error}"))?;
-    // Whether it is whole is known before anything is taken of it.
-    let mut all = Vec::new();
-    for field in Fields(&message) {
-        if let (1, Payload::Bytes(series)) = field? {
-            all.push(series);
-        }
-    }
-    let mut labels = Vec::new();
-    for (number, series) in all.into_iter().enumerate() {
-        if let Err(why) = take_series(intake, series, &mut labels) {
-            intake.reply(format_args!("{why} (series {})\n", number + 1));
-        }
-    }
-    Ok(())
+/// A message of Prometheus' remote write, version 1, and how far it has been taken.
+#[derive(Debug)]
+pub struct RemoteWrite {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Series that were taken or refused.
+    series: u64,
 }
 
-/// Takes a series with all of its samples, or nothing of it.
+impl RemoteWrite {
+    /// The message in a request's body.
+    ///
+    /// # Errors
+    /// Why it is none. Whether it is whole is known before anything is taken of it.
+    pub fn decode(body: &[u8]) -> Result<Self, String> {
+        let len = snap::raw::decompress_len(body)
+            .map_err(|error| format!("the body is no block of snappy: {error}"))?;
+        if len > MAX_BYTES {
+            return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
+        }
+        let bytes = snap::raw::Decoder::new().decompress_vec(body);
+        let bytes = bytes.map_err(|error| format!("the body is no block of snappy: {error}"))?;
+        Fields(&bytes).try_for_each(|field| field.map(|_| ()))?;
+        Ok(Self { bytes, at: 0, series: 0 })
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Takes in a message, until there is something to save: whether that was the rest of it. What is wrong with one series is told among the replies, and the
+/// others are taken.
+pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
+    let RemoteWrite { bytes, at, series } = message;
+    let mut fields = Fields(&bytes[*at..]);
+    let mut labels = Vec::new();
+    while intake.samples.len() < SAMPLES {
+        let Some(field) = fields.next() else { break };
+        if let Ok((1, Payload::Bytes(one))) = field {
+            *series += 1;
+            if let Err(why) = take_series(intake, one, &mut labels) {
+                intake.reply(format_args!("{why} (series {series})\n"));
+            }
+        }
+    }
+    *at = bytes.len() - fields.0.len();
+    *at == bytes.len()
+}
+
+/// Takes a series with all of its samples, or nothing of it. One that has none is not made.
 fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
     let begin = intake.samples.len();
     let row = gather(intake, series, labels).and_then(|()| match intake.names.find(labels, b"") {
-        Some(row) => Ok(row),
-        None => name(intake, labels),
+        _ if intake.samples.len() == begin => Ok(None),
+        Some(row) => Ok(Some(row)),
+        None => name(intake, labels).map(Some),
     });
     match row {
-        Ok(row) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
+        Ok(Some(row)) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
+        Ok(None) => {}
         Err(_) => intake.samples.truncate(begin),
     }
     row.map(|_| ())
@@ -61,12 +88,16 @@ fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Resu
 /// Puts the labels of a series into `labels`, and its samples, which belong to nobody yet, behind those that there are.
 fn gather(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
     labels.clear();
+    let begin = intake.samples.len();
     for field in Fields(series) {
         match field? {
             (1, Payload::Bytes(label)) => {
                 // With lengths, so that the labels can be told from each other again.
                 labels.extend_from_slice(&(label.len() as u32).to_le_bytes());
                 labels.extend_from_slice(label);
+            }
+            (2, Payload::Bytes(_)) if intake.samples.len() - begin >= MAX_SAMPLES => {
+                return Err(format!("more than {MAX_SAMPLES} samples of one series in a message"));
             }
             (2, Payload::Bytes(sample)) => {
                 let (time, value) = take_sample(sample)?;

@@ -170,6 +170,28 @@ impl LineParser for Parser {
 }
 
 impl Parser {
+    /// The row that what follows belongs to, if it may.
+    pub(super) fn in_hand(&self) -> Option<Row> {
+        match self.state {
+            State::DictionaryNumber(_, row) => row,
+            State::Time | State::Values | State::Value(_) => Some(self.message.row),
+            State::Message | State::DictionaryName(_) | State::Skipped(_) | State::Lost(_) => None,
+        }
+    }
+
+    /// Takes the place to which the row in hand has moved.
+    pub(super) fn moved(&mut self, row: Row) {
+        if let State::DictionaryNumber(left, Some(_)) = self.state {
+            self.state = State::DictionaryNumber(left, Some(row));
+            return;
+        }
+        let first = self.message.row.first;
+        for sample in &mut self.message.samples {
+            sample.target = sample.target.wrapping_sub(first).wrapping_add(row.first);
+        }
+        self.message.row = row;
+    }
+
     /// Between two messages nothing was refused.
     #[inline]
     fn begin_line(&mut self) {

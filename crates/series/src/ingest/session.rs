@@ -8,7 +8,7 @@ use super::influx::{self, Clock};
 use super::lines::LineParser;
 use super::names::Names;
 use super::opentsdb;
-use super::prometheus;
+use super::prometheus::{self, RemoteWrite};
 use super::resp;
 use super::runs::Runs;
 use super::{MAX_LINE_BYTES, Sample};
@@ -42,9 +42,30 @@ pub enum Protocol {
     Csv,
 }
 
-/// What all sessions of a process remember of names, together.
-#[derive(Clone, Default, Debug)]
-pub struct Memory(Arc<AtomicUsize>);
+/// What all sessions of a process remember of names, together. By default that may be 512 MiB.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Remembered>);
+
+#[derive(Debug)]
+struct Remembered {
+    bytes: AtomicUsize,
+    /// What all may remember, and what each may in any case.
+    all: usize,
+    each: usize,
+}
+
+impl Memory {
+    /// Sessions may remember so many bytes of names together, and `each` so many in any case. One that has more then forgets them, and looks them up again.
+    pub fn bounded(all: usize, each: usize) -> Self {
+        Self(Arc::new(Remembered { bytes: AtomicUsize::new(0), all, each }))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::bounded(NAMES, NAMES_OF_ONE)
+    }
+}
 
 /// What parsers leave behind.
 #[derive(Debug)]
@@ -132,21 +153,19 @@ impl Session {
         }
     }
 
-    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests, or datagrams.
+    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests, or datagrams. Its dictionary is forgotten.
     pub fn restart(&mut self, protocol: Protocol) {
         self.parser = Parser::new(protocol);
+        self.intake.names.unfix();
         self.intake.samples.clear();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
     }
 
-    /// Takes in a message of Prometheus' remote write, version 1, as it is in a request's body. What is wrong with one of its series is told among the
-    /// replies, and the others are taken.
-    ///
-    /// # Errors
-    /// Why it is no such message; nothing was taken then.
-    pub fn take_remote_write(&mut self, body: &[u8]) -> Result<(), String> {
-        prometheus::take(&mut self.intake, body)
+    /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether that was all that was left of it. If not, it goes on
+    /// behind [`Session::save`]. What is wrong with one of its series is told among the replies, and the others are taken.
+    pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {
+        prometheus::take(&mut self.intake, message)
     }
 
     /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a time, and what was there.
@@ -277,17 +296,31 @@ impl Session {
     fn bound_names(&mut self) {
         if self.intake.names.bytes() != self.accounted {
             self.account();
-            if self.accounted > NAMES_OF_ONE && self.memory.0.load(Ordering::Relaxed) > NAMES {
-                self.intake.names.forget();
+            let Remembered { bytes, all, each } = &*self.memory.0;
+            if self.accounted > *each && bytes.load(Ordering::Relaxed) > *all {
+                self.forget_names();
                 self.account();
             }
         }
     }
 
+    /// Forgets names, but for what the message that is being read needs.
+    fn forget_names(&mut self) {
+        let names = &mut self.intake.names;
+        match &mut self.parser {
+            Parser::Resp(parser) => {
+                if let Some(row) = names.forget(parser.in_hand()) {
+                    parser.moved(row);
+                }
+            }
+            Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => drop(names.forget(None)),
+        }
+    }
+
     fn account(&mut self) {
-        let bytes = self.intake.names.bytes();
-        self.memory.0.fetch_add(bytes, Ordering::Relaxed);
-        self.memory.0.fetch_sub(std::mem::replace(&mut self.accounted, bytes), Ordering::Relaxed);
+        let (bytes, all) = (self.intake.names.bytes(), &self.memory.0.bytes);
+        all.fetch_add(bytes, Ordering::Relaxed);
+        all.fetch_sub(std::mem::replace(&mut self.accounted, bytes), Ordering::Relaxed);
     }
 
     /// What was taken and not saved.
@@ -313,6 +346,11 @@ impl Session {
     /// Whether the sender waits for an acknowledgement, which the next save gives.
     pub fn wants_sync(&self) -> bool {
         self.intake.wants_sync
+    }
+
+    /// Series that it remembers the names of.
+    pub fn names_remembered(&self) -> usize {
+        self.intake.names.targets.len()
     }
 
     /// Points that were saved so far.
@@ -355,7 +393,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.memory.0.fetch_sub(self.accounted, Ordering::Relaxed);
+        self.memory.0.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
     }
 }
 

@@ -327,7 +327,7 @@ fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
     for wrong in [&[("__name__", name.as_str()), ("a", "1")][..], &[("__name__", "m"), ("a", &name)], &many] {
         let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
         let message = [series_message(wrong, &[(1, 1.0)]), good.clone()].concat();
-        session.take_remote_write(&compressed(&message)).unwrap();
+        take_message(&mut session, &compressed(&message)).unwrap();
         let names: Vec<String> = session.points().map(|(name, _)| name.to_string()).collect();
         assert_eq!((&names[..], session.refused()), (&["good host=a".to_owned()][..], 1));
         assert!(session.replies().len() < 1000, "the answer to it is short");
@@ -361,7 +361,7 @@ fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_l
     }
     let late = series_message(&[("__name__", "m"), ("a", "1")], &[(9_223_372_036_855, 1.0)]);
     let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
-    let told = session.take_remote_write(&compressed(&late));
+    let told = take_message(&mut session, &compressed(&late));
     let told = told.err().unwrap_or_else(|| String::from_utf8_lossy(session.replies()).into_owned());
     assert!(told.contains("between 1677 and 2262") && session.points().count() == 0, "{told}");
     for (protocol, taken) in [
@@ -525,6 +525,13 @@ fn compressed(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(message).unwrap()
 }
 
+/// Takes in a message that is saved at once.
+fn take_message(session: &mut Session, body: &[u8]) -> Result<(), String> {
+    let mut message = RemoteWrite::decode(body)?;
+    assert!(session.take_remote_write(&mut message), "it has few samples");
+    Ok(())
+}
+
 #[test]
 fn remote_write_of_prometheus() {
     let up = [("__name__", "up"), ("job", "node x"), ("instance", "a:1"), ("empty", "")];
@@ -537,7 +544,7 @@ fn remote_write_of_prometheus() {
     ]
     .concat();
     let mut session = Session::new(Protocol::Influx(CLOCK), 1, &Memory::default());
-    session.take_remote_write(&compressed(&message)).unwrap();
+    take_message(&mut session, &compressed(&message)).unwrap();
     let points: Vec<_> =
         session.points().map(|(name, point)| format!("{name} {} {:?}", point.time, point.value)).collect();
     let name = "up instance=a:1 job=node\\ x";
@@ -562,22 +569,24 @@ fn remote_write_of_prometheus() {
     let mut broken = series_message(&[("__name__", "broken"), ("a", "1")], &[(1, 1.0)]);
     broken.push(0x0a);
     broken[1] += 1;
-    session.take_remote_write(&compressed(&broken)).unwrap();
+    take_message(&mut session, &compressed(&broken)).unwrap();
     assert_eq!((session.points().count(), session.refused()), (0, 1));
     session.restart(Protocol::Influx(CLOCK));
     // Cut off anywhere, and damaged anywhere: an error or less points, never a panic.
     for cut in 0..message.len() {
-        let result = session.take_remote_write(&compressed(&message[..cut]));
+        let result = take_message(&mut session, &compressed(&message[..cut]));
         assert!(result.is_err() || session.points().count() <= 3);
         session.restart(Protocol::Influx(CLOCK));
         let mut damaged = message.clone();
         damaged[cut] ^= 0x15;
-        let _ = session.take_remote_write(&compressed(&damaged));
+        let _ = take_message(&mut session, &compressed(&damaged));
         session.restart(Protocol::Influx(CLOCK));
     }
-    assert!(session.take_remote_write(b"").is_err() && session.take_remote_write(b"no snappy here").is_err());
+    assert!(
+        take_message(&mut session, b"").is_err() && take_message(&mut session, b"no snappy here").is_err()
+    );
     // A header that promises four gigabytes.
-    assert!(session.take_remote_write(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0]).unwrap_err().contains("may be"));
+    assert!(take_message(&mut session, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0]).unwrap_err().contains("may be"));
 }
 
 #[test]

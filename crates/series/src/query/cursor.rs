@@ -80,6 +80,14 @@ pub(crate) trait Item: Sized + Clone + Send {
     /// The next block, which is not empty.
     async fn next(stream: &mut Self::Stream, extent: &Extent) -> QueryResult<Option<Block<Self>>>;
 
+    /// How many points the stream itself holds.
+    fn points_held(stream: &Self::Stream) -> usize;
+
+    /// Bytes that the items of a block take besides themselves.
+    fn bytes_beside(_: &Block<Self>) -> usize {
+        0
+    }
+
     /// Both, of the same time; `None` if they stay apart.
     fn fold(&mut self, other: &Self) -> bool;
 }
@@ -120,6 +128,10 @@ impl Item for Value {
                 return Ok(Some(block));
             }
         }
+    }
+
+    fn points_held(stream: &ValueStream) -> usize {
+        stream.points.points_held()
     }
 
     fn fold(&mut self, _: &Self) -> bool {
@@ -177,6 +189,10 @@ impl Item for Summary {
             block.items.push(summary);
         }
         Ok((!block.times.is_empty()).then_some(block))
+    }
+
+    fn points_held(stream: &GroupStream) -> usize {
+        stream.points_held()
     }
 
     fn fold(&mut self, other: &Self) -> bool {
@@ -291,12 +307,24 @@ impl Item for Text {
             let pattern = stream.pattern.as_deref();
             let keeps = |text: &[u8]| pattern.is_none_or(|p| p.is_match(&String::from_utf8_lossy(text)));
             found.retain(|(time, text)| extent.bounds.contains(time) && keeps(text));
+            if pattern.is_some() {
+                // A pattern may take long for each text; others of the thread go first, and whoever has gone away is noticed.
+                super::pause().await;
+            }
             if !found.is_empty() {
                 let (times, texts): (Vec<i64>, Vec<Vec<u8>>) = found.into_iter().unzip();
                 return Ok(Some(Block { times, items: texts.into_iter().map(Arc::from).collect() }));
             }
         }
         Ok(None)
+    }
+
+    fn points_held(stream: &TextStream) -> usize {
+        stream.points.points_held() + stream.carried.len()
+    }
+
+    fn bytes_beside(block: &Block<Self>) -> usize {
+        block.items.iter().map(|text| text.len()).sum()
     }
 
     fn fold(&mut self, _: &Self) -> bool {

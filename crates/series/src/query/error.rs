@@ -29,7 +29,10 @@ impl QueryError {
 
 impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
-        Self::Series(error)
+        match error {
+            Error::TooMany { what } => Self::TooMany(what),
+            error => Self::Series(error),
+        }
     }
 }
 

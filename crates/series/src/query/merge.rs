@@ -12,13 +12,17 @@
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
 use super::plan::Member;
-use crate::store::SeriesStore;
+use crate::store::{SeriesStore, Share};
+use crate::value::Value;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 /// Rows of a batch, about.
 const ROWS: usize = 2048;
+
+/// A point in memory, in bytes.
+const POINT: usize = size_of::<i64>() + size_of::<Value>();
 
 /// What a query may hold.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,16 @@ struct Reading<T: Item> {
     stream: T::Stream,
     block: Block<T>,
     at: usize,
+    /// What it was counted with.
+    counted: Weight,
+}
+
+/// How much a member holds.
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    /// Points, buckets or texts.
+    items: usize,
+    bytes: usize,
 }
 
 impl<T: Item> Reading<T> {
@@ -153,9 +167,10 @@ pub(crate) struct Merge<T: Item> {
     what: Vec<What>,
     reading: Vec<Reading<T>>,
     heap: BinaryHeap<Reverse<Place>>,
-    /// The member whose block was given away, and whose next one is read when it is wanted: often enough it never is.
+    /// The member whose block was given away, and whose next one is read when it is wanted: often enough it never is. The block is counted until then.
     emptied: Option<usize>,
-    held: usize,
+    held: Weight,
+    share: Share,
 }
 
 impl<T: Item> Merge<T> {
@@ -186,7 +201,8 @@ impl<T: Item> Merge<T> {
             reading: Vec::new(),
             heap: BinaryHeap::new(),
             emptied: None,
-            held: 0,
+            held: Weight::default(),
+            share: Share::new(store),
         })
     }
 
@@ -196,7 +212,8 @@ impl<T: Item> Merge<T> {
             let what = &self.what[member.column];
             let stream = T::open(&self.store, &member.found, what, &self.extent).await?;
             let (line, column) = (member.line, member.column);
-            self.reading.push(Reading { line, column, stream, block: Block::default(), at: 0 });
+            let (block, counted) = (Block::default(), Weight::default());
+            self.reading.push(Reading { line, column, stream, block, at: 0, counted });
             let which = self.reading.len() - 1;
             self.refill(which).await?;
         }
@@ -239,8 +256,6 @@ impl<T: Item> Merge<T> {
         times.drain(..reading.at);
         items.drain(..reading.at);
         let cells = items.into_iter().map(Some).collect();
-        // What it held is given away.
-        self.held -= reading.at + times.len();
         self.emptied = Some(place.which());
         Some(Rows { lines: vec![place.line(); times.len()], times, width: 1, cells })
     }
@@ -248,22 +263,33 @@ impl<T: Item> Merge<T> {
     /// Reads a member's next block, and puts it into the heap if there is one.
     async fn refill(&mut self, which: usize) -> QueryResult<()> {
         let reading = &mut self.reading[which];
-        self.held -= reading.block.times.len();
         reading.at = 0;
-        match T::next(&mut reading.stream, &self.extent).await? {
+        reading.block = match T::next(&mut reading.stream, &self.extent).await? {
             Some(block) => {
                 self.heap.push(Reverse(Place::new(self.extent.rank(block.times[0]), reading.line, which)));
-                reading.block = block;
+                block
             }
-            None => reading.block = Block::default(),
-        }
-        self.held += self.reading[which].block.times.len();
-        if self.held > self.bounds.items {
+            None => Block::default(),
+        };
+        self.count(which)
+    }
+
+    /// Counts what a member holds now in place of what it held before.
+    fn count(&mut self, which: usize) -> QueryResult<()> {
+        let reading = &mut self.reading[which];
+        let points = T::points_held(&reading.stream);
+        let items = reading.block.times.len();
+        let own = items * (size_of::<i64>() + size_of::<T>()) + T::bytes_beside(&reading.block);
+        let now = Weight { items: items + points, bytes: own + points * POINT };
+        let before = std::mem::replace(&mut reading.counted, now);
+        self.held.items = self.held.items - before.items + now.items;
+        self.held.bytes = self.held.bytes - before.bytes + now.bytes;
+        if self.held.items > self.bounds.items {
             return Err(QueryError::TooMany(format!(
                 "more than {} points would be in memory at once; narrow `where` or `range`, or set \"order-by\": \"series\"",
                 self.bounds.items
             )));
         }
-        Ok(())
+        Ok(self.share.hold(self.held.bytes)?)
     }
 }

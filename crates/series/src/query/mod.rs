@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Nothing is read before it is asked for: [`Answer::next`] reads on until it has a piece of text, and whoever drops the answer has stopped
-//! the work. What an answer holds is bounded by [`QueryLimits`], whatever the query and the data. Points that are written while it runs
-//! may be in it or not.
+//! the work. What an answer holds is bounded by [`QueryLimits`], whatever the query and the data, and what all of them hold by
+//! [`crate::Settings::query_bytes`]. Points that are written while it runs may be in it or not.
 
 mod apply;
 mod cursor;
@@ -33,9 +33,9 @@ pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
 pub(crate) use numbers::{put_eight, put_pair};
 pub use parse::Query;
-pub use prometheus::{is_prometheus, prometheus};
+pub use prometheus::{delete_series, is_prometheus, prometheus};
 
-use crate::store::SeriesStore;
+use crate::store::{SeriesStore, Share};
 use crate::value::Value;
 use apply::Step;
 use cursor::Text;
@@ -86,6 +86,8 @@ pub struct Answer {
     /// Rows for which the last piece had no room, from this one on.
     unwritten: Option<(Rows<Value>, usize)>,
     is_ended: bool,
+    /// What the names take, as long as the answer lives.
+    _share: Share,
 }
 
 /// Some of an answer's rows.
@@ -110,7 +112,7 @@ impl SeriesStore {
     /// As [`SeriesStore::query`].
     pub async fn query_within(&self, query: &Query, limits: QueryLimits) -> QueryResult<Answer> {
         let bounds = Bounds { members: limits.at_once, items: limits.points };
-        let (source, names) = Source::new(self, query, limits.series, bounds).await?;
+        let (source, names, share) = Source::new(self, query, limits.series, bounds).await?;
         let is_narrowed = query.apply.iter().any(apply::Function::makes_one);
         let is_tuple = matches!(query.kind, Kind::Group { .. } | Kind::Join { .. } | Kind::GroupJoin { .. });
         Ok(Answer {
@@ -123,6 +125,7 @@ impl SeriesStore {
             finishing: None,
             unwritten: None,
             is_ended: false,
+            _share: share,
         })
     }
 
@@ -142,6 +145,7 @@ impl SeriesStore {
             finishing: None,
             unwritten: None,
             is_ended: false,
+            _share: Share::new(self),
         })
     }
 }

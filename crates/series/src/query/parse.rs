@@ -7,11 +7,15 @@ use super::apply::Function;
 use super::error::{QueryError, QueryResult};
 use super::filter::ValueFilter;
 use super::json::Json;
+use crate::name::with_own_blanks;
 use crate::time::parse_iso;
 use crate::value::Value;
 
 /// Columns of a row at most.
 const MAX_COLUMNS: usize = 256;
+
+/// Values, or sets of tags, that a query may name series by.
+const MAX_VALUES: usize = 10_000;
 
 /// What a query asks for.
 #[derive(Clone, Debug)]
@@ -278,7 +282,7 @@ impl Query {
         let limit = fields.take("limit").map(|json| json.count("limit")).transpose()?;
         let offset = fields.take("offset").map_or(Ok(0), |json| json.count("offset"))?;
         fields.finish("a search")?;
-        let kind = Kind::Names { metric: (!metric.is_empty()).then(|| metric.to_string()) };
+        let kind = Kind::Names { metric: (!metric.is_empty()).then(|| with_own_blanks(metric)) };
         let (keep, order) = (Keep::All, Order::Series);
         Ok(Self { kind, range: None, tags, keep, order, limit, offset, apply: Vec::new(), output })
     }
@@ -293,11 +297,12 @@ pub(crate) fn suggest(text: &[u8]) -> QueryResult<Suggest> {
     let listing = match text_field(&mut fields, "select", WHAT)? {
         "metric-names" => Listing::Metrics,
         "tag-names" => {
-            Listing::Tags { metric: text_field(&mut fields, "metric", "the name of a metric")?.to_string() }
+            let metric = text_field(&mut fields, "metric", "the name of a metric")?;
+            Listing::Tags { metric: with_own_blanks(metric) }
         }
         "tag-values" => Listing::Values {
-            metric: text_field(&mut fields, "metric", "the name of a metric")?.to_string(),
-            tag: text_field(&mut fields, "tag", "the name of a tag")?.to_string(),
+            metric: with_own_blanks(text_field(&mut fields, "metric", "the name of a metric")?),
+            tag: with_own_blanks(text_field(&mut fields, "tag", "the name of a tag")?),
         },
         other => {
             return Err(QueryError::field("select", format_args!("{WHAT} expected, `{other}` found")));
@@ -382,7 +387,7 @@ fn metric(field: &str, name: &str) -> QueryResult<String> {
     if name.is_empty() || name.len() > crate::MAX_NAME_BYTES {
         return Err(QueryError::field(field, "the name of a metric expected, of 1 to 4096 bytes"));
     }
-    Ok(name.to_string())
+    Ok(with_own_blanks(name))
 }
 
 fn metrics(field: &str, json: &Json, least: usize) -> QueryResult<Vec<String>> {
@@ -480,11 +485,12 @@ fn joined_filters(fields: &mut Fields<'_>, metrics: &[String]) -> QueryResult<Ve
     if let Some(json) = fields.take("filter") {
         for (name, value) in json.object("filter", "an object such as {\"METRIC\": {\"gt\": 10}}")? {
             let field = format!("filter.{name}");
-            if !metrics.contains(name) {
+            let name = with_own_blanks(name);
+            if !metrics.contains(&name) {
                 return Err(QueryError::field(&field, "it is not among the metrics"));
             }
             let filter = ValueFilter::parse(&field, value)?;
-            let columns = filters.iter_mut().zip(metrics).filter(|(_, metric)| *metric == name);
+            let columns = filters.iter_mut().zip(metrics).filter(|(_, metric)| **metric == name);
             columns.for_each(|(column, _)| column.clone_from(&filter));
         }
     }
@@ -588,7 +594,8 @@ fn tags(fields: &mut Fields<'_>) -> QueryResult<Where> {
         let exact = |item: &Json| {
             let tags = item.object("where", EXPECTED)?;
             let pairs = tags.iter().map(|(tag, value)| {
-                Ok((tag.clone(), value.text(&format!("where.{tag}"), "a value")?.to_string()))
+                let value = value.text(&format!("where.{tag}"), "a value")?;
+                Ok((with_own_blanks(tag), with_own_blanks(value)))
             });
             let mut pairs = pairs.collect::<QueryResult<Vec<_>>>()?;
             pairs.sort_unstable();
@@ -597,18 +604,30 @@ fn tags(fields: &mut Fields<'_>) -> QueryResult<Where> {
                 false => Ok(pairs),
             }
         };
+        bounded(items.len())?;
         let mut sets = items.iter().map(exact).collect::<QueryResult<Vec<_>>>()?;
         sets.sort_unstable();
         sets.dedup();
         return Ok(Where::Exact(sets));
     }
     let tags = json.object("where", EXPECTED)?.iter().map(|(tag, values)| {
-        let mut values = values.texts(&format!("where.{tag}"), "a value, or a list of values")?;
+        let values = values.texts(&format!("where.{tag}"), "a value, or a list of values")?;
+        let mut values: Vec<String> = values.iter().map(|value| with_own_blanks(value)).collect();
         values.sort_unstable();
         values.dedup();
-        Ok((tag.clone(), values))
+        Ok((with_own_blanks(tag), values))
     });
-    Ok(Where::Tags(tags.collect::<QueryResult<_>>()?))
+    let tags = tags.collect::<QueryResult<Vec<_>>>()?;
+    bounded(tags.iter().map(|(_, values)| values.len()).sum())?;
+    Ok(Where::Tags(tags))
+}
+
+/// Refuses more values, or sets of tags, than are looked up side by side.
+fn bounded(count: usize) -> QueryResult<()> {
+    if count <= MAX_VALUES {
+        return Ok(());
+    }
+    Err(QueryError::field("where", format_args!("at most {MAX_VALUES} values expected, {count} found")))
 }
 
 fn keep(fields: &mut Fields<'_>) -> QueryResult<Keep> {

@@ -7,8 +7,12 @@
 use super::error::{QueryError, QueryResult};
 use super::parse::{Func, Keep, Kind, Query, Where};
 use crate::name::Name;
-use crate::store::{Found, SeriesStore};
+use crate::store::{Found, SeriesStore, Share};
 use std::collections::BTreeMap;
+
+/// Series that are looked up at a time, and what one costs besides its names, about.
+const AT_ONCE: usize = 10_000;
+const SERIES: usize = 160;
 
 /// A series, and its place in the rows.
 #[derive(Clone, Debug)]
@@ -19,7 +23,7 @@ pub(crate) struct Member {
 }
 
 /// What is read, and the names of the lines.
-#[derive(Clone, Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     /// By line.
     pub(crate) names: Vec<String>,
@@ -27,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) members: Vec<Member>,
     /// For each line what is asked of it, if that differs.
     pub(crate) funcs: Vec<Func>,
+    /// What all of it takes.
+    pub(crate) share: Share,
 }
 
 /// One metric of a query.
@@ -91,9 +97,19 @@ pub(crate) async fn find(
     metric: &str,
     tags: &Where,
     limit: usize,
+    share: &mut Share,
 ) -> QueryResult<Vec<Found>> {
+    let mut all = Vec::new();
     match tags {
-        Where::Tags(tags) => Ok(store.search(metric, tags, 0, limit.saturating_add(1)).await?),
+        Where::Tags(tags) => {
+            let (mut begin, most) = (Some(0), limit.saturating_add(1));
+            while let Some(least) = begin.filter(|_| all.len() < most) {
+                let (found, next) = store.search(metric, tags, least, AT_ONCE.min(most - all.len())).await?;
+                share.add(weight(&found))?;
+                all.extend(found);
+                begin = next;
+            }
+        }
         Where::Exact(sets) => {
             let mut names = Vec::new();
             for tags in sets {
@@ -104,17 +120,27 @@ pub(crate) async fn find(
                 let name = Name::parse(&name);
                 names.push(name.map_err(|error| QueryError::field("where", error))?);
             }
-            Ok(store.named(&names).await?)
+            all = store.named(&names).await?;
+            share.add(weight(&all))?;
         }
     }
+    Ok(all)
+}
+
+/// What series take with what is made of them, in bytes: their names as they are and as rows have them.
+fn weight(found: &[Found]) -> usize {
+    found.iter().map(|found| SERIES + 2 * found.name.as_str().len()).sum()
 }
 
 impl Plan {
     /// The plan of a query, of at most `limit` series.
     pub(crate) async fn new(store: &SeriesStore, query: &Query, limit: usize) -> QueryResult<Self> {
-        let mut plan = Self::default();
+        let mut plan =
+            Self { names: Vec::new(), members: Vec::new(), funcs: Vec::new(), share: Share::new(store) };
         let mut lines: BTreeMap<String, u32> = BTreeMap::new();
         let is_join = matches!(query.kind, Kind::Join { .. } | Kind::GroupJoin { .. });
+        // Each series then has a line of its own.
+        let are_alone = !is_join && query.keep == Keep::All;
         let heads = heads(&query.kind);
         let mut seen: Vec<&str> = Vec::new();
         for head in &heads {
@@ -122,7 +148,8 @@ impl Plan {
                 continue;
             }
             seen.push(&head.label);
-            let found = find(store, head.metric, &query.tags, limit - plan.members.len()).await?;
+            let left = limit - plan.members.len();
+            let found = find(store, head.metric, &query.tags, left, &mut plan.share).await?;
             if plan.members.len() + found.len() > limit {
                 return Err(QueryError::TooMany(format!(
                     "more than {limit} series match; name more tags in `where`"
@@ -131,11 +158,15 @@ impl Plan {
             for found in found {
                 let name = head.label.clone() + &tags_text(&found.name, &query.keep);
                 let next = plan.names.len() as u32;
-                let line = *lines.entry(name).or_insert_with_key(|name| {
-                    plan.names.push(name.clone());
+                let known = if are_alone { None } else { lines.get(&name).copied() };
+                let line = known.unwrap_or(next);
+                if known.is_none() {
+                    if !are_alone {
+                        lines.insert(name.clone(), next);
+                    }
+                    plan.names.push(name);
                     plan.funcs.extend(head.func);
-                    next
-                });
+                }
                 plan.members.push(Member { found, line, column: head.column });
             }
         }

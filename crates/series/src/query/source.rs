@@ -10,7 +10,7 @@ use super::merge::{Bounds, Merge, Rows};
 use super::parse::{Func, Kind, Order, Query, RowFilter, Where};
 use super::plan::{self, Member, Plan};
 use crate::name::Name;
-use crate::store::{Listing, SeriesStore};
+use crate::store::{Listing, SeriesStore, Share};
 use crate::tree::Summary;
 use crate::value::Value;
 use std::collections::VecDeque;
@@ -91,18 +91,20 @@ impl<T: Item> Sequence<T> {
 }
 
 impl Source {
-    /// The source of a query's rows, and the names of its lines.
+    /// The source of a query's rows, the names of its lines, and what both hold from the beginning.
     pub(super) async fn new(
         store: &SeriesStore,
         query: &Query,
         limit: usize,
         bounds: Bounds,
-    ) -> QueryResult<(Self, Vec<String>)> {
+    ) -> QueryResult<(Self, Vec<String>, Share)> {
         if let Kind::Names { metric } = &query.kind {
-            return Ok((Self::names(store, metric.as_deref(), &query.tags, limit).await?, Vec::new()));
+            let mut share = Share::new(store);
+            let source = Self::names(store, metric.as_deref(), &query.tags, limit, &mut share).await?;
+            return Ok((source, Vec::new(), share));
         }
         let plan = Plan::new(store, query, limit).await?;
-        let names = plan.names;
+        let (names, share) = (plan.names, plan.share);
         let parts = Parts { store, query, members: plan.members.into(), bounds };
         let source = match &query.kind {
             Kind::Select { filter, .. } => Self::Values(parts.sequence(vec![What::Values(filter.clone())])?),
@@ -130,7 +132,7 @@ impl Source {
                 funcs: plan.funcs,
             },
         };
-        Ok((source, names))
+        Ok((source, names, share))
     }
 
     /// Names of series.
@@ -139,11 +141,12 @@ impl Source {
         metric: Option<&str>,
         tags: &Where,
         limit: usize,
+        share: &mut Share,
     ) -> QueryResult<Self> {
         let Some(metric) = metric else {
             return Ok(Self::All { store: store.clone(), tags: tags.clone(), least: 0, is_end: false });
         };
-        let found = plan::find(store, metric, tags, limit).await?;
+        let found = plan::find(store, metric, tags, limit, share).await?;
         if found.len() > limit {
             let why = format!("more than {limit} series match; name more tags in `where`");
             return Err(QueryError::TooMany(why));

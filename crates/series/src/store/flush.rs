@@ -10,7 +10,8 @@ use super::keys::Id;
 use super::nodes::Through;
 use super::{Cell, Shared, State, inbox, lock, side, tail};
 use crate::error::{Error, Result};
-use crate::tree::{Address, Nodes, Trunk};
+use crate::name::Name;
+use crate::tree::{Address, Nodes, Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
 use plinth_env::sync::Signal;
@@ -32,6 +33,8 @@ pub(super) struct Flusher {
     batches: VecDeque<(u64, usize)>,
     bytes: usize,
     steps: VecDeque<Arc<Step>>,
+    /// When the oldest point of the steps came.
+    pub(super) since: Option<u64>,
 }
 
 /// What one transaction saves.
@@ -104,17 +107,27 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Seals all of a series, and does `then` before anybody else may save anything.
+/// Seals a series if points of `span` are in its open leaf, and does `then` before anybody else may save anything. So what there is of the span by then lies
+/// in the tree and among the late points.
 pub(super) async fn sealed<T>(
     shared: &Arc<Shared>,
-    cell: &Arc<Cell>,
+    (id, name): (Id, &Name),
+    span: Span,
     then: impl AsyncFnOnce() -> Result<T>,
 ) -> Result<T> {
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await?;
-    flush_now(shared, Some(cell)).await?;
+    let cell = shared.in_memory(id, name);
+    let cell = cell.filter(|cell| !span.places(&lock(&cell.state).open.times).is_empty());
+    flush_now(shared, cell.as_ref()).await?;
     then().await
+}
+
+/// Waits until nobody saves or deletes anything.
+pub(super) async fn turn(shared: &Shared) {
+    shared.turn.wait().await;
+    drop(Turn(&shared.turn));
 }
 
 /// Saves everything, and seals `sealed`; for whoever has the turn.
@@ -128,7 +141,15 @@ async fn flush_now(shared: &Arc<Shared>, sealed: Option<&Arc<Cell>>) -> Result<(
 
 async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
     loop {
-        let Some(step) = lock(&shared.flusher).steps.front().cloned() else { return Ok(()) };
+        let step = {
+            let mut flusher = lock(&shared.flusher);
+            let Some(step) = flusher.steps.front().cloned() else {
+                let since = flusher.since.take();
+                shared.note_saved(since);
+                return Ok(());
+            };
+            step
+        };
         let trunks = commit(shared, &step).await?;
         settle(shared, &step, trunks);
         lock(&shared.flusher).steps.pop_front();
@@ -285,9 +306,13 @@ impl Gathered {
 
 /// Decides what is saved and how: the steps of a flush.
 fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
-    let dirty = std::mem::take(&mut *lock(&shared.dirty));
+    let (dirty, since) = {
+        let mut dirty = lock(&shared.dirty);
+        (std::mem::take(&mut *dirty), shared.lag.since.swap(0, Ordering::Relaxed))
+    };
     let mut flusher = lock(&shared.flusher);
     let flusher = &mut *flusher;
+    flusher.since = flusher.since.or((since > 0).then_some(since));
     let number = flusher.next;
     let mut gathered = Gathered::default();
     for cell in &dirty {

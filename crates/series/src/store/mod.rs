@@ -13,9 +13,11 @@
 //! conflicts, so whoever owned them before can't commit any more. After a crash the tail has what was in the open leaves. A point is
 //! looked for in three places: tree, late points, memory; `query.rs` merges them.
 
+mod budget;
 mod flush;
 mod inbox;
 mod keys;
+mod late;
 mod layer;
 mod mask;
 mod names;
@@ -23,13 +25,16 @@ mod nodes;
 mod open;
 mod query;
 mod remove;
+mod retention;
 mod search;
 mod side;
 mod tail;
 
+pub(crate) use budget::Share;
 pub use inbox::Appended;
 pub use layer::SeriesLayer;
 pub use query::{GroupStream, PointStream};
+pub use retention::Retention;
 pub(crate) use search::Found;
 pub use search::{Listing, StoreStats};
 
@@ -37,12 +42,13 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
 use crate::value::{Point, Points, Value};
+use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
 use plinth_client::{Database, Transaction};
 use plinth_env::sync::Signal;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +65,8 @@ pub struct Settings {
     pub open_points: usize,
     /// Bytes of points that transactions may have waiting in the inbox, about: whoever writes more is told to try again until the owner has taken some in.
     pub inbox_bytes: usize,
+    /// Bytes that all queries together may hold, about: one that would hold more is told that it is too much at a time.
+    pub query_bytes: usize,
     /// How often what was appended is committed; `None` for only when `sync` asks for it.
     pub commit_every: Option<Duration>,
 }
@@ -74,6 +82,7 @@ impl Default for Settings {
             tail_bytes: 64 << 20,
             open_points: 16 << 20,
             inbox_bytes: 64 << 20,
+            query_bytes: 1 << 30,
             commit_every: Some(Duration::from_millis(5)),
         }
     }
@@ -103,6 +112,9 @@ pub struct SeriesStore {
     shared: Arc<Shared>,
 }
 
+/// Series by name.
+type Known = BTreeMap<Name, Arc<Cell>>;
+
 /// What all series of a store share.
 struct Shared {
     database: Database,
@@ -111,7 +123,7 @@ struct Shared {
     /// What is in the owner's key as long as these series are ours.
     owner: [u8; 16],
     /// The series that are known, by canonical name.
-    names: Mutex<BTreeMap<Name, Arc<Cell>>>,
+    names: Mutex<Known>,
     /// Those that have something to be saved.
     dirty: Mutex<Vec<Arc<Cell>>>,
     /// Knocked at when `dirty` gets its first series, and at the end.
@@ -120,8 +132,22 @@ struct Shared {
     /// Held by whoever saves.
     turn: Signal,
     flusher: Mutex<Flusher>,
+    lag: Lag,
+    /// Odd while a series is being deleted; another number afterwards.
+    deletions: AtomicU64,
+    /// What queries hold.
+    queries: Arc<Budget>,
     /// Why nothing can be written any more.
     failure: OnceLock<Error>,
+}
+
+/// How far what is durable is behind what came, in nanoseconds of the environment's clock.
+#[derive(Default)]
+struct Lag {
+    /// When the oldest point came that nobody has begun to save; 0 if there is none.
+    since: AtomicU64,
+    /// The longest that one was not durable.
+    longest: AtomicU64,
 }
 
 /// One series.
@@ -153,8 +179,19 @@ struct State {
     since: Option<u64>,
     /// Whether it is in the list of series that have something to be saved.
     dirty: bool,
-    /// Whether the series was deleted.
-    gone: bool,
+    standing: Standing,
+}
+
+/// What may be done with a series.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Standing {
+    /// Its tree is known: points may be appended.
+    #[default]
+    Known,
+    /// It was found by a search, and what there is of it in the database is all that is known.
+    Found,
+    /// It was deleted.
+    Gone,
 }
 
 /// A series, to write to and to read. Clones are the same; it may be used from any thread.
@@ -226,7 +263,12 @@ impl SeriesStore {
         if let Some(cell) = cell {
             return Ok(Some(Series { shared: self.shared.clone(), cell, is_looked_up: false }));
         }
-        Ok(self.named(&[name]).await?.first().map(|found| self.found(found)))
+        let Some(found) = self.named(&[name]).await?.pop() else { return Ok(None) };
+        if self.shared.failure.get().is_some() {
+            // Nothing is written here any more, so nothing has to be known for that.
+            return Ok(Some(self.found(&found)));
+        }
+        names::existing(&self.shared, found.id).await
     }
 
     /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by themselves, and so does the store now and then.
@@ -242,8 +284,13 @@ impl SeriesStore {
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].
     pub async fn find(&self, metric: &str, tags: &[(&str, &[&str])]) -> Result<Vec<Name>> {
-        self.take_in().await?;
-        names::find(&self.shared, metric, tags).await
+        let list = |values: &[&str]| values.iter().map(ToString::to_string).collect();
+        let tags: Vec<(String, Vec<String>)> =
+            tags.iter().map(|(tag, values)| ((*tag).to_string(), list(values))).collect();
+        let (found, _) = self.search(metric, &tags, 0, usize::MAX).await?;
+        let mut names: Vec<Name> = found.into_iter().map(|found| found.name).collect();
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Commits all that was appended before. When it returns, that survives a crash.
@@ -302,9 +349,34 @@ impl Shared {
             let mut dirty = lock(&self.dirty);
             dirty.push(cell.clone());
             if dirty.len() == 1 {
+                self.lag.since.store(self.now(), Ordering::Relaxed);
                 self.work.notify();
             }
         }
+    }
+
+    /// Notes that everything is durable that came since `since`.
+    fn note_saved(&self, since: Option<u64>) {
+        if let Some(since) = since {
+            self.lag.longest.fetch_max(self.now().saturating_sub(since), Ordering::Relaxed);
+        }
+    }
+
+    /// For how many nanoseconds the oldest point has waited that is not durable.
+    fn unsaved_for(&self) -> u64 {
+        let saving = lock(&self.flusher).since;
+        let waiting = Some(self.lag.since.load(Ordering::Relaxed)).filter(|since| *since > 0);
+        saving.or(waiting).map_or(0, |since| self.now().saturating_sub(since))
+    }
+
+    /// Nanoseconds of the environment's clock; never 0.
+    fn now(&self) -> u64 {
+        u64::try_from(self.database.endpoint().env().now().as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// A series that is in memory, if it is the one with this number.
+    fn in_memory(&self, id: Id, name: &Name) -> Option<Arc<Cell>> {
+        lock(&self.names).get(name).filter(|cell| cell.id == id).cloned()
     }
 }
 
@@ -381,7 +453,8 @@ impl Series {
     /// and survives a crash after the next [`SeriesStore::sync`], or the next commit that is due by [`Settings::commit_every`].
     ///
     /// # Errors
-    /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`]: the point was not taken.
+    /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`], [`Error::ReadOnly`] (a series that [`SeriesStore::browse`] gave): the point
+    /// was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         self.append_all(&[Point { time, value: value.into() }]).1
     }
@@ -393,8 +466,10 @@ impl Series {
             return (0, Err(error));
         }
         let mut state = lock(&self.cell.state);
-        if state.gone {
-            return (0, Err(Error::Deleted));
+        match state.standing {
+            Standing::Known => {}
+            Standing::Found => return (0, Err(Error::ReadOnly)),
+            Standing::Gone => return (0, Err(Error::Deleted)),
         }
         let open = shared.open_points.load(Ordering::Relaxed);
         let room = shared.settings.open_points.saturating_mul(2).saturating_sub(open);

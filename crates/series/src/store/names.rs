@@ -1,60 +1,144 @@
-//! Names: which number a series has, and which series have a metric and tags.
+//! Names: which number a series has, and the cell that is its in memory.
 //!
-//! A name is written once, with its number and a key for its metric and for each of its tags. A search reads the keys of each
-//! tag's values and keeps the numbers that are among all of them.
+//! A name is written once, with its number and a key for its metric and for each of its tags. What is looked up comes into memory only if nothing was deleted
+//! meanwhile: it may be what was found, and points that are appended to a series without a name would be lost with the next start.
 
 use super::keys::Id;
-use super::{Cell, Series, Shared, State, lock, open};
+use super::{Cell, Known, Series, Shared, State, flush, lock, open};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
 use plinth_client::Transaction;
 use plinth_types::Bytes;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Names in one transaction, at most.
+/// Names in one transaction, at most; and bytes of what they write, about. A transaction counts keys several times, and has to stay below its limit.
 const NAMES_AT_ONCE: usize = 500;
+const BYTES_AT_ONCE: usize = 1 << 20;
+
+/// What a key has besides a name's parts, about.
+const KEY: usize = 64;
+
+/// Cells that were looked up, and what says whether they may come into memory.
+struct Looked {
+    cells: Vec<(Name, Arc<Cell>)>,
+    deletions: u64,
+}
+
+impl Looked {
+    fn begin(shared: &Shared) -> Self {
+        Self { cells: Vec::new(), deletions: shared.deletions.load(Ordering::SeqCst) }
+    }
+
+    fn add(&mut self, id: Id, name: Name, trunk: Trunk) {
+        let state = State { trunk, sealed: trunk.last(), ..State::default() };
+        self.cells.push((name.clone(), Arc::new(Cell { id, name, state: Mutex::new(state) })));
+    }
+
+    /// Puts the cells into memory, where there is none yet: one series has one cell, whoever came first. Gives what `take` takes from there; `None`
+    /// if a series was being deleted.
+    fn settle<T>(self, shared: &Shared, take: impl FnOnce(&Known) -> T) -> Option<T> {
+        let mut known = lock(&shared.names);
+        if self.deletions % 2 == 1 || shared.deletions.load(Ordering::SeqCst) != self.deletions {
+            return None;
+        }
+        for (name, cell) in self.cells {
+            known.entry(name).or_insert(cell);
+        }
+        Some(take(&known))
+    }
+}
 
 /// The series of these names, made where there is none.
 pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Series>> {
     shared.check()?;
+    loop {
+        let looked = look_up(shared, names).await?;
+        let series = |known: &Known| names.iter().map(|name| known.get(name).cloned()).collect::<Vec<_>>();
+        let Some(cells) = looked.settle(shared, series) else {
+            flush::turn(shared).await;
+            continue;
+        };
+        let series = |cell: Option<Arc<Cell>>| {
+            let cell = cell.ok_or_else(|| Error::damaged("the index of series", "a name has gone"))?;
+            Ok(Series { shared: shared.clone(), cell, is_looked_up: false })
+        };
+        return cells.into_iter().map(series).collect();
+    }
+}
+
+/// Looks up those of the names that are not in memory.
+async fn look_up(shared: &Shared, names: &[Name]) -> Result<Looked> {
+    let mut looked = Looked::begin(shared);
     let unknown: Vec<Name> = {
         let known = lock(&shared.names);
         let unknown: BTreeSet<&Name> = names.iter().filter(|name| !known.contains_key(name)).collect();
         unknown.into_iter().cloned().collect()
     };
-    for names in unknown.chunks(NAMES_AT_ONCE) {
-        let numbers = numbers(shared, names).await?;
-        for (name, (id, is_new)) in names.iter().zip(numbers) {
+    let mut rest = &unknown[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(at_once(rest));
+        rest = later;
+        for (name, (id, is_new)) in now.iter().zip(numbers(shared, now).await?) {
             let trunk = if is_new { Trunk::default() } else { open::trunk(shared, id).await? };
-            know(shared, id, name.clone(), trunk);
+            looked.add(id, name.clone(), trunk);
         }
     }
-    let known = lock(&shared.names);
-    let series = |name: &Name| {
-        let cell = known.get(name).cloned();
-        let cell = cell.ok_or_else(|| Error::damaged("the index of series", "a name has gone"))?;
-        Ok(Series { shared: shared.clone(), cell, is_looked_up: false })
-    };
-    names.iter().map(series).collect()
+    Ok(looked)
 }
 
-/// The one cell of a series, whoever came first.
+/// How many of these names, of which there are some, one transaction may write.
+fn at_once(names: &[Name]) -> usize {
+    let mut bytes = 0;
+    let fit = names.iter().take(NAMES_AT_ONCE).take_while(|name| {
+        bytes += weight(name);
+        bytes <= BYTES_AT_ONCE
+    });
+    fit.count().max(1)
+}
+
+/// Bytes that a new name writes, about: itself three times, and its metric with each tag.
+fn weight(name: &Name) -> usize {
+    3 * (name.as_str().len() + KEY) + name.tags().count() * (name.metric().len() + KEY)
+}
+
+/// The series with this number, to be written to; `None` if there is none.
+pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Series>> {
+    loop {
+        let mut looked = Looked::begin(shared);
+        let Some((name, trunk)) = stored(shared, id).await? else { return Ok(None) };
+        looked.add(id, name.clone(), trunk);
+        match looked.settle(shared, |known| known.get(&name).filter(|cell| cell.id == id).cloned()) {
+            Some(cell) => {
+                return Ok(cell.map(|cell| Series { shared: shared.clone(), cell, is_looked_up: false }));
+            }
+            None => flush::turn(shared).await,
+        }
+    }
+}
+
+/// The name of the series with this number, and its tree.
+async fn stored(shared: &Shared, id: Id) -> Result<Option<(Name, Trunk)>> {
+    let row = shared.database.transact(|tr| async move { tr.get(shared.keys.series(id)).await }).await?;
+    let Some(row) = row else { return Ok(None) };
+    let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
+    let name = name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))?;
+    Ok(Some((name, open::trunk(shared, id).await?)))
+}
+
+/// The one cell of a series, whoever came first, where nothing can be deleted.
 fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
     let state = State { trunk, sealed: trunk.last(), ..State::default() };
     let cell = || Arc::new(Cell { id, name: name.clone(), state: Mutex::new(state) });
     lock(&shared.names).entry(name.clone()).or_insert_with(cell).clone()
 }
 
-/// The series with this number; `None` if there is none.
+/// The series with this number, while the series are being opened; `None` if there is none.
 pub(super) async fn load(shared: &Arc<Shared>, id: Id) -> Result<Option<Arc<Cell>>> {
-    let row = shared.database.transact(|tr| async move { tr.get(shared.keys.series(id)).await }).await?;
-    let Some(row) = row else { return Ok(None) };
-    let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
-    let name = name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))?;
-    let trunk = open::trunk(shared, id).await?;
-    Ok(Some(know(shared, id, name, trunk)))
+    let found = stored(shared, id).await?;
+    Ok(found.map(|(name, trunk)| know(shared, id, name, trunk)))
 }
 
 /// The cell of a series for a store that only reads. One that is in the inbox alone gets a number from the end of all numbers, which nothing is kept under.
@@ -74,7 +158,7 @@ pub(super) async fn known(shared: &Arc<Shared>, name: &Name, unknown: &mut Id) -
 }
 
 /// The number in a row.
-fn number(row: Option<Bytes>) -> Result<Option<Id>> {
+pub(super) fn number(row: Option<Bytes>) -> Result<Option<Id>> {
     let Some(row) = row else { return Ok(None) };
     match row[..].try_into() {
         Ok(bytes) => Ok(Some(u64::from_le_bytes(bytes))),
@@ -121,47 +205,4 @@ async fn try_numbers(shared: &Shared, tr: &Transaction, names: &[Name]) -> Resul
         tr.commit().await?;
     }
     Ok(ids)
-}
-
-/// The names of the series of a metric with one of the values of each tag, sorted.
-pub(super) async fn find(shared: &Shared, metric: &str, tags: &[(&str, &[&str])]) -> Result<Vec<Name>> {
-    let tr = shared.database.create_transaction();
-    loop {
-        match try_find(shared, &tr, metric, tags).await {
-            Err(Error::Database(error)) => tr.on_error(error).await?,
-            result => return result,
-        }
-    }
-}
-
-async fn try_find(
-    shared: &Shared,
-    tr: &Transaction,
-    metric: &str,
-    tags: &[(&str, &[&str])],
-) -> Result<Vec<Name>> {
-    let mut found: Option<BTreeSet<Id>> = None;
-    let every: (&str, &[&str]) = ("", &[""]);
-    for (tag, values) in if tags.is_empty() { std::slice::from_ref(&every) } else { tags } {
-        let mut with_tag = BTreeSet::new();
-        for value in *values {
-            for row in super::nodes::rows(tr, &shared.keys.index_of(metric, tag, value)).await? {
-                with_tag.insert(shared.keys.id_of_index(&row.key)?);
-            }
-        }
-        found = Some(match found {
-            Some(found) => found.intersection(&with_tag).copied().collect(),
-            None => with_tag,
-        });
-    }
-    let rows: Vec<_> =
-        found.into_iter().flatten().map(|id| tr.snapshot().get(shared.keys.series(id))).collect();
-    let mut names = Vec::with_capacity(rows.len());
-    for row in rows {
-        if let Some(row) = row.await? {
-            names.push(Name::parse(&String::from_utf8_lossy(&row))?);
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }

@@ -96,10 +96,10 @@ impl Reader {
         }
     }
 
-    /// All rows whose keys begin with `prefix`.
-    pub(crate) async fn rows(&self, prefix: &[u8]) -> Result<Vec<KeyValue>> {
+    /// The rows of a range, whose limit says how many at most.
+    pub(crate) async fn page(&self, range: RangeOptions) -> Result<Vec<KeyValue>> {
         loop {
-            match rows(&self.tr, prefix).await {
+            match self.tr.snapshot().range(range.clone()).collect().await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => self.again(error.into()).await?,
             }

@@ -3,10 +3,11 @@
 //! The takeover comes first. Once it is committed nobody else can write, so what is read after it is final. Points of the tail that are in
 //! a leaf already are told by their time, since leaves take over from the tail in order.
 
+use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Settings, Shared, inbox, lock, names, tail};
+use super::{Cell, Lag, Settings, Shared, inbox, lock, names, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -15,7 +16,7 @@ use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::{First, Signal, race};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
 }
 
 fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> {
+    let query_bytes = settings.query_bytes;
     Arc::new(Shared {
         database: database.clone(),
         keys: Keys::new(&settings.prefix),
@@ -69,6 +71,9 @@ fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> 
         open_points: AtomicUsize::new(0),
         turn: Signal::new(),
         flusher: Mutex::new(Flusher::default()),
+        lag: Lag::default(),
+        deletions: AtomicU64::new(0),
+        queries: Arc::new(Budget::new(query_bytes)),
         failure: OnceLock::new(),
     })
 }

@@ -2,15 +2,15 @@
 //!
 //! What is in memory is taken first, then the tree is read: a leaf that was being written meanwhile is then in both, and memory gives way for
 //! times that the tree has. Late points lie over everything: one with the time of another point replaces it. A node of the tree is used as
-//! its summary only if no late point lies between its first and its last. The late points of the span are held in memory while a query runs.
+//! its summary only if it is known that no late point lies between its first and its last. Late points are read some leaves at a time, ahead of the tree.
 
+use super::late::{Late, over_each_other};
 use super::nodes::Reader;
-use super::{Series, lock, side};
+use super::{Series, lock};
 use crate::error::Result;
 use crate::tree::{Direction, Groups, Piece, Span, Summary, Walk};
 use crate::value::{Point, Points};
-use std::collections::BTreeMap;
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 
 /// The pieces of a series, merged.
 struct Merged {
@@ -19,9 +19,7 @@ struct Merged {
     direction: Direction,
     /// What is in memory and not in the tree.
     memory: Option<Points>,
-    late: Points,
-    /// Which of them have not been given yet.
-    left: Range<usize>,
+    late: Late,
     /// What comes after the late points that were given before it.
     held: Option<Piece>,
 }
@@ -107,6 +105,11 @@ impl Series {
 }
 
 impl PointStream {
+    /// How many points it holds that have not been asked for.
+    pub(crate) fn points_held(&self) -> usize {
+        self.merged.points_held()
+    }
+
     /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at the end.
     ///
     /// # Errors
@@ -149,6 +152,11 @@ impl PointStream {
 }
 
 impl GroupStream {
+    /// How many points it holds that have not been looked at.
+    pub(crate) fn points_held(&self) -> usize {
+        self.merged.points_held()
+    }
+
     /// The next bucket that has points: its first nanosecond, or its last if the stream goes backward, and what is in it. `None` at the end.
     ///
     /// # Errors
@@ -178,104 +186,113 @@ impl Merged {
             // Memory is looked at first, then the tree; so what was read before does not count.
             reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
         }
-        let rows = reader.rows(&shared.keys.sides(series.cell.id)).await?;
+        let late = Late::open(&reader, span, direction, late_in_memory).await?;
         let walk = Walk::new(&reader, span, direction).await?;
         if let Some(last) = walk.last() {
             memory.keep(memory.times.partition_point(|time| *time <= last)..memory.len());
         }
-        let mut late = side::points(&rows, span)?;
-        if !late_in_memory.is_empty() {
-            let mut over: BTreeMap<i64, Point> = late.iter().map(|point| (point.time, point)).collect();
-            over.extend(late_in_memory.into_iter().filter(|p| span.contains(p.time)).map(|p| (p.time, p)));
-            late = over.into_values().collect();
-        }
-        let left = 0..late.len();
         let memory = (!memory.is_empty()).then_some(memory);
-        Ok(Self { reader, walk, direction, memory, late, left, held: None })
+        Ok(Self { reader, walk, direction, memory, late, held: None })
+    }
+
+    /// How many points are in memory because of it.
+    fn points_held(&self) -> usize {
+        self.late.held() + self.memory.as_ref().map_or(0, Points::len)
+    }
+
+    /// Before which time nothing comes but late points; `None` if nothing else comes.
+    fn front(&self) -> Option<i64> {
+        match (&self.held, self.direction) {
+            (Some(piece), Direction::Forward) => Some(ends(piece).0),
+            (Some(piece), Direction::Backward) => Some(ends(piece).1),
+            (None, Direction::Forward) => {
+                let memory = || self.memory.as_ref()?.times.first().copied();
+                self.walk.front().or_else(memory)
+            }
+            (None, Direction::Backward) => {
+                let memory = self.memory.as_ref().and_then(|memory| memory.times.last().copied());
+                memory.or_else(|| self.walk.front())
+            }
+        }
     }
 
     /// The next piece, whole where `whole` allows it.
     async fn next(&mut self, whole: impl Fn(&Summary) -> bool) -> Result<Option<Piece>> {
-        if let Some(held) = self.held.take() {
-            return Ok(Some(held));
+        loop {
+            let front = self.front();
+            if self.late.is_behind(front) {
+                // All that is known of late points lies before the rest.
+                let points = self.late.take_rest();
+                self.late.load(&self.reader).await?;
+                if points.is_empty() {
+                    continue;
+                }
+                return Ok(Some(Piece::Points(points)));
+            }
+            let piece = match self.held.take() {
+                Some(piece) => piece,
+                None => match self.fetch(&whole).await? {
+                    Some(piece) => piece,
+                    // What was left of the tree has been deleted.
+                    None if front.is_some() => continue,
+                    None => {
+                        let points = self.late.take_rest();
+                        return Ok((!points.is_empty()).then_some(Piece::Points(points)));
+                    }
+                },
+            };
+            if let Some(piece) = self.over(piece) {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    /// The next piece of the tree or of memory.
+    async fn fetch(&mut self, whole: impl Fn(&Summary) -> bool) -> Result<Option<Piece>> {
+        if let Some(points) = self.memory.take_if(|_| self.direction == Direction::Backward) {
+            return Ok(Some(Piece::Points(points)));
         }
         let late = &self.late;
-        let alone = |summary: &Summary| {
-            Span { first: summary.first.time, last: summary.last.time }.places(&late.times).is_empty()
+        let piece = self.walk.next(&self.reader, |summary| whole(summary) && late.spares(summary)).await?;
+        Ok(piece.or_else(|| self.memory.take().map(Piece::Points)))
+    }
+
+    /// The piece with the late points that belong before and into it; what else of it there is is held. `None` if it lies beyond all that is known of them.
+    fn over(&mut self, piece: Piece) -> Option<Piece> {
+        let (first, last) = ends(&piece);
+        let Piece::Points(mut points) = piece else {
+            // None of them lies within it, so those that are due come before.
+            let due = self.late.take_up_to(if self.direction == Direction::Forward { last } else { first });
+            if due.is_empty() {
+                return Some(piece);
+            }
+            self.held = Some(piece);
+            return Some(Piece::Points(due));
         };
-        let memory = self.memory.take_if(|_| self.direction == Direction::Backward);
-        let mut piece = memory.map(Piece::Points);
-        if piece.is_none() {
-            piece = self.walk.next(&self.reader, |summary| whole(summary) && alone(summary)).await?;
-        }
-        let piece = match piece {
-            Some(piece) => piece,
-            None => match self.memory.take() {
-                Some(points) => Piece::Points(points),
-                None => {
-                    let rest = std::mem::replace(&mut self.left, 0..0);
-                    let points = self.late_at(rest);
-                    return Ok((!points.is_empty()).then_some(Piece::Points(points)));
+        let known = self.late.known_of(&points);
+        if known < points.len() {
+            let rest = match self.direction {
+                Direction::Forward => points.split_off(known),
+                Direction::Backward => {
+                    let now = points.split_off(points.len() - known);
+                    std::mem::replace(&mut points, now)
                 }
-            },
-        };
-        Ok(Some(self.over(piece)))
-    }
-
-    /// The piece with the late points that belong before and into it.
-    fn over(&mut self, piece: Piece) -> Piece {
-        let times = match &piece {
-            Piece::Whole(summary) => (summary.first.time, summary.last.time),
-            Piece::Points(points) => (points.times[0], points.times[points.len() - 1]),
-        };
-        let due = match self.direction {
-            Direction::Forward => {
-                let end = self.late.times.partition_point(|time| *time <= times.1).max(self.left.start);
-                let due = self.left.start..end;
-                self.left.start = end;
-                due
-            }
-            Direction::Backward => {
-                let start = self.late.times.partition_point(|time| *time < times.0).min(self.left.end);
-                let due = start..self.left.end;
-                self.left.end = start;
-                due
-            }
-        };
-        if due.is_empty() {
-            return piece;
+            };
+            self.held = Some(Piece::Points(rest));
         }
-        let late = self.late_at(due);
-        match piece {
-            Piece::Whole(_) => {
-                // None of them lies within it, so they all come before.
-                self.held = Some(piece);
-                Piece::Points(late)
-            }
-            Piece::Points(points) => Piece::Points(merge(&points, &late)),
-        }
-    }
-
-    fn late_at(&self, places: Range<usize>) -> Points {
-        places.map(|place| self.late.get(place)).collect()
+        let bounds = points.times.first().zip(points.times.last());
+        let (first, last) = bounds.map(|(first, last)| (*first, *last))?;
+        let due = self.late.take_up_to(if self.direction == Direction::Forward { last } else { first });
+        Some(Piece::Points(if due.is_empty() { points } else { over_each_other(&points, &due) }))
     }
 }
 
-/// The points of both, the late ones in place of others of the same time.
-fn merge(points: &Points, late: &Points) -> Points {
-    let (mut points, mut late) = (points.iter().peekable(), late.iter().peekable());
-    std::iter::from_fn(|| match (points.peek(), late.peek()) {
-        (Some(point), Some(over)) if point.time < over.time => points.next(),
-        (Some(point), Some(over)) => {
-            if point.time == over.time {
-                points.next();
-            }
-            late.next()
-        }
-        (Some(_), None) => points.next(),
-        (None, _) => late.next(),
-    })
-    .collect()
+/// The first and the last time of a piece, which is not empty.
+fn ends(piece: &Piece) -> (i64, i64) {
+    match piece {
+        Piece::Whole(summary) => (summary.first.time, summary.last.time),
+        Piece::Points(points) => (points.times[0], points.times[points.len() - 1]),
+    }
 }
 
 impl std::fmt::Debug for PointStream {

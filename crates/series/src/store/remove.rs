@@ -1,31 +1,40 @@
 //! Deleting: a span of a series, or a series whole.
 //!
-//! A span is sealed first, so that it lies in the tree and among the late points alone. In the tree it gets a mask, and nodes that lie wholly
-//! within it go, by a range clear for neighbours; late points go one by one. Twigs stay: they say where the tree goes on.
+//! What of a span is in an open leaf is sealed first, so that it lies in the tree and among the late points alone. In the tree it gets a mask, and nodes that
+//! lie wholly within it go, by a range clear for neighbours; late points go by leaves. Twigs stay: they say where the tree goes on. A series that goes
+//! whole is forgotten by memory in the same turn, and whoever looked its name up meanwhile looks again.
 
 use super::keys::{Id, Keys};
 use super::nodes::Through;
-use super::{Series, SeriesStore, Shared, flush, lock, mask, side};
+use super::{Series, SeriesStore, Shared, Standing, State, flush, lock, mask, names, open, side};
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
 use plinth_client::Transaction;
+use plinth_env::reply::promise;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Series {
-    /// Deletes the points of a range of times; retention is the deletion of `..then`. Points that come later are seen, whatever their time.
+    /// Deletes the points of a range of times. Points that come later are seen, whatever their time.
     ///
     /// # Errors
     /// [`Error::TooMany`] if the series has more than 4096 deleted spans that do not touch; [`Error::NotOwner`],
     /// [`Error::Damaged`], [`Error::Database`].
     pub async fn delete_range(&self, range: impl RangeBounds<i64>) -> Result<()> {
         let span = Span::new(range);
-        flush::sealed(&self.shared, &self.cell, async || {
-            let tr = self.shared.database.create_transaction();
-            let sealed = lock(&self.cell.state).trunk.last();
+        let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
+        flush::sealed(shared, (id, name), span, async || {
+            let tr = shared.database.create_transaction();
+            // Nobody saves anything now, so the tree stays what it is; whoever has the series open knows it.
+            let sealed = match shared.in_memory(id, name) {
+                Some(cell) => lock(&cell.state).trunk.last(),
+                None => open::trunk(shared, id).await?.last(),
+            };
             loop {
-                match try_delete_range(&self.shared, &tr, self.cell.id, span, sealed).await {
+                match try_delete_range(shared, &tr, id, span, sealed).await {
                     Err(Error::Database(error)) => tr.on_error(error).await?,
                     result => return result,
                 }
@@ -36,34 +45,67 @@ impl Series {
 }
 
 impl SeriesStore {
-    /// Deletes a series with all of its points. Handles of it can't append any more; a series of the same name is a new one.
+    /// Deletes a series with all of its points. Handles of it can't append any more; a series of the same name is a new one. It is done also if the future is
+    /// dropped in the middle.
     ///
     /// # Errors
-    /// [`Error::NotOwner`], [`Error::Database`].
+    /// [`Error::Deleted`] if it was deleted before and there is another one of its name; [`Error::NotOwner`], [`Error::Database`].
     pub async fn delete(&self, series: &Series) -> Result<()> {
-        let (shared, cell) = (&self.shared, &series.cell);
-        flush::sealed(shared, cell, async || {
-            let tr = shared.database.create_transaction();
-            loop {
-                match try_delete(shared, &tr, series).await {
-                    Err(Error::Database(error)) => tr.on_error(error).await?,
-                    Err(error) => return Err(error),
-                    Ok(()) => break,
-                }
-            }
-            lock(&shared.names).remove(&cell.name);
-            let mut state = lock(&cell.state);
-            shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
-            *state = super::State { gone: true, dirty: state.dirty, ..super::State::default() };
-            Ok(())
-        })
-        .await
+        let (shared, id, name) = (self.shared.clone(), series.cell.id, series.cell.name.clone());
+        let (done, reply) = promise();
+        let task = self.shared.database.endpoint().env().spawn("plinth-series-delete", async move {
+            let result = delete(&shared, id, &name).await;
+            done.send(Ok(result));
+        });
+        drop(task);
+        reply.await?
     }
 }
 
-async fn try_delete(shared: &Shared, tr: &Transaction, series: &Series) -> Result<()> {
+/// Says, as long as it lives, that a series is being deleted.
+struct Deletion<'a>(&'a AtomicU64);
+
+impl<'a> Deletion<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.deletions.fetch_add(1, Ordering::SeqCst);
+        Self(&shared.deletions)
+    }
+}
+
+impl Drop for Deletion<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
+    flush::sealed(shared, (id, name), Span::ALL, async || {
+        let _under_way = Deletion::begin(shared);
+        let tr = shared.database.create_transaction();
+        loop {
+            match try_delete(shared, &tr, id, name).await {
+                Err(Error::Database(error)) => tr.on_error(error).await?,
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
+        lock(&shared.names).remove(name);
+        let mut state = lock(&cell.state);
+        shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
+        *state = State { standing: Standing::Gone, dirty: state.dirty, ..State::default() };
+        Ok(())
+    })
+    .await
+}
+
+async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> Result<()> {
     shared.check_owner(tr).await?;
-    let (keys, id, name) = (&shared.keys, series.cell.id, &series.cell.name);
+    let keys = &shared.keys;
+    let named = names::number(tr.get(keys.name(name.as_str())).await?)?;
+    if named.is_some_and(|named| named != id) {
+        return Err(Error::Deleted);
+    }
     tr.clear(keys.name(name.as_str()));
     tr.clear(keys.series(id));
     tr.clear(keys.index(name.metric(), "", "", id));

@@ -5,14 +5,16 @@
 //! that is only read is neither made nor kept in memory.
 
 use super::keys::{Id, Keys};
-use super::{Cell, Series, SeriesStore, Shared, State, lock};
+use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, key_after, strinc};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Rows that are read at a time.
 const PAGE: usize = 1000;
@@ -45,6 +47,12 @@ pub struct StoreStats {
     pub open_points: usize,
     /// Series with something that is not durable yet.
     pub unsaved_series: usize,
+    /// How long the oldest point has waited that is not durable yet; 0 if there is none.
+    pub unsaved_for: Duration,
+    /// The longest that a point waited since these series were opened: what a crash took from whoever never asked was no older.
+    pub longest_unsaved: Duration,
+    /// Bytes that queries at work hold, about.
+    pub query_bytes: usize,
 }
 
 /// A series that was found.
@@ -78,6 +86,45 @@ impl<'a> Index<'a> {
                 Err(error) => self.tr.on_error(error).await?,
             }
         }
+    }
+
+    /// The numbers of a metric's series that have for each tag one of its values, from `least` on, ascending, at most `limit` of them.
+    async fn numbers(
+        &self,
+        metric: &str,
+        tags: &[(String, Vec<String>)],
+        least: Id,
+        limit: usize,
+    ) -> Result<Vec<Id>> {
+        let any = [(String::new(), vec![String::new()])];
+        let conditions = if tags.is_empty() { &any[..] } else { tags };
+        let postings = |tag: &String, value: &String| Postings {
+            metric: metric.to_string(),
+            tag: tag.clone(),
+            value: value.clone(),
+            ahead: VecDeque::new(),
+            next: Some(0),
+        };
+        let condition = |(tag, values): &(String, Vec<String>)| Condition {
+            values: values.iter().map(|value| postings(tag, value)).collect(),
+            next: BinaryHeap::new(),
+            is_begun: false,
+        };
+        let mut conditions: Vec<Condition> = conditions.iter().map(condition).collect();
+        let mut ids = Vec::new();
+        let mut least = least;
+        'series: while ids.len() < limit {
+            let mut agreed = 0;
+            while agreed < conditions.len() {
+                let Some(first) = conditions[agreed].seek(self, least).await? else { break 'series };
+                // Beyond what the others have agreed upon: they look again.
+                agreed = if first == least { agreed + 1 } else { 0 };
+                least = first;
+            }
+            ids.push(least);
+            least += 1;
+        }
+        Ok(ids)
     }
 
     /// The names of these series; those that have gone meanwhile are left out.
@@ -180,47 +227,23 @@ impl Condition {
 }
 
 impl SeriesStore {
-    /// Series of a metric that have for each tag one of its values, with numbers from `least` on, ascending, at most `limit` of them.
+    /// Series of a metric that have for each tag one of its values, with numbers from `least` on, ascending, at most `limit` of them; and where the next ones
+    /// begin, if there may be more.
     pub(crate) async fn search(
         &self,
         metric: &str,
         tags: &[(String, Vec<String>)],
         least: Id,
         limit: usize,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<(Vec<Found>, Option<Id>)> {
         if least == 0 {
             self.take_in().await?;
         }
         let index = Index::new(&self.shared);
-        let any = [(String::new(), vec![String::new()])];
-        let conditions = if tags.is_empty() { &any[..] } else { tags };
-        let postings = |tag: &String, value: &String| Postings {
-            metric: metric.to_string(),
-            tag: tag.clone(),
-            value: value.clone(),
-            ahead: VecDeque::new(),
-            next: Some(0),
-        };
-        let condition = |(tag, values): &(String, Vec<String>)| Condition {
-            values: values.iter().map(|value| postings(tag, value)).collect(),
-            next: BinaryHeap::new(),
-            is_begun: false,
-        };
-        let mut conditions: Vec<Condition> = conditions.iter().map(condition).collect();
-        let mut ids = Vec::new();
-        let mut least = least;
-        'series: while ids.len() < limit {
-            let mut agreed = 0;
-            while agreed < conditions.len() {
-                let Some(first) = conditions[agreed].seek(&index, least).await? else { break 'series };
-                // Beyond what the others have agreed upon: they look again.
-                agreed = if first == least { agreed + 1 } else { 0 };
-                least = first;
-            }
-            ids.push(least);
-            least += 1;
-        }
-        index.names(&ids).await
+        let ids = index.numbers(metric, tags, least, limit).await?;
+        // Some of them may have gone meanwhile, so it is not their names that tell whether there are more.
+        let next = ids.last().map(|last| last + 1).filter(|_| ids.len() >= limit);
+        Ok((index.names(&ids).await?, next))
     }
 
     /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at the end.
@@ -239,7 +262,7 @@ impl SeriesStore {
     }
 
     /// Series in the order of their numbers, some of them: those of a metric that have for each of `tags` one of its values, or all. And where the next ones
-    /// begin, which is to be given as `from`; 0 for the first.
+    /// begin, which is to be given as `from`; 0 for the first. They are to be read or deleted; what is to be written to is opened by its name.
     ///
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].
@@ -249,15 +272,14 @@ impl SeriesStore {
         tags: &[(String, Vec<String>)],
         from: u64,
     ) -> Result<(Vec<Series>, Option<u64>)> {
-        let (found, is_end) = match metric {
-            None => self.page_of_all(from).await?,
-            Some(metric) => {
-                let found = self.search(metric, tags, from, PAGE).await?;
-                let is_end = found.len() < PAGE;
-                (found, is_end)
+        let (found, next) = match metric {
+            None => {
+                let (found, is_end) = self.page_of_all(from).await?;
+                let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
+                (found, next)
             }
+            Some(metric) => self.search(metric, tags, from, PAGE).await?,
         };
-        let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
         Ok((found.iter().map(|found| self.found(found)).collect(), next))
     }
 
@@ -291,7 +313,7 @@ impl SeriesStore {
     pub(super) fn found(&self, found: &Found) -> Series {
         let cell = lock(&self.shared.names).get(&found.name).cloned();
         let cell = cell.filter(|cell| cell.id == found.id).unwrap_or_else(|| {
-            let state = Mutex::new(State::default());
+            let state = Mutex::new(State { standing: Standing::Found, ..State::default() });
             Arc::new(Cell { id: found.id, name: found.name.clone(), state })
         });
         Series { shared: self.shared.clone(), cell, is_looked_up: false }
@@ -302,8 +324,11 @@ impl SeriesStore {
         let shared = &self.shared;
         StoreStats {
             series: lock(&shared.names).len(),
-            open_points: shared.open_points.load(std::sync::atomic::Ordering::Relaxed),
+            open_points: shared.open_points.load(Ordering::Relaxed),
             unsaved_series: lock(&shared.dirty).len(),
+            unsaved_for: Duration::from_nanos(shared.unsaved_for()),
+            longest_unsaved: Duration::from_nanos(shared.lag.longest.load(Ordering::Relaxed)),
+            query_bytes: shared.queries.held(),
         }
     }
 

@@ -5,13 +5,12 @@
 //! time of another replaces it.
 
 use super::keys::{Id, Keys};
-use super::nodes;
 use crate::codec;
 use crate::error::Result;
 use crate::tree::Span;
 use crate::value::{Point, Points, Value};
 use plinth_client::{RangeOptions, Transaction};
-use plinth_types::{Bytes, KeyValue, key_after, strinc};
+use plinth_types::{Bytes, key_after, strinc};
 use std::collections::BTreeMap;
 
 /// Points of a leaf, at most.
@@ -66,29 +65,36 @@ fn first_time(value: &[u8]) -> Result<Option<i64>> {
     Ok(points.times.first().copied())
 }
 
-/// The late points among `rows`, which are all of a series, that lie in `span`.
-pub(crate) fn points(rows: &[KeyValue], span: Span) -> Result<Points> {
-    let mut all = Points::default();
-    let mut leaf = Points::default();
-    for row in rows {
-        codec::decode(&row.value, &mut leaf)?;
-        for place in span.places(&leaf.times) {
-            all.push(leaf.get(place));
+/// Removes the late points of a span: leaves wholly within it at once, and of the two that lie across its ends what is within.
+pub(crate) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) -> Result<()> {
+    if span.is_empty() {
+        return Ok(());
+    }
+    let all = keys.sides(id);
+    let up_to = |time: i64| {
+        let range = RangeOptions::from(all.clone()..key_after(&keys.side(id, time)).to_vec());
+        tr.snapshot().get_range(range.limit(1).reverse(true))
+    };
+    let (first, last) = (up_to(span.first), up_to(span.last));
+    let mut across: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for rows in [first.await?.rows, last.await?.rows] {
+        across.extend(rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+    // A leaf ends where the next one begins, so those that begin behind the first moment and before the last leaf lie within.
+    if let Some((last, _)) = across.last_key_value() {
+        let behind = key_after(&keys.side(id, span.first));
+        if behind[..] < last[..] {
+            tr.clear_range(behind, last);
         }
     }
-    Ok(all)
-}
-
-/// Removes the late points of a span.
-pub(crate) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) -> Result<()> {
-    for row in nodes::rows(tr, &keys.sides(id)).await? {
+    for (key, value) in across {
         let mut leaf = Points::default();
-        codec::decode(&row.value, &mut leaf)?;
+        codec::decode(&value, &mut leaf)?;
         let places = span.places(&leaf.times);
         if places.is_empty() {
             continue;
         }
-        tr.clear(&row.key);
+        tr.clear(&key);
         let kept = (0..leaf.len()).filter(|place| !places.contains(place));
         let kept: BTreeMap<i64, Value> =
             kept.map(|place| (leaf.times[place], leaf.values.get(place))).collect();

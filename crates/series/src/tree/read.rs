@@ -125,6 +125,15 @@ impl Walk {
         self.last
     }
 
+    /// Before which time, in the direction of the walk, nothing of the tree comes any more; `None` if nothing comes.
+    pub fn front(&self) -> Option<i64> {
+        let next = &self.stack.last()?.summary;
+        Some(match self.direction {
+            Direction::Forward => next.first.time.max(self.span.first),
+            Direction::Backward => next.last.time.min(self.span.last),
+        })
+    }
+
     fn masked(&self, summary: &Summary) -> bool {
         self.masks.iter().any(|mask| mask.covers(summary))
     }

@@ -26,7 +26,7 @@ const SESSIONS: usize = 64;
 /// How long one lasts.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
 /// How long a wrong token waits for its answer.
-const PENANCE: Duration = Duration::from_millis(300);
+pub(crate) const PENANCE: Duration = Duration::from_millis(300);
 /// What no form of another site can send, and no script of one without being asked about it first.
 const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
 
@@ -170,7 +170,7 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
 }
 
 /// The token in a file, which gets one if it doesn't exist.
-async fn token(env: &Env, file: &Path) -> Result<String> {
+pub(crate) async fn token(env: &Env, file: &Path) -> Result<String> {
     if !env.files().exists(file).await? {
         let token = random(env);
         let made = env.files().open(file, Open::CreatePrivate).await?;
@@ -201,7 +201,7 @@ fn random(env: &Env) -> String {
 }
 
 /// Whether two secrets are the same, in a time that says nothing of where they differ.
-fn is_same(given: &str, secret: &str) -> bool {
+pub(crate) fn is_same(given: &str, secret: &str) -> bool {
     let (given, secret) = (given.as_bytes(), secret.as_bytes());
     if given.len() != secret.len() {
         return false;
@@ -226,7 +226,7 @@ fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'
 }
 
 /// Whether a Host is one by which only this machine is called, whatever the port: it may be a tunnel's.
-fn is_local(host: &str) -> bool {
+pub(crate) fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),

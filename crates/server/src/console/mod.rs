@@ -35,6 +35,7 @@ mod query;
 mod series;
 
 pub use access::ConsoleConfig;
+pub(crate) use access::{PENANCE, is_local, is_same, token};
 
 use crate::http::Whole;
 use crate::server::Shared;

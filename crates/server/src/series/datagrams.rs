@@ -10,20 +10,11 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};
 use plinth_series::ingest::{Protocol, Session};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long it is silent about what is wrong after having told.
 const SILENCE: Duration = Duration::from_secs(10);
-
-/// What came in datagrams since the start.
-#[derive(Default)]
-pub(crate) struct Counts {
-    /// Datagrams.
-    pub(crate) received: AtomicU64,
-    /// Messages of them that were refused.
-    pub(crate) refused: AtomicU64,
-}
 
 /// What was wrong and is not told yet.
 #[derive(Default)]
@@ -43,8 +34,9 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
             First::Left(()) => return,
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok((len, from))) => {
-                hub.counts.received.fetch_add(1, Ordering::Relaxed);
+                hub.counts.datagrams.fetch_add(1, Ordering::Relaxed);
                 let result = take(hub, &mut session, &buffer[..len]).await;
+                hub.counts.add(session.saved(), session.refused());
                 wrongs.take(hub, from, &session);
                 if result.is_err() {
                     // The store has failed; what it recovers from takes longer than this.
@@ -78,7 +70,7 @@ impl Wrongs {
     fn take(&mut self, hub: &Hub, from: SocketAddr, session: &Session) {
         let Some(first) = first_wrong(session.replies()) else { return };
         let refused = session.refused();
-        hub.counts.refused.fetch_add(refused, Ordering::Relaxed);
+        hub.counts.datagrams_refused.fetch_add(refused, Ordering::Relaxed);
         self.untold += refused;
         let now = hub.env.now();
         if self.told.is_none_or(|told| now.saturating_sub(told) >= SILENCE) {

@@ -8,12 +8,12 @@
 use super::{Hub, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::{Env, Signal};
 use plinth_series::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult,
-    is_prometheus, prometheus,
+    delete_series, is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
@@ -165,34 +165,60 @@ fn refusal(error: &QueryError) -> Vec<u8> {
 
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
+    let (status, kind, state) = match hub.access.check(&hub.env, request.headers()).await {
+        Ok(()) => admitted(hub, request, patience).await,
+        Err((status, why)) => (status, TEXT, State::text(format!("-{why}\r\n"))),
+    };
+    let mut response = Response::new(state);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// What somebody is answered who may ask.
+async fn admitted(
+    hub: &Hub,
+    request: Request<Incoming>,
+    patience: &Patience,
+) -> (StatusCode, &'static str, State) {
     let path = request.uri().path().to_string();
-    let (status, kind, state) = match (path.as_str(), request.method()) {
+    let mut held = hub.bodies.hold();
+    match (path.as_str(), request.method()) {
         (asked, method) if write::owns(asked, method) => {
             let (head, content) = request.into_parts();
-            match body(content, write::MAX_BODY, patience).await {
+            match body(content, write::MAX_BODY, patience, &mut held).await {
                 Ok(content) => {
-                    let (status, text) = write::answer(hub, &head, &content).await;
+                    let (status, text) = write::answer(hub, &head, &content, &mut held).await;
                     (status, write::kind(&text), State::text(text))
                 }
-                Err(status) => (status, TEXT, State::text("the body broke off, or is longer than 32 MiB\n")),
+                Err(status) => (status, TEXT, State::text(format!("{}\n", why_not(status, "32 MiB")))),
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             let (head, content) = request.into_parts();
-            match body(content, MAX_QUERY_BYTES, patience).await {
+            match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
                 Ok(text) => asked(hub, &path, &head.headers, &text).await,
-                Err(status) => {
-                    (status, TEXT, State::text("-the query broke off, or is longer than 1 MiB\r\n"))
-                }
+                Err(status) => (status, TEXT, State::text(format!("-{}\r\n", why_not(status, "1 MiB")))),
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
             (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("-POST expected, with JSON as the body\r\n"))
         }
         (_, &Method::GET | &Method::POST) if is_prometheus(&path) => {
-            let (status, text) = prometheus_answer(hub, &path, request, patience).await;
+            let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;
             (status, JSON, State::text(text))
         }
+        (DELETE, &Method::POST | &Method::PUT) if write::is_from_a_page(request.headers()) => {
+            (StatusCode::FORBIDDEN, TEXT, State::text("series are not deleted by pages in a browser\n"))
+        }
+        (DELETE, &Method::POST | &Method::PUT) => {
+            let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;
+            (status, JSON, State::text(text))
+        }
+        (DELETE, _) => (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("POST or PUT expected\n")),
         ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
             (StatusCode::OK, TEXT, State::text(FUNCTION_NAMES.join("\n") + "\n"))
@@ -201,15 +227,21 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
             (StatusCode::OK, TEXT, State::text(format!("Plinth {}\n", env!("CARGO_PKG_VERSION"))))
         }
         _ => (StatusCode::NOT_FOUND, TEXT, State::text(format!("-Invalid url {path}\r\n"))),
-    };
-    let mut response = Response::new(state);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+    }
+}
+
+/// Why a body was not taken.
+fn why_not(status: StatusCode, most: &str) -> String {
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => write::NO_ROOM.to_owned(),
+        _ => format!("the body broke off, or is longer than {most}"),
+    }
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+/// Where Prometheus' administrators delete series.
+const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
 
 /// What a request in Prometheus' language is answered; its parameters stand in the URL, the body, or both.
 async fn prometheus_answer(
@@ -217,14 +249,27 @@ async fn prometheus_answer(
     path: &str,
     request: Request<Incoming>,
     patience: &Patience,
+    held: &mut write::Held<'_>,
 ) -> (StatusCode, String) {
     let url = request.uri().query().unwrap_or_default().to_string();
-    let Ok(form) = body(request.into_body(), MAX_QUERY_BYTES, patience).await else {
-        let text = r#"{"status":"error","errorType":"bad_data","error":"the body broke off, or is longer than 1 MiB"}"#;
-        return (StatusCode::BAD_REQUEST, text.to_string());
+    let form = match body(request.into_body(), MAX_QUERY_BYTES, patience, held).await {
+        Ok(form) => form,
+        Err(status) => {
+            let (kind, status) = match status {
+                StatusCode::SERVICE_UNAVAILABLE => ("unavailable", status),
+                _ => ("bad_data", StatusCode::BAD_REQUEST),
+            };
+            let why = why_not(status, "1 MiB");
+            let text = serde_json::json!({ "status": "error", "errorType": kind, "error": why });
+            return (status, text.to_string());
+        }
     };
+    let parameters = [url.as_bytes(), &form];
     let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
-    let (status, text) = prometheus(&hub.store, path, &[url.as_bytes(), &form], now).await;
+    let (status, text) = match path {
+        DELETE => delete_series(&hub.store, &parameters).await,
+        _ => prometheus(&hub.store, path, &parameters, now).await,
+    };
     (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), text)
 }
 
@@ -279,6 +324,12 @@ fn stats(hub: &Hub) -> String {
             "series": stats.series.to_string(),
             "open_points": stats.open_points.to_string(),
             "unsaved_series": stats.unsaved_series.to_string(),
+            "query_bytes": stats.query_bytes.to_string(),
+            "body_bytes": hub.bodies.held().to_string(),
+        },
+        "durability": {
+            "unsaved_seconds": stats.unsaved_for.as_secs_f64().to_string(),
+            "longest_unsaved_seconds": stats.longest_unsaved.as_secs_f64().to_string(),
         },
         "queries": { "running": hub.queries.load(Ordering::Relaxed).to_string() },
     });
@@ -286,13 +337,21 @@ fn stats(hub: &Hub) -> String {
 }
 
 /// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's time stops.
-async fn body(body: Incoming, most: usize, patience: &Patience) -> Result<Vec<u8>, StatusCode> {
+async fn body(
+    body: Incoming,
+    most: usize,
+    patience: &Patience,
+    held: &mut write::Held<'_>,
+) -> Result<Vec<u8>, StatusCode> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
         let Ok(data) = frame.map_err(|_| StatusCode::BAD_REQUEST)?.into_data() else { continue };
         if bytes.len() + data.len() > most {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        if !held.add(data.len()) {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
         }
         bytes.extend_from_slice(&data);
     }

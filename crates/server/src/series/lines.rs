@@ -27,7 +27,7 @@ thread_local! {
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop: &Signal) {
     let session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
-    let mut connection = Connection { stream, session, held: Vec::new() };
+    let mut connection = Connection { stream, session, held: Vec::new(), counted: (0, 0) };
     let received_all = loop {
         // The signal is looked at here too: what is always ready would never wait for it.
         if hub.is_stopping() {
@@ -38,7 +38,9 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
             First::Right(Received::Gone) => return,
             First::Right(Received::End) => break true,
             First::Right(Received::Bytes(buffer, len)) => {
-                if connection.take(hub, buffer, len).await.is_err() {
+                let taken = connection.take(hub, buffer, len).await;
+                connection.count(hub);
+                if taken.is_err() {
                     break false;
                 }
             }
@@ -48,6 +50,7 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
         let rest = std::mem::take(&mut connection.held);
         // What went wrong is among the last replies.
         let _ = connection.session.end(&rest, &hub.store).await;
+        connection.count(hub);
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
     race(connection.say_farewell(), hub.env.sleep(patience)).await;
@@ -65,6 +68,8 @@ struct Connection {
     session: Session,
     /// Received and not taken: the beginning of a line.
     held: Vec<u8>,
+    /// Points and refusals that were counted for all to see.
+    counted: (u64, u64),
 }
 
 impl Connection {
@@ -114,6 +119,13 @@ impl Connection {
         self.held.extend_from_slice(&buffer[at..len]);
         BUFFER.set(buffer);
         Ok(())
+    }
+
+    /// Counts what was taken and refused since it did so last.
+    fn count(&mut self, hub: &Hub) {
+        let now = (self.session.saved(), self.session.refused());
+        let before = std::mem::replace(&mut self.counted, now);
+        hub.counts.add(now.0 - before.0, now.1 - before.1);
     }
 
     /// Sends what can be sent now.

@@ -10,8 +10,10 @@
 //! them over. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
 //! up. Stopping reads no more, saves what was read, and commits it.
 
+mod access;
 mod datagrams;
 mod http;
+mod keep;
 mod lines;
 mod own;
 mod write;
@@ -23,12 +25,13 @@ use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
-use plinth_series::SeriesStore;
 use plinth_series::ingest::{Memory, Protocol};
+use plinth_series::{Retention, SeriesStore};
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +49,10 @@ pub struct SeriesConfig {
     pub opentsdb: Option<SocketAddr>,
     /// Queries over HTTP, whose port is 8181.
     pub http: Option<SocketAddr>,
+    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't exist. Without a file none is asked for.
+    pub token_file: Option<PathBuf>,
+    /// For how long points are kept, by metric.
+    pub retention: Retention,
     /// On how many of the network's threads, of which each core has one, connections that send points on lines are served; on all of them if it says
     /// nothing, or more.
     pub threads: Option<usize>,
@@ -70,21 +77,76 @@ pub(crate) struct Hub {
     pub(crate) memory: Memory,
     /// Sessions between two requests that write.
     waiting: write::Waiting,
-    pub(crate) counts: datagrams::Counts,
+    pub(crate) counts: Counts,
+    /// What requests hold of bodies.
+    bodies: write::Bodies,
+    access: access::Access,
     /// Threads on which connections on lines are served.
     threads: usize,
     stopping: AtomicBool,
     stops: Vec<Signal>,
     http_stop: Signal,
     own_stop: Signal,
+    keep_stop: Signal,
     /// Queries at work.
     queries: Arc<AtomicUsize>,
     connections: Connections,
 }
 
+/// What came since the start.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Points that were taken, from whoever sent them.
+    pub(crate) points: AtomicU64,
+    /// Messages, lines and series that were refused.
+    pub(crate) refused: AtomicU64,
+    pub(crate) datagrams: AtomicU64,
+    /// Messages in datagrams that were refused.
+    pub(crate) datagrams_refused: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, points: u64, refused: u64) {
+        self.points.fetch_add(points, Ordering::Relaxed);
+        self.refused.fetch_add(refused, Ordering::Relaxed);
+    }
+}
+
 impl Hub {
+    /// What so many listeners on lines share, and all others.
+    fn new(
+        env: &Env,
+        config: &SeriesConfig,
+        store: SeriesStore,
+        access: access::Access,
+        listeners: usize,
+    ) -> Self {
+        Self {
+            env: env.clone(),
+            store,
+            memory: Memory::default(),
+            waiting: write::Waiting::default(),
+            counts: Counts::default(),
+            bodies: write::Bodies::default(),
+            access,
+            threads: config.threads.unwrap_or(usize::MAX),
+            stopping: AtomicBool::new(false),
+            stops: (0..listeners).map(|_| Signal::new()).collect(),
+            http_stop: Signal::new(),
+            own_stop: Signal::new(),
+            keep_stop: Signal::new(),
+            queries: Arc::default(),
+            connections: Connections::default(),
+        }
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Connections on lines that are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().stops.len()
     }
 }
 
@@ -164,21 +226,10 @@ pub(crate) async fn start(
     if http.is_none() && datagrams.is_none() && bound.is_empty() {
         return Ok(None);
     }
+    let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
+    let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
     let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
-    let hub = Arc::new(Hub {
-        env: env.clone(),
-        store,
-        memory: Memory::default(),
-        waiting: write::Waiting::default(),
-        counts: datagrams::Counts::default(),
-        threads: asked.threads.unwrap_or(usize::MAX),
-        stopping: AtomicBool::new(false),
-        stops: bound.iter().map(|_| Signal::new()).collect(),
-        http_stop: Signal::new(),
-        own_stop: Signal::new(),
-        queries: Arc::default(),
-        connections: Connections::default(),
-    });
+    let hub = Arc::new(Hub::new(&env, asked, store, access, bound.len()));
     let mut addresses = asked.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
@@ -205,6 +256,7 @@ pub(crate) async fn start(
         let accepting = accept(hub.clone(), door, number, protocol, config.limits.connections);
         drop(env.spawn_network("accept series", accepting));
     }
+    drop(env.spawn_network("series retention", keep::keep(hub.clone(), asked.retention.clone())));
     Ok(Some(Listeners { hub, addresses }))
 }
 
@@ -232,6 +284,7 @@ impl Listeners {
         self.hub.stops.iter().for_each(Signal::notify);
         self.hub.http_stop.notify();
         self.hub.own_stop.notify();
+        self.hub.keep_stop.notify();
         self.hub.connections.stop_all();
     }
 

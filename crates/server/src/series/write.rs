@@ -8,9 +8,10 @@ use super::Hub;
 use flate2::bufread::MultiGzDecoder;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
-use plinth_series::ingest::{Clock, Protocol, Session};
+use plinth_series::ingest::{Clock, Protocol, RemoteWrite, Session};
 use std::borrow::Cow;
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Largest body as it is sent.
@@ -19,6 +20,47 @@ pub(super) const MAX_BODY: usize = 32 << 20;
 const MAX_BYTES: u64 = 64 << 20;
 /// Sessions that wait for the next request.
 const WAITING: usize = 16;
+/// Bytes of bodies that all requests under way may hold, as they came and decompressed.
+const BODIES: usize = 256 << 20;
+
+/// Bytes of bodies that requests under way hold.
+#[derive(Default)]
+pub(super) struct Bodies(AtomicUsize);
+
+/// What one request holds of them.
+pub(super) struct Held<'a> {
+    bodies: &'a Bodies,
+    bytes: usize,
+}
+
+impl Bodies {
+    /// A request that holds nothing yet.
+    pub(super) fn hold(&self) -> Held<'_> {
+        Held { bodies: self, bytes: 0 }
+    }
+
+    /// Bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Held<'_> {
+    /// Holds so many bytes more. Whether there was room for them.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.bodies.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is said of a request for which there is no room.
+pub(super) const NO_ROOM: &str = "other requests take all the memory that there is for bodies: send it again";
 
 /// Sessions between two requests.
 #[derive(Default)]
@@ -52,18 +94,27 @@ pub(super) fn owns(path: &str, method: &Method) -> bool {
 }
 
 /// Answers a request that is [`owns`]: with a status, and a text that is empty, or JSON, or says what is wrong.
-pub(super) async fn answer(hub: &Hub, head: &Parts, body: &[u8]) -> (StatusCode, String) {
+pub(super) async fn answer(
+    hub: &Hub,
+    head: &Parts,
+    body: &[u8],
+    held: &mut Held<'_>,
+) -> (StatusCode, String) {
     let headers = &head.headers;
-    if headers.contains_key(header::ORIGIN) {
-        // Senders are programs. A browser says whose page asks, and no page has any business here.
+    if is_from_a_page(headers) {
         return (StatusCode::FORBIDDEN, "points are not taken from pages in a browser\n".to_owned());
     }
     match head.uri.path() {
         "/ping" => (StatusCode::NO_CONTENT, String::new()),
         "/health" => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
-        "/api/v1/write" => remote_write(hub, headers, body).await,
-        _ => influx(hub, head.uri.query().unwrap_or_default(), headers, body).await,
+        "/api/v1/write" => remote_write(hub, headers, body, held).await,
+        _ => influx(hub, head.uri.query().unwrap_or_default(), headers, body, held).await,
     }
+}
+
+/// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has any business with what changes something.
+pub(super) fn is_from_a_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN)
 }
 
 /// The content type of an answer.
@@ -71,20 +122,40 @@ pub(super) fn kind(text: &str) -> &'static str {
     if text.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" }
 }
 
-async fn remote_write(hub: &Hub, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+async fn remote_write(
+    hub: &Hub,
+    headers: &HeaderMap,
+    body: &[u8],
+    held: &mut Held<'_>,
+) -> (StatusCode, String) {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.contains("proto=io.prometheus.write.v2") {
         let why = "version 1 of remote write is understood: prometheus.WriteRequest\n";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned());
     }
+    let mut message = match RemoteWrite::decode(body) {
+        Ok(message) => message,
+        Err(why) => return (StatusCode::BAD_REQUEST, why + "\n"),
+    };
+    if !held.add(message.bytes()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"));
+    }
     let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, 1)));
-    if let Err(why) = session.take_remote_write(body) {
-        return (StatusCode::BAD_REQUEST, why + "\n");
+    while !session.take_remote_write(&mut message) {
+        if session.save(&hub.store).await.is_err() {
+            return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session));
+        }
     }
     end(hub, session, b"").await
 }
 
-async fn influx(hub: &Hub, query: &str, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+async fn influx(
+    hub: &Hub,
+    query: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+    held: &mut Held<'_>,
+) -> (StatusCode, String) {
     let unit = match unit(query) {
         Ok(unit) => unit,
         Err(why) => return (StatusCode::BAD_REQUEST, json(&why)),
@@ -93,6 +164,9 @@ async fn influx(hub: &Hub, query: &str, headers: &HeaderMap, body: &[u8]) -> (St
         Ok(body) => body,
         Err((status, why)) => return (status, json(&why)),
     };
+    if matches!(body, Cow::Owned(_)) && !held.add(body.len()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, json(NO_ROOM));
+    }
     let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, unit)));
     let mut at = 0;
     loop {
@@ -101,7 +175,7 @@ async fn influx(hub: &Hub, query: &str, headers: &HeaderMap, body: &[u8]) -> (St
             break;
         }
         if session.save(&hub.store).await.is_err() {
-            return (StatusCode::SERVICE_UNAVAILABLE, json(&told(&session)));
+            return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
         }
     }
     let (status, text) = end(hub, session, &body[at..]).await;
@@ -116,13 +190,14 @@ async fn end(hub: &Hub, mut session: Session, rest: &[u8]) -> (StatusCode, Strin
         (Ok(()), 0) => StatusCode::NO_CONTENT,
         (Ok(()), _) => StatusCode::BAD_REQUEST,
     };
-    let text = told(&session);
+    let text = told(hub, &session);
     hub.waiting.put(session);
     (status, text)
 }
 
-/// What a session has to say.
-fn told(session: &Session) -> String {
+/// What a session has to say, which is the last that is heard of it.
+fn told(hub: &Hub, session: &Session) -> String {
+    hub.counts.add(session.saved(), session.refused());
     let told = String::from_utf8_lossy(session.replies()).into_owned();
     if told.is_empty() || session.saved() == 0 {
         return told;
@@ -174,5 +249,23 @@ fn decoded<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, (St
             let why = "a body may be compressed by gzip, and not otherwise".to_owned();
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_requests_hold_together_is_bounded_and_given_back() {
+        let bodies = Bodies::default();
+        let (mut one, mut other) = (bodies.hold(), bodies.hold());
+        assert!(one.add(BODIES / 2) && other.add(BODIES / 4));
+        assert!(!other.add(BODIES / 2), "that is more than there is");
+        drop(other);
+        assert_eq!(bodies.held(), BODIES / 2);
+        assert!(one.add(BODIES / 2));
+        drop(one);
+        assert_eq!(bodies.held(), 0);
     }
 }

@@ -4,7 +4,7 @@
 //! and visits of points are counted against bounds, so an expression ends with an error rather than with the memory.
 
 use super::parse::{Aggregation, Expr, Grouping, Matcher, NAME, Operator, Over, Selector, Test};
-use crate::name::Name;
+use crate::name::{Name, plain, written};
 use crate::store::{Found, Listing, SeriesStore};
 use crate::tree::Direction;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +19,10 @@ const MAX_WINDOW: usize = 1 << 20;
 const MAX_VISITS: u64 = 1 << 30;
 /// Metrics that a condition on names is compared with.
 const MAX_METRICS: usize = 10_000;
+/// The value that says that a series has ended: Prometheus writes it when what it measured is gone.
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+/// Series that are looked up and compared with conditions without a pause for others.
+const AT_ONCE: usize = 1000;
 
 /// Labels with their values; the metric is `__name__`.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -137,7 +141,9 @@ impl<'a> Evaluator<'a> {
                     None if is_end => break,
                     None => match points.next().await? {
                         Some(more) => {
-                            ahead.extend(more.iter().map(|point| (point.time, point.value.as_f64())))
+                            let points = more.iter().map(|point| (point.time, point.value.as_f64()));
+                            // The end of a series is no value of it.
+                            ahead.extend(points.filter(|(_, value)| over.is_none() || !is_stale(*value)));
                         }
                         None => is_end = true,
                     },
@@ -159,7 +165,7 @@ impl<'a> Evaluator<'a> {
                 ));
             }
             column.push(match over {
-                None => window.back().map(|(_, value)| *value),
+                None => window.back().map(|(_, value)| *value).filter(|value| !is_stale(*value)),
                 Some((over, _)) => over.value(&window, time, range),
             });
         }
@@ -217,10 +223,14 @@ fn seconds(from: i64, to: i64) -> f64 {
     (i128::from(to) - i128::from(from)) as f64 / 1e9
 }
 
-/// The labels of a series.
+fn is_stale(value: f64) -> bool {
+    value.to_bits() == STALE
+}
+
+/// The labels of a series, as they were meant.
 pub(super) fn labels_of(name: &Name) -> Labels {
-    let tags = name.tags().map(|(tag, value)| (tag.to_string(), value.to_string()));
-    tags.chain([(NAME.to_string(), name.metric().to_string())]).collect()
+    let tags = name.tags().map(|(tag, value)| (plain(tag).into_owned(), plain(value).into_owned()));
+    tags.chain([(NAME.to_string(), plain(name.metric()).into_owned())]).collect()
 }
 
 /// The series of a selector.
@@ -235,28 +245,35 @@ pub(super) async fn find(
     };
     let names: Vec<&Matcher> = selector.matchers.iter().filter(|matcher| matcher.label == NAME).collect();
     let metrics = match names.iter().find_map(exactly) {
-        Some(metric) => vec![metric],
-        None => store.list(&Listing::Metrics, "", None, MAX_METRICS).await?,
+        Some(metric) => written(&metric),
+        None => store.list(&Listing::Metrics, "", None, MAX_METRICS + 1).await?,
     };
-    let others = selector.matchers.iter().filter(|matcher| matcher.label != NAME);
-    let (exact, rest): (Vec<&Matcher>, Vec<&Matcher>) =
-        others.partition(|matcher| exactly(matcher).is_some());
-    let tags: Vec<(String, Vec<String>)> =
-        exact.iter().filter_map(|matcher| Some((matcher.label.clone(), vec![exactly(matcher)?]))).collect();
+    if metrics.len() > MAX_METRICS {
+        return Err(Failure::Asked(format!("there are more than {MAX_METRICS} metrics; name one")));
+    }
+    let others: Vec<&Matcher> = selector.matchers.iter().filter(|matcher| matcher.label != NAME).collect();
+    // What a label has to be exactly is looked up in each form that it may have in a name, and compared with what it means like all others.
+    let tags = others.iter().filter_map(|matcher| Some((matcher.label.clone(), written(&exactly(matcher)?))));
+    let tags: Vec<(String, Vec<String>)> = tags.collect();
+    let fits = |found: &Found| {
+        let labels = labels_of(&found.name);
+        let value = |label: &str| labels.get(label).map_or("", String::as_str);
+        others.iter().all(|matcher| matcher.matches(value(&matcher.label)))
+    };
     let mut all = Vec::new();
     for metric in metrics {
-        if !names.iter().all(|matcher| matcher.matches(&metric)) {
+        if !names.iter().all(|matcher| matcher.matches(&plain(&metric))) {
             continue;
         }
-        let found = store.search(&metric, &tags, 0, limit + 1).await?;
-        all.extend(found.into_iter().filter(|found| {
-            rest.iter().all(|matcher| {
-                let tag = found.name.tags().find(|(tag, _)| *tag == matcher.label);
-                matcher.matches(tag.map_or("", |(_, value)| value))
-            })
-        }));
-        if all.len() > limit {
-            return Err(Failure::Asked(format!("more than {limit} series match; name more labels")));
+        let mut begin = Some(0);
+        while let Some(least) = begin {
+            let found;
+            (found, begin) = store.search(&metric, &tags, least, AT_ONCE).await?;
+            all.extend(found.into_iter().filter(&fits));
+            if all.len() > limit {
+                return Err(Failure::Asked(format!("more than {limit} series match; name more labels")));
+            }
+            super::super::pause().await;
         }
     }
     Ok(all)

@@ -6,8 +6,9 @@
 mod evaluate;
 mod parse;
 
+use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
-use crate::time::parse_iso;
+use crate::time::{duration, parse_iso};
 use evaluate::{Evaluator, Failure, Steps, Values, find, labels_of};
 use parse::NAME;
 use serde_json::{Map, Value as Json, json};
@@ -45,14 +46,17 @@ pub async fn prometheus(store: &SeriesStore, path: &str, encoded: &[&[u8]], now:
     };
     match data {
         Ok(data) => (200, json!({ "status": "success", "data": data }).to_string()),
-        Err(failure) => {
-            let (status, kind, text) = match failure {
-                Failure::Asked(text) => (400, "bad_data", text),
-                Failure::Store(error) => (503, "unavailable", error.to_string()),
-            };
-            (status, json!({ "status": "error", "errorType": kind, "error": text }).to_string())
-        }
+        Err(failure) => failed(failure),
     }
+}
+
+/// The status and JSON of what came to nothing.
+fn failed(failure: Failure) -> (u16, String) {
+    let (status, kind, text) = match failure {
+        Failure::Asked(text) => (400, "bad_data", text),
+        Failure::Store(error) => (503, "unavailable", error.to_string()),
+    };
+    (status, json!({ "status": "error", "errorType": kind, "error": text }).to_string())
 }
 
 /// What was sent, decoded.
@@ -154,7 +158,7 @@ fn range(parameters: &Parameters) -> Result<Steps, Failure> {
     let start = parameters.time("start")?.ok_or_else(|| missing("start"))?;
     let end = parameters.time("end")?.ok_or_else(|| missing("end"))?;
     let text = parameters.get("step").ok_or_else(|| missing("step"))?;
-    let step = time(text).or_else(|| parse::duration(text)).filter(|step| *step > 0);
+    let step = time(text).or_else(|| duration(text)).filter(|step| *step > 0);
     let step = step.ok_or_else(|| {
         Failure::Asked("parameter `step`: seconds or a duration such as 15s expected, more than 0".into())
     })?;
@@ -208,9 +212,11 @@ async fn labels(store: &SeriesStore, parameters: &Parameters) -> Result<Json, Fa
     match matched(store, parameters).await? {
         Some(series) => labels.extend(series.into_iter().flat_map(|labels| labels.into_keys())),
         None => {
-            for metric in store.list(&Listing::Metrics, "", None, MAX_LISTED).await? {
+            for metric in listed(store, Listing::Metrics).await? {
                 labels.insert(NAME.to_string());
-                labels.extend(store.list(&Listing::Tags { metric }, "", None, MAX_LISTED).await?);
+                let tags = listed(store, Listing::Tags { metric }).await?;
+                labels.extend(tags.iter().map(|tag| plain(tag).into_owned()));
+                super::pause().await;
             }
         }
     }
@@ -223,17 +229,68 @@ async fn label_values(store: &SeriesStore, label: &str, parameters: &Parameters)
             series.into_iter().filter_map(|mut labels| labels.remove(label)).collect();
         return Ok(json!(values));
     }
-    let metrics = store.list(&Listing::Metrics, "", None, MAX_LISTED).await?;
+    let metrics = listed(store, Listing::Metrics).await?;
     if label == NAME {
+        let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
         return Ok(json!(metrics));
     }
     let mut values = BTreeSet::new();
     for metric in metrics {
-        let listing = Listing::Values { metric, tag: label.to_string() };
-        values.extend(store.list(&listing, "", None, MAX_LISTED).await?);
-        if values.len() > MAX_LISTED {
-            return Err(Failure::Asked(format!("more than {MAX_LISTED} values; name series by match[]")));
-        }
+        let found = listed(store, Listing::Values { metric, tag: label.to_string() }).await?;
+        values.extend(found.iter().map(|value| plain(value).into_owned()));
+        bounded(values.len())?;
+        super::pause().await;
     }
     Ok(json!(values))
+}
+
+/// All there is in a list.
+async fn listed(store: &SeriesStore, listing: Listing) -> Result<Vec<String>, Failure> {
+    let found = store.list(&listing, "", None, MAX_LISTED + 1).await?;
+    bounded(found.len())?;
+    Ok(found)
+}
+
+/// Refuses a list that is too long: a part of it would be taken for all.
+fn bounded(count: usize) -> Result<(), Failure> {
+    if count <= MAX_LISTED {
+        return Ok(());
+    }
+    Err(Failure::Asked(format!("there are more than {MAX_LISTED}; name series by match[]")))
+}
+
+/// Deletes series as Prometheus' administrators do: those that `match[]` names, from `start` to `end`, both included, or whole without either. Gives a status, and
+/// JSON if something is wrong.
+pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, String) {
+    let parameters = Parameters(encoded.iter().flat_map(|part| decode(part)).collect());
+    match try_delete(store, &parameters).await {
+        Ok(()) => (204, String::new()),
+        Err(failure) => failed(failure),
+    }
+}
+
+async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), Failure> {
+    let (start, end) = (parameters.time("start")?, parameters.time("end")?);
+    let selectors = parameters.all("match[]").map(parse::selector).collect::<Result<Vec<_>, _>>();
+    let selectors = selectors.map_err(Failure::Asked)?;
+    if selectors.is_empty() {
+        return Err(Failure::Asked("parameter `match[]` is missing".into()));
+    }
+    for selector in selectors {
+        for found in find(store, &selector, MAX_LISTED).await? {
+            let series = store.reading(&found);
+            let deleted = match (start, end) {
+                (None, None) => store.delete(&series).await,
+                (start, end) => {
+                    series.delete_range(start.unwrap_or(i64::MIN)..=end.unwrap_or(i64::MAX)).await
+                }
+            };
+            match deleted {
+                // Somebody else did so.
+                Ok(()) | Err(crate::Error::Deleted) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }

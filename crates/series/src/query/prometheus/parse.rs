@@ -2,6 +2,7 @@
 //!
 //! An expression has a bounded number of parts and a bounded depth, so that what it costs is what its series cost. Errors say at which byte.
 
+use crate::time::duration;
 use regex_lite::Regex;
 
 /// Longest expression in bytes, most parts of it, deepest nesting.
@@ -138,30 +139,6 @@ pub(super) fn selector(text: &str) -> Result<Selector, String> {
     let selector = parser.selector(name)?;
     parser.end()?;
     Ok(selector)
-}
-
-/// The nanoseconds of `1h30m`.
-pub(super) fn duration(text: &str) -> Option<i64> {
-    let (mut rest, mut sum) = (text, 0_i64);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: i64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let unit = match &rest[..end] {
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            "d" => 86_400_000_000_000,
-            "w" => 7 * 86_400_000_000_000,
-            "y" => 365 * 86_400_000_000_000,
-            _ => return None,
-        };
-        rest = &rest[end..];
-        sum = sum.checked_add(number.checked_mul(unit)?)?;
-    }
-    (sum > 0).then_some(sum)
 }
 
 struct Parser<'a> {

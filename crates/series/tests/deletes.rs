@@ -1,0 +1,328 @@
+//! Deletes, and handles of series however they were come by: what is appended through one that may append is there afterwards, what is deleted is not, and
+//! nothing else goes with it.
+//!
+//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what was synced. The seed is in each message.
+
+use plinth::Database;
+use plinth_env::{Env, block_on};
+use plinth_series::ingest::{Memory, Protocol, Session};
+use plinth_series::workload::Random;
+use plinth_series::{Direction, Error, Retention, Series, SeriesStore, Settings, event};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn settings() -> Settings {
+    Settings { commit_every: None, leaf_points: 4, ..Settings::default() }
+}
+
+fn open(db: &Database) -> SeriesStore {
+    block_on(SeriesStore::open_with(db, settings())).unwrap()
+}
+
+fn times(series: &Series) -> Vec<i64> {
+    let points = block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    points.into_iter().map(|point| point.time).collect()
+}
+
+fn append(series: &Series, times: impl IntoIterator<Item = i64>) {
+    times.into_iter().for_each(|time| series.append(time, time).unwrap());
+}
+
+fn existing(store: &SeriesStore, name: &str) -> Series {
+    block_on(store.existing(name)).unwrap().expect("there is such a series")
+}
+
+fn browsed(store: &SeriesStore, metric: &str) -> Series {
+    block_on(store.browse(Some(metric), &[], 0)).unwrap().0.pop().expect("there is such a series")
+}
+
+/// A handle from `existing` knew nothing of the tree: what was appended through it took the place of leaves that were there, and was lost.
+#[test]
+fn a_series_that_was_looked_for_is_written_to_like_any_other() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    append(&block_on(store.series("m a=1")).unwrap(), 0..10);
+    block_on(store.sync()).unwrap();
+    let store = open(&db);
+    let found = existing(&store, "m a=1");
+    append(&found, 10..30);
+    assert!(times(&found).into_iter().eq(0..30));
+    block_on(store.sync()).unwrap();
+    // Everybody has the same one.
+    append(&block_on(store.series("m a=1")).unwrap(), 30..33);
+    append(&existing(&store, "m a=1"), 33..35);
+    block_on(store.sync()).unwrap();
+    assert!(times(&existing(&open(&db), "m a=1")).into_iter().eq(0..35));
+    assert!(block_on(store.existing("m a=2")).unwrap().is_none());
+}
+
+/// A handle from `browse` has nothing of the series in memory; what was appended to it would be lost, and what it deleted stayed.
+#[test]
+fn a_series_that_was_browsed_can_be_deleted_from_and_not_be_appended_to() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    // All of it in leaves, so that the next opening has nothing of it in memory.
+    append(&block_on(store.series("m a=1")).unwrap(), 0..32);
+    block_on(store.sync()).unwrap();
+    append(&block_on(store.series("m a=1")).unwrap(), [5, 7]);
+    block_on(store.sync()).unwrap();
+    for is_opened in [false, true] {
+        let store = open(&db);
+        let browsed = browsed(&store, "m");
+        assert!(matches!(browsed.append(99, 1), Err(Error::ReadOnly)));
+        let opened = is_opened.then(|| block_on(store.series("m a=1")).unwrap());
+        let before = times(&browsed);
+        let middle = before[before.len() / 2];
+        block_on(browsed.delete_range(..middle)).unwrap();
+        assert_eq!(times(&browsed)[0], middle, "{is_opened}");
+        if let Some(opened) = opened {
+            append(&opened, 100..110);
+            block_on(store.delete(&browsed)).unwrap();
+            assert!(matches!(opened.append(111, 1), Err(Error::Deleted)));
+            assert!(block_on(store.existing("m a=1")).unwrap().is_none());
+        }
+    }
+    assert!(block_on(open(&db).existing("m a=1")).unwrap().is_none());
+}
+
+/// Deleting through a handle of the one before took the name of the one that there is.
+#[test]
+fn an_old_handle_deletes_no_new_series_of_its_name() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    let old = block_on(store.series("m a=1")).unwrap();
+    append(&old, 0..3);
+    block_on(store.delete(&old)).unwrap();
+    let new = block_on(store.series("m a=1")).unwrap();
+    append(&new, 3..6);
+    assert!(matches!(block_on(store.delete(&old)), Err(Error::Deleted)));
+    append(&new, 6..9);
+    block_on(store.sync()).unwrap();
+    assert!(times(&existing(&open(&db), "m a=1")).into_iter().eq(3..9));
+    block_on(store.delete(&new)).unwrap_err();
+}
+
+/// Each delete sealed what was in the series' open leaf, so retention left small leaves behind, an hour's worth each.
+#[test]
+fn a_delete_that_is_far_from_the_open_leaf_leaves_it_open() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    let series = block_on(store.series("m a=1")).unwrap();
+    append(&series, 0..10);
+    block_on(store.sync()).unwrap();
+    assert_eq!(store.stats().open_points, 2);
+    block_on(series.delete_range(..7)).unwrap();
+    assert_eq!((store.stats().open_points, times(&series)), (2, vec![7, 8, 9]));
+    block_on(series.delete_range(9..)).unwrap();
+    assert_eq!((store.stats().open_points, times(&series)), (0, vec![7, 8]));
+    // Late points, points of leaves and of the open one: what is deleted stays so.
+    append(&series, [20, 3, 8, 21, 4]);
+    block_on(series.delete_range(4..=8)).unwrap();
+    assert_eq!(times(&series), [3, 20, 21]);
+    block_on(store.sync()).unwrap();
+    assert_eq!(times(&existing(&open(&db), "m a=1")), [3, 20, 21]);
+}
+
+/// Who looked a name up while its series was deleted had a series without a name, and what was appended to that was gone with the next start.
+#[test]
+fn points_that_come_while_their_series_is_deleted_again_and_again_are_kept_behind_the_last_time() {
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    let (is_over, env) = (Arc::new(AtomicBool::new(false)), Env::real());
+    let deletes = {
+        let (store, is_over) = (store.clone(), is_over.clone());
+        env.spawn("deletes", async move {
+            let mut deleted = 0;
+            while !is_over.load(Ordering::Relaxed) || deleted < 100 {
+                if let Some(series) = store.existing("m a=1").await.unwrap() {
+                    match store.delete(&series).await {
+                        Ok(()) | Err(Error::Deleted) => deleted += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        })
+    };
+    let send = |session: &mut Session, times: std::ops::Range<i64>| {
+        let text: String = times.map(|time| format!("+m a=1\n:{time}\n:{time}\n")).collect();
+        assert_eq!(session.feed(text.as_bytes()), text.len());
+        block_on(session.save(&store)).unwrap();
+    };
+    for round in 0..400 {
+        // One that looks the name up each time, as a new connection does.
+        let mut session = Session::new(Protocol::Resp, 1, &Memory::default());
+        send(&mut session, round * 10..round * 10 + 10);
+        block_on(store.sync()).unwrap();
+        if round == 350 {
+            is_over.store(true, Ordering::Relaxed);
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    while !deletes.is_finished() {
+        append_any(&store);
+    }
+    deletes.wait().unwrap();
+    let mut session = Session::new(Protocol::Resp, 1, &Memory::default());
+    send(&mut session, 100_000..100_050);
+    block_on(store.sync()).unwrap();
+    let found = times(&existing(&open(&db), "m a=1"));
+    assert!(found.into_iter().filter(|time| *time >= 100_000).eq(100_000..100_050));
+}
+
+/// So that there is something to delete.
+fn append_any(store: &SeriesStore) {
+    let series = block_on(store.series("m a=1")).unwrap();
+    let _ = series.append(-1, 1);
+}
+
+/// All late points of a series were read and held for whatever was asked of it, were they its history of ten years.
+#[test]
+fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
+    for seed in 0..3 {
+        let mut random = Random::new(seed);
+        let db = Database::in_memory().unwrap();
+        let open = Settings { commit_every: None, leaf_points: 500, ..Settings::default() };
+        let store = block_on(SeriesStore::open_with(&db, open)).unwrap();
+        let series = block_on(store.series("m a=1")).unwrap();
+        let mut model = BTreeMap::new();
+        let mut add = |time: i64, value: i64| {
+            if matches!(series.append(time, value), Err(Error::Behind)) {
+                block_on(store.sync()).unwrap();
+                series.append(time, value).unwrap();
+            }
+            model.insert(time, value);
+        };
+        // Two stretches of the present, with a gap between them, and one behind all else.
+        for time in (40_000..60_000).chain(100_000..110_000) {
+            add(time, time);
+        }
+        block_on(store.sync()).unwrap();
+        add(200_000, 1);
+        // The history before, within and between.
+        for _ in 0..3 {
+            for _ in 0..20_000 {
+                add(random.below(150_000) as i64, -(random.below(1000) as i64));
+            }
+            block_on(store.sync()).unwrap();
+        }
+        // And some of it in memory alone.
+        (0..500).for_each(|_| add(random.below(150_000) as i64, 7));
+        for query in 0..60 {
+            let (a, b) = (random.below(220_000) as i64 - 10_000, random.below(220_000) as i64 - 10_000);
+            let (from, to) = match query % 4 {
+                0 => (i64::MIN, i64::MAX),
+                1 => (a, a + random.below(300) as i64),
+                _ => (a.min(b), a.max(b)),
+            };
+            let context = format!("seed {seed}, {from}..{to}");
+            let expected: Vec<(i64, i64)> =
+                model.range(from..to).map(|(time, value)| (*time, *value)).collect();
+            for direction in [Direction::Forward, Direction::Backward] {
+                let found =
+                    block_on(async { series.scan(from..to, direction).await?.collect().await }).unwrap();
+                let mut found: Vec<(i64, i64)> =
+                    found.iter().map(|point| (point.time, point.value.as_f64() as i64)).collect();
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert!(found == expected, "{context} {direction:?}: {} of {}", found.len(), expected.len());
+            }
+            let summary = block_on(series.aggregate(from..to)).unwrap();
+            let sum: i64 = expected.iter().map(|(_, value)| value).sum();
+            assert_eq!(
+                summary.map(|summary| (summary.count as usize, summary.sum)),
+                (!expected.is_empty()).then_some((expected.len(), sum as f64)),
+                "{context}"
+            );
+            let step = 1 + random.below(40_000);
+            let counts = block_on(async {
+                let (mut there, mut back) = (Vec::new(), Vec::new());
+                let mut groups = series.group_aggregate(from..to, step).await?;
+                while let Some((_, summary)) = groups.next().await? {
+                    there.push(summary.count);
+                }
+                let mut groups = series.group_aggregate_backward(from..to, step).await?;
+                while let Some((_, summary)) = groups.next().await? {
+                    back.push(summary.count);
+                }
+                Ok::<_, Error>((there, back))
+            });
+            let (there, back) = counts.unwrap();
+            assert!(there.iter().sum::<u64>() == expected.len() as u64, "{context} {step}");
+            assert!(back.iter().sum::<u64>() == expected.len() as u64, "{context} {step}");
+        }
+        // What goes of it goes, in spans of any length, and nothing else.
+        for _ in 0..20 {
+            let from = random.below(160_000) as i64;
+            let to = from + [3, 500, 20_000][random.below(3) as usize];
+            block_on(series.delete_range(from..to)).unwrap();
+            model.retain(|time, _| !(from..to).contains(time));
+            assert!(times(&series).into_iter().eq(model.keys().copied()), "seed {seed}: {from}..{to}");
+        }
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+const HOUR: i64 = 3600 * SECOND;
+
+#[test]
+fn points_go_when_they_are_older_than_their_metric_is_kept() {
+    const NOW: i64 = 1_767_225_600 * SECOND;
+    let db = Database::in_memory().unwrap();
+    let store = open(&db);
+    let names =
+        ["cpu.user host=a", "cpu.user host=b", "cpu.sys host=a", "audit who=me", "mem host=a", "idle host=a"];
+    for name in names {
+        let series = block_on(store.series(name)).unwrap();
+        // One an hour, for a hundred hours; some of them late.
+        append(&series, (1..=100).rev().filter(|hour| hour % 7 > 0).map(|hour| NOW - hour * HOUR));
+        append(&series, (1..=100).rev().filter(|hour| hour % 7 == 0).map(|hour| NOW - hour * HOUR));
+    }
+    let notes = block_on(store.series("!note host=a")).unwrap();
+    for hour in (1..=100).rev() {
+        for point in
+            event::points(NOW - hour * HOUR + 999, format!("{hour} hours ago it was").as_bytes()).unwrap()
+        {
+            notes.append(point.time, point.value).unwrap();
+        }
+    }
+    block_on(store.sync()).unwrap();
+    // Series that nobody has in memory are read as they are in the database, and stay out of it.
+    let store = open(&db);
+    let in_memory = store.stats().series;
+    let retention: Retention = "cpu.user=10h, cpu.*=20h, audit=forever, idle=1h, *=2d".parse().unwrap();
+    assert_eq!(block_on(store.forget(&retention, NOW)).unwrap(), 6);
+    assert_eq!(store.stats().series, in_memory);
+    let left = |name: &str| times(&existing(&store, name)).iter().map(|time| (NOW - time) / HOUR).max();
+    let ages: Vec<_> = names.iter().map(|name| left(name)).collect();
+    assert_eq!(ages, [Some(10), Some(10), Some(20), Some(100), Some(48), Some(1)]);
+    // No event is cut in two.
+    let mut events = event::Events::default();
+    let found = block_on(async {
+        let mut points = existing(&store, "!note host=a").scan(.., Direction::Forward).await?;
+        let mut found = Vec::new();
+        while let Some(more) = points.next().await? {
+            found.extend(more.iter().filter_map(|point| events.push(point)));
+        }
+        Ok::<_, Error>(found)
+    });
+    let found = found.unwrap();
+    assert!(
+        found.len() == 48 && found.iter().all(|(_, text)| text.ends_with(b" hours ago it was")),
+        "{}",
+        found.len()
+    );
+    // Nothing more for now, and what comes late for a time that has gone is seen until it goes too.
+    assert_eq!(block_on(store.forget(&retention, NOW)).unwrap(), 0);
+    append(&existing(&store, "idle host=a"), [NOW - 50 * HOUR]);
+    assert_eq!(left("idle host=a"), Some(50));
+    assert_eq!(block_on(store.forget(&retention, NOW)).unwrap(), 1);
+    assert_eq!(left("idle host=a"), Some(1));
+    // All of them go in time, and may come again.
+    assert_eq!(block_on(store.forget(&retention, NOW + 3 * HOUR)).unwrap(), 6);
+    assert_eq!(left("idle host=a"), None);
+    append(&existing(&store, "idle host=a"), [NOW]);
+    block_on(store.sync()).unwrap();
+    assert_eq!(times(&existing(&open(&db), "idle host=a")), [NOW]);
+}

@@ -1,0 +1,167 @@
+//! Queries that would cost too much: refused before memory is, each by itself and all together, however they say it.
+
+use plinth::Database;
+use plinth_env::block_on;
+use plinth_series::{Query, QueryError, QueryLimits, SeriesStore, Settings};
+
+/// A store with some points, a second apart, by series.
+fn store(series: &[(&str, &[f64])]) -> SeriesStore {
+    block_on(async {
+        let db = Database::in_memory().unwrap();
+        let store = SeriesStore::open(&db).await.unwrap();
+        for (name, values) in series {
+            let series = store.series(name).await.unwrap();
+            for (second, value) in (1_i64..).zip(*values) {
+                series.append(second * 1_000_000_000, *value).unwrap();
+            }
+        }
+        store
+    })
+}
+
+/// The answer to a query, or its error.
+fn ask(store: &SeriesStore, json: &str) -> Result<String, String> {
+    let text = block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
+    text.map(|text| String::from_utf8(text).unwrap()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_too_much_is_refused_before_memory_is() {
+    let store = store(&[("x host=a", &[1.0; 100]), ("x host=b", &[1.0; 100]), ("x host=c", &[1.0; 100])]);
+    let ask = |json: &str, series, at_once, points| {
+        let limits = QueryLimits { series, at_once, points };
+        let query = Query::parse(json.as_bytes()).unwrap();
+        block_on(async { store.query_within(&query, limits).await?.collect().await })
+            .map(|text| text.iter().filter(|byte| **byte == b'\n').count() / 3)
+            .map_err(|error| error.to_string())
+    };
+    let by_time = r#"{"select": "x", "range": {"from": 0, "to": "20200101T000000"}}"#;
+    let by_series = by_time.replace("\"range\"", "\"order-by\": \"series\", \"range\"");
+    assert_eq!(ask(by_time, 3, 3, 300), Ok(300));
+    assert!(ask(by_time, 2, 3, 300).unwrap_err().contains("more than 2 series"));
+    assert!(ask(by_time, 3, 2, 300).unwrap_err().contains("order-by"));
+    assert!(ask(by_time, 3, 3, 299).unwrap_err().contains("more than 299 points"));
+    assert_eq!(ask(&by_series, 3, 1, 100), Ok(300));
+}
+
+/// Documents that are large for their own sake, each within what a query may have: an error that says why, or an answer, and never the memory of the machine.
+#[test]
+fn bombs_of_json_are_refused_or_answered() {
+    const ROOM: usize = (1 << 20) - 200;
+    let store = store(&[("x host=a", &[1.0, 2.0])]);
+    let range = r#""range": {"from": 0, "to": "20200101T000000"}"#;
+    let list = |item: &str, most: usize| {
+        let count = most.min(ROOM / (item.len() + 1));
+        format!("[{}]", vec![item; count].join(","))
+    };
+    let fields = |most: usize| -> String {
+        (0..most).map(|n| format!("\"t{n}\":\"v\",")).collect::<String>().trim_end_matches(',').to_string()
+    };
+    let values: String = (0..90_000).map(|n| format!("\"v{n}\",")).collect();
+    let values = values.trim_end_matches(',');
+    for (query, named) in [
+        (format!(r#"{{"select": {}, {range}}}"#, list("0", usize::MAX)), "`select`"),
+        (
+            format!(r#"{{"select": "x", {range}, "where": {{"host": {}}}}}"#, list("1", usize::MAX)),
+            "`where.host`",
+        ),
+        (format!(r#"{{"select": "x", {range}, "where": {{"host": [{values}]}}}}"#), "at most 10000 values"),
+        (format!(r#"{{"select": "x", {range}, "where": {{{}}}}}"#, fields(60_000)), "at most 10000 values"),
+        (
+            format!(r#"{{"select": "x", {range}, "where": {}}}"#, list(r#"{"a":"b"}"#, usize::MAX)),
+            "at most 10000 values",
+        ),
+        (format!(r#"{{"select": "x", {range}, "where": {{"host": {}}}}}"#, "[".repeat(ROOM)), "recursion"),
+        (format!(r#"{{"select": "x", {range}, "where": {}}}"#, r#"{"a":"#.repeat(ROOM / 5)), "recursion"),
+        (format!(r#"{{"select": "x", {range}, {}}}"#, fields(60_000)), "unexpected field"),
+        (format!(r#"{{"join": {}, {range}}}"#, list(r#""x""#, usize::MAX)), "256 metrics"),
+        (format!(r#"{{"aggregate": {{{}}}}}"#, fields(60_000)), "256 metrics"),
+        (
+            format!(r#"{{"select": "x", {range}, "apply": {}}}"#, list(r#"{"name":"abs"}"#, usize::MAX)),
+            "16 functions",
+        ),
+        (format!(r#"{{"select": "{}", {range}}}"#, "x".repeat(ROOM)), "1 to 4096 bytes"),
+        (
+            format!(r#"{{"select-events": "!x", {range}, "filter": "{}"}}"#, "(a{900}){900}".repeat(500)),
+            "`filter`",
+        ),
+        (format!(r#"{{"select": "x", {range}, "limit": {}}}"#, "9".repeat(ROOM)), "JSON"),
+        (format!(r#"{{"select": "x", {range}, "limit": {}}}"#, " ".repeat(1 << 20)), "longer"),
+    ] {
+        let error = match Query::parse(query.as_bytes()) {
+            Ok(query) => block_on(store.query(&query)).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            error.contains(named) && error.len() < 2000,
+            "{named} expected: {}",
+            &error[..error.len().min(500)]
+        );
+    }
+    // As many as may be, of which none is there, cost some looks and no more.
+    let values: String = (0..9_999).map(|n| format!("\"v{n}\",")).collect();
+    for tags in [
+        format!(r#"{{"host": [{values}"a"]}}"#),
+        format!(r#"[{}{{"host": "a"}}]"#, r#"{"host":"b"},"#.repeat(9_999)),
+    ] {
+        assert_eq!(
+            ask(&store, &format!(r#"{{"select": "x", {range}, "where": {tags}}}"#)).unwrap().lines().count(),
+            6
+        );
+    }
+}
+
+/// Many queries at once, each within what one may have, were not bounded together.
+#[test]
+fn what_all_queries_hold_together_is_bounded() {
+    let store = block_on(async {
+        let db = Database::in_memory().unwrap();
+        let settings = Settings { query_bytes: 100_000, commit_every: None, ..Settings::default() };
+        let store = SeriesStore::open_with(&db, settings).await.unwrap();
+        for host in 0..20 {
+            let series = store.series(&format!("x host={host}")).await.unwrap();
+            for time in 0..100 {
+                series.append(time, time).unwrap();
+            }
+        }
+        store
+    });
+    let query = Query::parse(br#"{"select": "x", "range": {"from": 0, "to": 1000}}"#).unwrap();
+    // Each has some rows and waits for its reader.
+    let begin = || {
+        block_on(async {
+            let mut answer = store.query(&query).await?;
+            answer.next().await?;
+            Ok::<_, QueryError>(answer)
+        })
+    };
+    let (mut answers, mut held) = (Vec::new(), 0);
+    let error = loop {
+        match begin() {
+            Ok(answer) => answers.push(answer),
+            Err(error) => break error.to_string(),
+        }
+        assert!(store.stats().query_bytes > held && answers.len() < 1000, "{}", answers.len());
+        held = store.stats().query_bytes;
+    };
+    assert!(
+        error.starts_with("high cardinality") && error.contains("all queries together, 100000 may be"),
+        "{error}"
+    );
+    assert!(!answers.is_empty() && held <= 100_000, "{} hold {held}", answers.len());
+    // One that ends makes room for another, and nothing is left behind.
+    drop(answers.pop());
+    answers.push(begin().unwrap());
+    assert!(begin().is_err());
+    drop(answers);
+    assert_eq!(store.stats().query_bytes, 0);
+    assert_eq!(
+        block_on(async { store.query(&query).await?.collect().await })
+            .unwrap()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count(),
+        6000
+    );
+    assert_eq!(store.stats().query_bytes, 0);
+}

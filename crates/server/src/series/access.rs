@@ -1,0 +1,63 @@
+//! Who may ask for series over HTTP, as it is with the console: whoever has the token, if there is one; without one, on loopback, whoever is on the machine.
+//!
+//! What must be kept out on loopback is other people's pages in the user's browser, which can have their own name point here: they are known by the Host that
+//! they name. Senders and readers are programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
+
+use crate::console::{PENANCE, is_local, is_same, token};
+use hyper::{HeaderMap, StatusCode, header};
+use plinth_env::Env;
+use plinth_types::Result;
+use std::path::Path;
+
+pub(super) struct Access {
+    token: Option<String>,
+    /// Whether only this machine can ask.
+    is_local: bool,
+}
+
+impl Access {
+    /// Reads the token from its file, which gets one if it doesn't exist.
+    pub(super) async fn open(env: &Env, file: Option<&Path>, is_local: bool) -> Result<Self> {
+        let token = match file {
+            Some(file) => Some(token(env, file).await?),
+            None => None,
+        };
+        Ok(Self { token, is_local })
+    }
+
+    /// Refuses who may not ask: with a status, and why. A wrong token has to wait for that.
+    pub(super) async fn check(
+        &self,
+        env: &Env,
+        headers: &HeaderMap,
+    ) -> std::result::Result<(), (StatusCode, &'static str)> {
+        let Some(token) = &self.token else {
+            let host = headers.get(header::HOST).filter(|_| self.is_local);
+            return match host.is_none_or(|host| host.to_str().is_ok_and(is_local)) {
+                true => Ok(()),
+                false => Err((
+                    StatusCode::FORBIDDEN,
+                    "the Host of this request is not this machine; ask for localhost or 127.0.0.1",
+                )),
+            };
+        };
+        match given(headers) {
+            Some(given) if is_same(given, token) => Ok(()),
+            Some(_) => {
+                env.sleep(PENANCE).await;
+                Err((StatusCode::UNAUTHORIZED, "the token is wrong"))
+            }
+            None => Err((
+                StatusCode::UNAUTHORIZED,
+                "a token is needed: send it in the header Authorization, as a bearer",
+            )),
+        }
+    }
+}
+
+/// The token that a request has.
+fn given(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    ["bearer", "token"].iter().any(|known| scheme.eq_ignore_ascii_case(known)).then(|| token.trim())
+}
