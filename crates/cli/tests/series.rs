@@ -9,6 +9,7 @@ use plinth_series::{Direction, SeriesStore};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 struct Running {
@@ -47,10 +48,18 @@ impl Running {
         Self::start("server", &[&["--dir", dir], listen].concat())
     }
 
-    #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a sender is another program")]
+    #[expect(clippy::disallowed_types, reason = "a sender is another program")]
     fn connect(&self) -> std::net::TcpStream {
-        let line = self.said.lines().find_map(|line| line.strip_prefix("series resp ")).unwrap();
-        std::net::TcpStream::connect(line.split(' ').next().unwrap()).unwrap()
+        self.connect_to("resp")
+    }
+
+    /// A connection to one of the addresses where series are taken in.
+    #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a sender is another program")]
+    fn connect_to(&self, what: &str) -> std::net::TcpStream {
+        let line = self.said.lines().find_map(|line| line.strip_prefix("series ")).unwrap();
+        let mut words = line.split(' ');
+        words.find(|word| *word == what).unwrap();
+        std::net::TcpStream::connect(words.next().unwrap()).unwrap()
     }
 }
 
@@ -116,6 +125,171 @@ fn what_was_acknowledged_survives_kill_9() {
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "a point is there twice");
         let lost = acknowledged.iter().filter(|time| found.binary_search(time).is_err()).count();
         assert_eq!(lost, 0, "of {} that were acknowledged", acknowledged.len());
+    }
+}
+
+/// How points are sent, and how their sender hears that they are durable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Form {
+    Rows,
+    Dictionary,
+    OpenTsdb,
+    Influx,
+}
+
+const FORMS: [Form; 4] = [Form::Rows, Form::Dictionary, Form::OpenTsdb, Form::Influx];
+/// Points of a lot.
+const LOT: i64 = 200;
+const SECOND: i64 = 1_000_000_000;
+
+impl Form {
+    fn listener(self) -> &'static str {
+        match self {
+            Self::Rows | Self::Dictionary => "resp",
+            Self::OpenTsdb => "opentsdb",
+            Self::Influx => "http",
+        }
+    }
+
+    /// A series that this sender alone writes, and the one that all write, each at times of its own.
+    fn own(self) -> String {
+        format!("own.{self:?} s=x")
+    }
+
+    fn shared_time(self, number: i64) -> i64 {
+        (number * FORMS.len() as i64 + self as i64) * SECOND
+    }
+
+    /// The points of these numbers, and what asks for an acknowledgement. The first lot of a connection comes with its dictionary.
+    fn lot(self, numbers: std::ops::Range<i64>, is_first: bool) -> String {
+        let own = self.own();
+        let mut text = String::new();
+        if self == Self::Dictionary && is_first {
+            text += &format!("*4\n+{own}\n:1\n+shared s=x\n:2\n");
+        }
+        for number in numbers {
+            let (at, shared) = (number * SECOND, self.shared_time(number));
+            text += &match self {
+                Self::Rows => format!("+{own}\n:{at}\n:{number}\n+shared s=x\n:{shared}\n:{number}\n"),
+                Self::Dictionary => format!(":1\n:{at}\n:{number}\n:2\n:{shared}\n:{number}\n"),
+                // Its times are seconds.
+                Self::OpenTsdb => format!(
+                    "put own.OpenTsdb {number} {number} s=x\nput shared {} {number} s=x\n",
+                    shared / SECOND
+                ),
+                Self::Influx => format!("own,s=x Influx={number} {at}\n"),
+            };
+        }
+        match self {
+            Self::Rows | Self::Dictionary => text + "+SYNC\n",
+            Self::OpenTsdb => text + "sync\n",
+            Self::Influx => {
+                let len = text.len();
+                format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{text}")
+            }
+        }
+    }
+
+    /// Whether an answer says that all of a connection's points so far are durable.
+    fn is_acknowledged(self, answer: &str, lots: i64) -> bool {
+        match self {
+            Self::Rows | Self::Dictionary => answer == format!("+OK {}\r\n", 2 * LOT * lots),
+            Self::OpenTsdb => answer == format!("ok {}\n", 2 * LOT * lots),
+            Self::Influx => answer == "HTTP/1.1 204 No Content\r\n",
+        }
+    }
+}
+
+/// Sends until the server is gone: numbers that were acknowledged, and those that were sent.
+#[expect(clippy::disallowed_types, reason = "a sender is another program")]
+fn send(form: Form, mut stream: std::net::TcpStream, first: i64) -> (i64, i64) {
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    let (mut durable, mut sent) = (first, first);
+    for lots in 1.. {
+        sent += LOT;
+        if stream.write_all(form.lot(sent - LOT..sent, lots == 1).as_bytes()).is_err() {
+            break;
+        }
+        let mut answer = String::new();
+        if replies.read_line(&mut answer).is_err() || !form.is_acknowledged(&answer, lots) {
+            assert!(!answer.ends_with('\n'), "{form:?}: {answer}");
+            break;
+        }
+        let mut rest = String::new();
+        while form == Form::Influx && !rest.ends_with("\r\n\r\n") {
+            if replies.read_line(&mut rest).unwrap_or(0) == 0 {
+                break;
+            }
+        }
+        durable = sent;
+    }
+    (durable, sent)
+}
+
+#[test]
+fn what_senders_of_every_kind_were_told_is_durable_survives_kill_9() {
+    let place = block_on(Env::real().files().temporary_dir("plinth-series-kill")).unwrap();
+    let dir = place.path().join("data");
+    // By sender: the next number of its own, and all lots that it was told are durable.
+    let mut next = [1; FORMS.len()];
+    let mut durable: Vec<Vec<std::ops::Range<i64>>> = vec![Vec::new(); FORMS.len()];
+    for round in 0..5 {
+        let mut server = Running::server(&dir, round == 0);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let senders: Vec<_> = (0..)
+            .zip(FORMS)
+            .map(|(which, form): (usize, Form)| {
+                let (stream, first, told) = (server.connect_to(form.listener()), next[which], told.clone());
+                Env::real().spawn("sender", async move {
+                    let result = send(form, stream, first);
+                    told.lock().unwrap().push((which, first, result));
+                })
+            })
+            .collect();
+        block_on(Env::real().sleep(Duration::from_millis(60 + 130 * round)));
+        let id = server.child.id().to_string();
+        Command::new("kill").args(["-9", &id]).status().unwrap();
+        server.child.wait().unwrap();
+        for sender in senders {
+            sender.wait().unwrap();
+        }
+        for (which, first, (acknowledged, sent)) in told.lock().unwrap().drain(..) {
+            durable[which].push(first..acknowledged);
+            next[which] = sent;
+        }
+    }
+    let db = Database::open(&dir).unwrap();
+    let store = block_on(SeriesStore::open(&db)).unwrap();
+    let points = |name: &str| -> Vec<(i64, i64)> {
+        let points =
+            block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await });
+        points.unwrap().iter().map(|point| (point.time, point.value.as_f64() as i64)).collect()
+    };
+    let shared = points("shared s=x");
+    for (which, form) in FORMS.into_iter().enumerate() {
+        let own = points(&form.own());
+        let is_shared = |time: i64| time / SECOND % FORMS.len() as i64 == form as i64;
+        let theirs: Vec<(i64, i64)> = shared.iter().copied().filter(|(time, _)| is_shared(*time)).collect();
+        type Time = Box<dyn Fn(i64) -> i64>;
+        let mut found_at: Vec<(Vec<(i64, i64)>, Time)> = vec![(own, Box::new(|number| number * SECOND))];
+        if form != Form::Influx {
+            found_at.push((theirs, Box::new(move |number| form.shared_time(number))));
+        }
+        for (found, time) in found_at {
+            assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "{form:?}: a point is there twice");
+            for (at, number) in &found {
+                assert!(
+                    *at == time(*number) && (1..next[which]).contains(number),
+                    "{form:?}: {number} at {at}"
+                );
+            }
+            let lost = durable[which].iter().cloned().flatten();
+            let lost =
+                lost.filter(|number| found.binary_search_by_key(&time(*number), |point| point.0).is_err());
+            let acknowledged: i64 = durable[which].iter().map(|lot| lot.end - lot.start).sum();
+            assert!(acknowledged > 0, "{form:?} was told nothing");
+            assert_eq!(lost.count(), 0, "{form:?}: of {acknowledged} that were acknowledged");
+        }
     }
 }
 

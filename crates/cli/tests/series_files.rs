@@ -281,6 +281,33 @@ fn a_table_of_arrow_is_written_where_the_program_can() {
 }
 
 #[test]
+fn series_are_deleted_when_that_is_meant() {
+    let place = place();
+    let (dir, csv) = (path(&place, "data"), path(&place, "sample.csv"));
+    write(&csv, &sample());
+    done(&["import", "--dir", &dir, &csv]);
+    let count = || done(&["export", "--dir", &dir]).lines().count() - 1;
+    let all = count();
+    let said = done(&["delete", "--dir", &dir, "cpu.user"]);
+    assert!(said.ends_with("2 series with 30,001 points would be deleted; --yes does so\n"), "{said}");
+    assert_eq!(count(), all);
+    let said = done(&["delete", "--dir", &dir, "--to", "20260101T000010", "--yes", "cpu.user", "host=a"]);
+    assert!(said.ends_with("10 points of 1 series are deleted\n"), "{said}");
+    assert_eq!(count(), all - 10);
+    let said = done(&["delete", "--dir", &dir, "--yes", "cpu.user"]);
+    assert!(said.ends_with("2 series with 29,991 points are deleted\n"), "{said}");
+    assert_eq!(count(), all - 30_001);
+    assert_eq!(done(&["list", "--dir", &dir]).lines().count(), 2);
+    let output = series(&["delete", "--dir", &dir, "--yes", "cpu.user"]);
+    assert!(text(&output.stderr).contains("has no series cpu.user"), "{output:?}");
+    let output = series(&["delete", "--dir", &dir, "--yes"]);
+    assert_eq!(output.status.code(), Some(2), "all of them are not meant by nothing: {output:?}");
+    let (_server, cluster_file) = Server::start(&place);
+    let output = series(&["delete", "--cluster-file", &cluster_file, "--yes", "cpu.user"]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("delete_series"), "{output:?}");
+}
+
+#[test]
 fn standard_input_is_a_file_too() {
     let place = place();
     let dir = path(&place, "data");

@@ -234,3 +234,72 @@ fn what_a_sender_was_told_is_durable_survives_every_crash() {
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
 }
+
+/// Sends points in small lots, each acknowledged, until the server says that the database failed and closes; or until `enough` are acknowledged.
+async fn fill(env: &Env, at: SocketAddr, told: &Mutex<Told>, enough: u64) -> Option<String> {
+    let mut stream = env.sockets().connect(at).await.expect("the server listens");
+    let first = told.lock().unwrap().durable + 1;
+    let mut next = first;
+    while next <= enough {
+        let mut text = String::new();
+        for _ in 0..1 + env.random_u64() % 300 {
+            // Values that don't compress.
+            write!(text, "+own.a s=0\n:{next}\n:{}\n", next ^ (env.random_u64() << 32)).unwrap();
+            next += 1;
+        }
+        told.lock().unwrap().sent = next - 1;
+        send_all(&mut stream, (text + "+SYNC\n").as_bytes()).await.ok()?;
+        let answer = line(&mut stream).await.ok()?;
+        if answer != format!("+OK {}\r\n", next - first) {
+            assert_eq!(line(&mut stream).await.unwrap_or_default(), "", "it closes behind {answer:?}");
+            return Some(answer);
+        }
+        told.lock().unwrap().durable = next - 1;
+    }
+    None
+}
+
+/// The disk gets full in the middle of ingest over the network: senders are told, others may read on, and when there is room again it goes on as it was.
+#[test]
+fn a_full_disk_is_told_to_senders_and_what_they_were_told_is_durable_is_there() {
+    for seed in 0..10 {
+        let sim = Simulation::new(seed);
+        let mut random = sim.random();
+        let mut server = sim.process("server");
+        let ports = [4500, 8282, 8383].map(|port| SocketAddr::new(sim.ip(&server), port));
+        start(&server, ports);
+        sim.run_for(Duration::from_secs(1));
+        let sender = sim.process("sender");
+        let told = Mutex::new(Told::default());
+        for _ in 0..3 {
+            let used: u64 = sim.files(&server).iter().map(|(_, len)| len).sum();
+            let room = used + random.below(200_000);
+            sim.update_faults(&server, |plan| plan.capacity = Some(room));
+            let answer = sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
+            assert!(answer.starts_with("-DB ") && answer.ends_with("\r\n"), "seed {seed}: {answer:?}");
+            // As long as there is no room everybody hears so.
+            let again = sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
+            assert!(again.starts_with("-DB "), "seed {seed}: {again:?}");
+            sim.update_faults(&server, |plan| plan.capacity = None);
+            let enough = told.lock().unwrap().durable + 1000;
+            let answer = sim.run_until(fill(&sender, ports[1], &told, enough));
+            assert_eq!(answer, None, "seed {seed}: there is room again");
+        }
+        sim.crash(&server);
+        server = sim.restart(&server);
+        sim.run_until(async {
+            let node = open(&server).await;
+            let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+            let numbers: Vec<u64> =
+                found(&store, "own.a s=0").await.iter().map(|(number, _)| *number).collect();
+            let told = told.lock().unwrap();
+            assert!(
+                numbers.iter().copied().take(told.durable as usize).eq(1..=told.durable),
+                "seed {seed}: up to {} they are durable, and {} are there",
+                told.durable,
+                numbers.len()
+            );
+            assert!(numbers.last().is_none_or(|last| *last <= told.sent), "seed {seed}: nobody sent that");
+        });
+    }
+}
