@@ -6,7 +6,7 @@
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Name, Query, SeriesStore, Settings, Value, event};
+use plinth_series::{Name, Query, QueryLimits, SeriesStore, Settings, Value, event};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
