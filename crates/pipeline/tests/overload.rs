@@ -3,13 +3,13 @@
 
 mod common;
 
+use common::world::World;
 use common::*;
-use plinth_client::{Endpoint, ReadVersionRequest};
-use plinth_env::simulated::{FaultPlan, Simulation};
-use plinth_pipeline::{EngineKind, InProcess, LoadTargets, Node, NodeConfig, SsdSettings};
+use plinth_client::ReadVersionRequest;
+use plinth_env::simulated::FaultPlan;
+use plinth_pipeline::{EngineKind, LoadTargets, NodeConfig, SsdSettings};
 use plinth_types::MutationType as M;
 use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,8 +18,8 @@ const CLIENTS: u64 = 300;
 const BYTES: usize = 10_000;
 const QUEUE: u64 = 800_000;
 
-fn status(node: &InProcess) -> Value {
-    let document = node.status_json().try_take().expect("it is there at once").unwrap();
+fn status(world: &World) -> Value {
+    let document = world.run(world.endpoint().status_json()).unwrap();
     serde_json::from_str(&document).unwrap()
 }
 
@@ -42,28 +42,27 @@ fn run(seed: u64, load: LoadTargets) -> (Seen, Value) {
 }
 
 fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
-    let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
-    let node = simulation.run_until(Node::open(&machine, Path::new("/db"), config)).unwrap().endpoint();
-    simulation.set_faults(&machine, plan);
+    let world = World::new(seed, config);
+    let clients = world.endpoint().env().clone();
+    world.sim.set_faults(&world.machine, plan);
     let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     for client in 0..CLIENTS {
-        let (node, stop, commits) = (node.clone(), stop.clone(), commits.clone());
-        machine.spawn("client", async move {
+        let (endpoint, stop, commits) = (world.endpoint().clone(), stop.clone(), commits.clone());
+        clients.spawn("client", async move {
             while !stop.load(Ordering::Relaxed) {
-                node.read_version(ReadVersionRequest::default()).await.unwrap();
+                endpoint.read_version(ReadVersionRequest::default()).await.unwrap();
                 let key = client.to_be_bytes();
-                if node.commit(request(&[(M::Set, &key, &[0; BYTES])])).await.is_ok() {
+                if endpoint.commit(request(&[(M::Set, &key, &[0; BYTES])])).await.is_ok() {
                     commits.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
     }
     let mut seen = Seen::default();
-    simulation.run_for(Duration::from_secs(2));
+    world.sim.run_for(Duration::from_secs(2));
     for _ in 0..40 {
-        simulation.run_for(Duration::from_millis(50));
-        let status = status(&node);
+        world.sim.run_for(Duration::from_millis(50));
+        let status = status(&world);
         seen.mean_queue += status["cluster"]["qos"]["worst_queue_bytes_log_server"].as_u64().unwrap() / 40;
         let qos = &status["cluster"]["qos"];
         seen.window = seen.window.max(qos["worst_queue_bytes_storage_server"].as_u64().unwrap());
@@ -76,8 +75,8 @@ fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
     }
     seen.commits = commits.load(Ordering::Relaxed);
     stop.store(true, Ordering::Relaxed);
-    simulation.run_for(Duration::from_secs(10));
-    let after = status(&node);
+    world.sim.run_for(Duration::from_secs(10));
+    let after = status(&world);
     (seen, after)
 }
 

@@ -1,50 +1,29 @@
-//! A database on the engine `ssd`: what a node promises holds while data move from the log through the window into
+//! A database on the engine `ssd`: what it promises its clients holds while data move from the log through the window into
 //! tables, and a crash may come at any moment of it.
 //!
-//! Memory is tiny and the window short, so that flushes happen all the time; a model says what must be there.
+//! Memory is tiny and the window short, so that flushes happen all the time; a model says what must be there. Its files: `ssd_files.rs`.
 
 mod common;
 
+use common::tables::{KEYS, Rows, all, config, key};
+use common::world::World;
 use common::*;
-use plinth_client::Endpoint;
-use plinth_env::simulated::{Random, Simulation};
+use plinth_env::simulated::{Random, Unsynced};
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{EngineKind, InProcess, Node, NodeConfig, SsdSettings, check, salvage};
-use plinth_types::{Bytes, Error, MutationType as M};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use plinth_pipeline::Node;
+use plinth_types::{Bytes, MutationType as M};
+use std::sync::Arc;
 use std::time::Duration;
-
-const DIR: &str = "/db";
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Little memory and a short window, so that the tables see much of what happens.
-fn config() -> NodeConfig {
-    NodeConfig {
-        engine: EngineKind::Ssd,
-        ssd: SsdSettings::with_memory(2 << 20),
-        window: 50_000,
-        ..NodeConfig::default()
-    }
-}
-
-async fn open_ssd(env: &Env, dir: &Path) -> plinth_types::Result<InProcess> {
-    Ok(Node::open(env, dir, config()).await?.endpoint())
-}
-
-fn key(n: usize) -> Vec<u8> {
-    format!("key{n:04}").into_bytes()
-}
 
 /// A random transaction, done to the rows as well.
 fn change(random: &mut Random, rows: &mut Rows) -> plinth_types::CommitRequest {
-    let at = key(random.index(150));
+    let at = key(random.index(KEYS));
     match random.index(10) {
         0 => {
-            let end = key(random.index(150));
-            rows.retain(|key, _| *key < at || *key >= end);
-            request(&[(M::ClearRange, &at, &end)])
+            let other = key(random.index(KEYS));
+            let (begin, end) = if at <= other { (at, other) } else { (other, at) };
+            rows.retain(|key, _| *key < begin || *key >= end);
+            request(&[(M::ClearRange, &begin, &end)])
         }
         1 | 2 => {
             rows.entry(at.clone()).or_default().push(b'+');
@@ -58,64 +37,35 @@ fn change(random: &mut Random, rows: &mut Rows) -> plinth_types::CommitRequest {
     }
 }
 
-async fn all(node: &InProcess) -> Rows {
-    let mut rows = Rows::new();
-    let version = version(node).await;
-    for n in 0..150 {
-        if let Some(value) = get_at(node, version, &key(n)).await.unwrap() {
-            rows.insert(key(n), value.to_vec());
-        }
-    }
-    rows
+/// Bytes that went into tables since the database was opened.
+fn flushed_bytes(world: &World) -> u64 {
+    let status = world.run(world.endpoint().status_json()).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["cluster"]["plinth"]["ssd"]["flushed_bytes"].as_u64().unwrap()
 }
 
 #[test]
 fn what_was_acknowledged_survives_crashes_amid_flushes() {
     let mut flushed = 0;
     for seed in 0..12 {
-        let simulation = Simulation::new(seed);
-        let mut machine = simulation.process("node");
+        let mut world = World::new(seed, config());
         let mut random = Random::new(seed);
         let mut rows = Rows::new();
         for life in 0..4 {
-            let node = simulation.run_until(open_ssd(&machine, Path::new(DIR))).unwrap();
-            let found = simulation.run_until(all(&node));
+            let found = world.run(all(&world));
             assert!(found == rows, "seed {seed}, life {life}: other rows than were acknowledged");
             for _ in 0..60 + random.index(60) {
                 let request = change(&mut random, &mut rows);
-                simulation.run_until(commit(&node, request)).unwrap();
+                world.run(commit(&world, request)).unwrap();
             }
-            let found = simulation.run_until(all(&node));
+            let found = world.run(all(&world));
             assert!(found == rows, "seed {seed}, life {life}");
-            let status = simulation.run_until(node.status_json()).unwrap();
-            flushed += u64::from(!status.contains("\"flushed_bytes\":0,"));
-            simulation.run_for(Duration::from_micros(random.below(300_000)));
-            simulation.crash(&machine);
-            drop(node);
-            machine = simulation.restart(&machine);
+            flushed += u64::from(flushed_bytes(&world) > 0);
+            world.sim.run_for(Duration::from_micros(random.below(300_000)));
+            world.crash(Unsynced::Seeded, config());
         }
     }
     assert!(flushed > 30, "only {flushed} of 48 lives flushed");
-}
-
-#[test]
-fn a_database_keeps_the_engine_it_was_made_with() {
-    block_on(async {
-        let env = Env::real();
-        let dir = env.files().temporary_dir("ssd").await.unwrap();
-        for round in 0u8..3 {
-            let config = if round == 0 { config() } else { NodeConfig::default() };
-            let node = Node::open(&env, dir.path(), config).await.unwrap().endpoint();
-            assert!(node.status_json().await.unwrap().contains("\"storage_engine\":\"ssd\""));
-            for earlier in 0..round {
-                assert_eq!(get(&node, &[earlier]).await.as_deref(), Some(&[earlier][..]));
-            }
-            set(&node, &[round], &[round]).await.unwrap();
-            node.node().close().await.unwrap();
-        }
-        let report = check(&env, dir.path()).await.unwrap();
-        assert_eq!(report.problems, []);
-    });
 }
 
 #[test]
@@ -123,116 +73,17 @@ fn watches_fire_for_single_keys_and_for_cleared_ranges() {
     block_on(async {
         let env = Env::real();
         let dir = env.files().temporary_dir("ssd").await.unwrap();
-        let node = open_ssd(&env, dir.path()).await.unwrap();
-        let at = set(&node, b"a", b"1").await.unwrap();
-        set(&node, b"b", b"1").await.unwrap();
+        let node = Node::open(&env, dir.path(), config()).await.unwrap();
+        let db = provided(Arc::new(node.endpoint()));
+        let at = set(&db, b"a", b"1").await.unwrap();
+        set(&db, b"b", b"1").await.unwrap();
         let value = Some(Bytes::from_static(b"1"));
-        let (a, b) = (node.watch("a".into(), value.clone(), at), node.watch("b".into(), value.clone(), at));
+        let (a, b) = (db.watch("a".into(), value.clone(), at), db.watch("b".into(), value.clone(), at));
         assert!(!a.is_ready() && !b.is_ready());
-        let version = set(&node, b"a", b"2").await.unwrap();
+        let version = set(&db, b"a", b"2").await.unwrap();
         assert_eq!(a.await, Ok(version));
-        let (version, _) = commit(&node, request(&[(M::ClearRange, b"a", b"c")])).await.unwrap();
+        let (version, _) = commit(&db, request(&[(M::ClearRange, b"a", b"c")])).await.unwrap();
         assert_eq!(b.await, Ok(version));
-        assert!(node.watch("b".into(), value, version).await.unwrap() >= version, "it was changed before");
+        assert!(db.watch("b".into(), value, version).await.unwrap() >= version, "it was changed before");
     });
-}
-
-/// A closed database with tables and some log behind them.
-fn with_database(seed: u64) -> (Simulation, Env, Rows) {
-    let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
-    let mut rows = Rows::new();
-    simulation.run_until(async {
-        let node = open_ssd(&machine, Path::new(DIR)).await.unwrap();
-        let mut random = Random::new(seed);
-        for n in 0..150 {
-            let mut value = vec![0; 600];
-            random.fill(&mut value);
-            set(&node, &key(n), &value).await.unwrap();
-            rows.insert(key(n), value);
-        }
-        machine.sleep(Duration::from_secs(1)).await;
-        version(&node).await;
-        machine.sleep(Duration::from_secs(1)).await;
-        node.node().checkpoint().await.unwrap();
-        for n in 0..5 {
-            set(&node, &key(n), b"behind the tables").await.unwrap();
-            rows.insert(key(n), b"behind the tables".to_vec());
-        }
-        node.node().close().await.unwrap();
-    });
-    (simulation, machine, rows)
-}
-
-#[test]
-fn check_names_damaged_tables_and_salvage_brings_out_the_rest() {
-    for seed in 0..15 {
-        let (simulation, machine, rows) = with_database(seed);
-        let sound = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
-        assert!(sound.problems.is_empty() && sound.table_rows >= 150, "{sound:?}");
-        let files: Vec<(PathBuf, u64)> = simulation.files(&machine).into_iter().collect();
-        let mut tables: Vec<_> = files
-            .iter()
-            .filter(|(path, _)| path.starts_with("/db/tables") && !path.ends_with("MANIFEST"))
-            .collect();
-        tables.sort();
-        let mut random = simulation.random();
-        let (path, len) = tables[random.index(tables.len())];
-        simulation.flip_bit(&machine, path, random.below(*len)).unwrap();
-        let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
-        let name = path.display().to_string();
-        assert!(report.problems.iter().any(|problem| problem.file == name), "seed {seed}: {report:?}");
-        let out = Path::new("/out");
-        let report = simulation.run_until(salvage(&machine, Path::new(DIR), out)).unwrap();
-        assert!(!report.problems.is_empty(), "seed {seed}");
-        let found = simulation.run_until(async {
-            let node = open_ssd(&machine, out).await.unwrap();
-            all(&node).await
-        });
-        let right = rows.iter().filter(|(key, value)| found.get(*key) == Some(*value)).count();
-        assert!(right > 100, "seed {seed}: {right} of {} rows", rows.len());
-    }
-}
-
-#[test]
-fn a_read_from_the_disk_after_closing_is_refused_as_a_commit_is() {
-    let (simulation, machine, rows) = with_database(5);
-    let refused = simulation.run_until(async {
-        let node = open_ssd(&machine, Path::new(DIR)).await.unwrap();
-        let version = version(&node).await;
-        node.node().close().await.unwrap();
-        let mut refused = 0;
-        for (key, value) in &rows {
-            match get_at(&node, version, key).await {
-                Ok(found) => assert_eq!(found.as_deref(), Some(&value[..])),
-                Err(error) => {
-                    assert_eq!(error, Error::shutdown_in_progress());
-                    refused += 1;
-                }
-            }
-        }
-        refused
-    });
-    assert!(refused > 100, "only {refused} of {} rows were on the disk alone", rows.len());
-}
-
-#[test]
-fn a_directory_that_could_not_be_opened_is_free_at_once() {
-    let (simulation, machine, _) = with_database(6);
-    let log = simulation.files(&machine).into_iter().find(|(path, _)| path.starts_with("/db/log"));
-    let (log, _) = log.unwrap();
-    simulation.flip_bit(&machine, &log, 0).unwrap();
-    simulation.run_until(async {
-        for _ in 0..3 {
-            let error = open_ssd(&machine, Path::new(DIR)).await.err().unwrap();
-            assert_ne!(error, Error::lock_file_failure(), "the first attempt still holds the lock");
-            assert_ne!(check(&machine, Path::new(DIR)).await.unwrap().problems, []);
-        }
-    });
-}
-
-#[test]
-fn the_engine_has_a_name() {
-    assert_eq!(EngineKind::from_name("ssd").map(EngineKind::name), Ok("ssd"));
-    assert_eq!(EngineKind::from_name("ssd-2"), Err(Error::invalid_option_value()));
 }

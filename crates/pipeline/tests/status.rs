@@ -2,31 +2,30 @@
 //!
 //! Fields are those that exporters, operators and `fdbcli` look at; that a figure is true is tested where a test knows the truth.
 
+mod common;
 #[path = "common/tools.rs"]
 mod tools;
 
-use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, Transaction, TransactionOption};
-use plinth_env::{Env, block_on};
+use common::provided;
+use plinth_client::{Database, RangeOptions, ReadVersionRequest, Transaction, TransactionOption};
+use plinth_env::{Env, Reply, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_types::{Error, Result};
+use plinth_types::Error;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tools::{assert_complete, status, stop_tag, waiting_to_begin};
 
 fn open() -> (Arc<Node>, Database) {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    let db = Database::new(Arc::new(node.endpoint()));
+    let db = Database::new(provided(Arc::new(node.endpoint())));
     (node, db)
-}
-
-fn status(db: &Database) -> Value {
-    serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
 }
 
 #[test]
 fn every_field_that_tools_read_is_there() {
     let (_node, db) = open();
-    tools::assert_complete(&status(&db));
+    assert_complete(&status(&db));
 }
 
 fn count(status: &Value, pointer: &str) -> u64 {
@@ -91,34 +90,29 @@ fn prometheus_can_read_the_text() {
     assert_eq!(values["plinth_limited_by{cause=\"workload\"}"], 1.0);
 }
 
-/// A rule for a tag, as FoundationDB's tools write it.
-fn throttle(tr: &Transaction, tag: &str, rate: f64) -> Result<()> {
-    tr.set_option(TransactionOption::AccessSystemKeys)?;
-    let key = [b"\xff\x02/throttledTags/tag/\x00\x01", &[tag.len() as u8][..], tag.as_bytes()].concat();
-    let until = tr.env().wall_clock().as_secs_f64() + 3600.0;
-    let mut value = 0x0fdb_00b0_7300_0000_u64.to_le_bytes().to_vec();
-    [rate, until, 3600.0].iter().for_each(|number| value.extend(number.to_le_bytes()));
-    value.push(0);
-    tr.set(key, value);
-    Ok(())
+/// A transaction with a tag.
+fn tagged(db: &Database, tag: &str) -> Transaction {
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::Tag(tag.to_owned())).unwrap();
+    tr
+}
+
+/// Returns once so many wait to begin, which takes a moment over a socket, or `reply` is there and none ever will.
+fn until_so_many_wait<T>(db: &Database, count: u64, reply: &Reply<T>) {
+    while waiting_to_begin(db) != count && !reply.is_ready() {
+        block_on(db.endpoint().env().sleep(Duration::from_millis(5)));
+    }
 }
 
 #[test]
 fn a_tag_is_throttled_by_its_row_and_others_are_not() {
     let (_node, db) = open();
-    let tagged = |tag: &str| {
-        let tr = db.create_transaction();
-        tr.set_option(TransactionOption::Tag(tag.to_owned())).unwrap();
-        tr
-    };
+    let tagged = |tag: &str| tagged(&db, tag);
     tagged("slow").get_read_version().wait().unwrap();
-    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
-    let throttled = || status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] == 1;
-    while !throttled() {
-        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
-    }
+    stop_tag(&db, "slow");
     let waiting = tagged("slow");
     let reply = waiting.get_read_version();
+    until_so_many_wait(&db, 1, &reply);
     tagged("other").get_read_version().wait().unwrap();
     db.create_transaction().get_read_version().wait().unwrap();
     assert!(!reply.is_ready());
@@ -144,35 +138,32 @@ fn a_tag_is_throttled_by_its_row_and_others_are_not() {
 
 #[test]
 fn transactions_that_begin_together_count_each_where_they_are_looked_at_too() {
-    let (node, db) = open();
-    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
-    while status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] != 1 {
-        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
-    }
+    let (_node, db) = open();
+    stop_tag(&db, "slow");
     let started = || count(&status(&db), "/cluster/workload/transactions/started");
     let before = started();
     let together = ReadVersionRequest { others: 49, ..ReadVersionRequest::default() };
-    node.endpoint().read_version(together.clone()).wait().unwrap();
+    db.endpoint().read_version(together.clone()).wait().unwrap();
     assert_eq!(started() - before, 50);
     let tags = vec![plinth_types::Bytes::from_static(b"slow")];
-    let reply = node.endpoint().read_version(ReadVersionRequest { tags, ..together });
+    let reply = db.endpoint().read_version(ReadVersionRequest { tags, ..together });
+    until_so_many_wait(&db, 50, &reply);
     assert!(!reply.is_ready());
-    assert_eq!(status(&db)["cluster"]["plinth"]["start_queue"]["transactions"], 50);
+    assert_eq!(waiting_to_begin(&db), 50);
     assert_eq!(started() - before, 50);
 }
 
+/// Who came when the others had been told once waited for good.
 #[test]
-fn whoever_waits_when_the_node_closes_is_told() {
+fn whoever_waits_when_the_node_closes_or_would_have_to_later_is_told() {
     let (node, db) = open();
-    db.transact_blocking(|tr| throttle(tr, "slow", 0.0)).unwrap();
-    while status(&db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] != 1 {
-        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
-    }
-    let tr = db.create_transaction();
-    tr.set_option(TransactionOption::Tag("slow".to_owned())).unwrap();
-    let reply = tr.get_read_version();
+    stop_tag(&db, "slow");
+    let early = tagged(&db, "slow");
+    let reply = early.get_read_version();
+    until_so_many_wait(&db, 1, &reply);
     block_on(node.close()).unwrap();
     assert_eq!(reply.wait(), Err(Error::shutdown_in_progress()));
+    assert_eq!(tagged(&db, "slow").get_read_version().wait(), Err(Error::shutdown_in_progress()));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use plinth_types::system::{DATABASE_LOCKED, IDEMPOTENCY_PREFIX, METADATA_VERSION
 use plinth_types::{
     Bytes, CommitReply, Error, KeySelector, KeySpace, MutationType as M, RangeRead, Versionstamp,
 };
+use std::sync::Arc;
 
 #[test]
 fn an_acknowledged_commit_is_visible_to_every_later_read_version() {
@@ -198,9 +199,10 @@ fn every_database_begins_with_the_rows_that_tools_look_for() {
 #[test]
 fn a_closed_node_takes_no_commits_and_still_reads() {
     block_on(async {
-        let node = in_process().await;
+        let near = in_process().await;
+        let node = provided(Arc::new(near.clone()));
         set(&node, b"k", b"v").await.unwrap();
-        node.node().close().await.unwrap();
+        near.node().close().await.unwrap();
         assert_eq!(set(&node, b"k", b"w").await.unwrap_err(), Error::shutdown_in_progress());
         assert_eq!(get(&node, b"k").await.as_deref(), Some(&b"v"[..]));
     });

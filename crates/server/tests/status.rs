@@ -21,10 +21,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn status(db: &Database) -> Value {
-    serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
-}
-
 fn workload(status: &Value, path: &str) -> f64 {
     let value = status.pointer(&format!("/cluster/workload/{path}"));
     value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} is missing in {status}"))
@@ -33,7 +29,7 @@ fn workload(status: &Value, path: &str) -> f64 {
 #[test]
 fn every_field_that_tools_read_is_there_and_says_where_the_server_is() {
     let server = serve(Limits::default());
-    let status = status(&database(&server));
+    let status = tools::status(&database(&server));
     tools::assert_complete(&status);
     let address = server.addresses()[0].to_string();
     let (_, process) = status["cluster"]["processes"].as_object().unwrap().iter().next().unwrap();
@@ -57,13 +53,13 @@ fn clients_are_those_that_have_said_who_they_are() {
         Database::new(Arc::new(RemoteEndpoint::with_options(&env, file, &options)))
     };
     let db = of(&server);
-    assert_eq!(status(&db)["cluster"]["clients"]["count"], 1, "whoever asks is one");
+    assert_eq!(tools::status(&db)["cluster"]["clients"]["count"], 1, "whoever asks is one");
     let silent = Raw::connect(&server);
     let greeted: Vec<_> = (0..30).map(|_| Raw::greeted(&server)).collect();
     while server.figures().connections < 32 {
         block_on(Env::real().sleep(Duration::from_millis(1)));
     }
-    let clients = status(&db)["cluster"]["clients"].clone();
+    let clients = tools::status(&db)["cluster"]["clients"].clone();
     assert_eq!(clients["count"], 31, "{clients}");
     let [version] = &clients["supported_versions"].as_array().unwrap()[..] else { panic!("{clients}") };
     assert_eq!((&version["count"], &version["max_protocol_count"]), (&31.into(), &31.into()));

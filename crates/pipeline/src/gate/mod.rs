@@ -68,6 +68,8 @@ struct State<T> {
     waiting: usize,
     released: [u64; 2],
     auto: Auto,
+    /// Nobody lets those go on any more who wait.
+    is_closed: bool,
 }
 
 /// The line of a priority; none for the immediate one.
@@ -89,6 +91,7 @@ impl<T> Default for Gate<T> {
             waiting: 0,
             released: [0; 2],
             auto: Auto::default(),
+            is_closed: false,
         };
         Self { open: AtomicBool::new(true), state: Mutex::new(state) }
     }
@@ -113,6 +116,9 @@ impl<T> Gate<T> {
         if passes_tag && state.lines[line].is_empty() && state.buckets[line].take(now) {
             state.released[line] += 1;
             return Admitted::Now(answer);
+        }
+        if state.is_closed {
+            return Admitted::Refused(answer, Error::shutdown_in_progress());
         }
         if line == 0 && state.limits.batch <= 0.0 {
             return Admitted::Refused(answer, Error::batch_transaction_throttled());
@@ -202,10 +208,11 @@ impl<T> Gate<T> {
         (state.tags.len() - auto.min(state.tags.len()), auto)
     }
 
-    /// Everybody who waits: the node closes.
+    /// Everybody who waits: the node closes. Whoever comes later and would have to wait is refused.
     pub fn drain(&self) -> Vec<Waiter<T>> {
         let mut state = lock(&self.state);
         state.waiting = 0;
+        state.is_closed = true;
         let mut all: Vec<Waiter<T>> = state.lines.iter_mut().flat_map(std::mem::take).collect();
         all.extend(state.tags.values_mut().flat_map(|tag| std::mem::take(&mut tag.waiting)));
         all

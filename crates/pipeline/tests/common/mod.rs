@@ -1,6 +1,9 @@
 //! What the tests of the node share: requests in a line each.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod tables;
+pub mod world;
+
 use plinth_client::{Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_pipeline::{InProcess, Node, NodeConfig};
@@ -28,12 +31,29 @@ impl Reach for Arc<dyn Endpoint> {
     }
 }
 
+impl Reach for reached::Opened {
+    fn reach(&self) -> &dyn Endpoint {
+        &*self.endpoint
+    }
+}
+
+impl Reach for world::World {
+    fn reach(&self) -> &dyn Endpoint {
+        &**self.endpoint()
+    }
+}
+
 /// A node over files in `dir`.
 pub async fn open(env: &Env, dir: &Path) -> Result<InProcess> {
     Ok(Node::open(env, dir, NodeConfig::default()).await?.endpoint())
 }
 
 include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/endpoint.rs"));
+
+/// How databases are reached that lie on a disk.
+pub mod reached {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/way.rs"));
+}
 
 /// A node without files.
 pub async fn in_memory() -> Arc<dyn Endpoint> {

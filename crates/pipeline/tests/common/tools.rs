@@ -1,6 +1,12 @@
-//! What FoundationDB's tools and exporters read in a status document, whoever gives it: a node, or a server in front of one.
+//! What FoundationDB's tools and exporters read in a status document, whoever gives it: a node, or a server in front of one. And what
+//! its tools write to throttle a tag.
+#![allow(dead_code, reason = "each test file uses a part")]
 
+use plinth_client::{Database, Transaction, TransactionOption};
+use plinth_env::block_on;
+use plinth_types::Result;
 use serde_json::Value;
+use std::time::Duration;
 
 /// What monitoring reads, beside `client`.
 const READ_BY_TOOLS: &[&str] = &[
@@ -88,4 +94,34 @@ pub fn assert_complete(status: &Value) {
     let roles: Vec<_> =
         process["roles"].as_array().unwrap().iter().map(|role| role["role"].as_str()).collect();
     assert!(roles.contains(&Some("storage")) && roles.contains(&Some("log")), "{roles:?}");
+}
+
+/// A rule for a tag: so many transactions a second.
+fn throttle(tr: &Transaction, tag: &str, rate: f64) -> Result<()> {
+    tr.set_option(TransactionOption::AccessSystemKeys)?;
+    let key = [b"\xff\x02/throttledTags/tag/\x00\x01", &[tag.len() as u8][..], tag.as_bytes()].concat();
+    let until = tr.env().wall_clock().as_secs_f64() + 3600.0;
+    let mut value = 0x0fdb_00b0_7300_0000_u64.to_le_bytes().to_vec();
+    [rate, until, 3600.0].iter().for_each(|number| value.extend(number.to_le_bytes()));
+    value.push(0);
+    tr.set(key, value);
+    Ok(())
+}
+
+/// The status document.
+pub fn status(db: &Database) -> Value {
+    serde_json::from_str(&db.status_json().wait().unwrap()).unwrap()
+}
+
+/// Lets no transaction begin any more that has this tag; returns once that holds.
+pub fn stop_tag(db: &Database, tag: &str) {
+    db.transact_blocking(|tr| throttle(tr, tag, 0.0)).unwrap();
+    while status(db)["cluster"]["qos"]["throttled_tags"]["manual"]["count"] != 1 {
+        block_on(db.endpoint().env().sleep(Duration::from_millis(20)));
+    }
+}
+
+/// How many transactions wait to begin.
+pub fn waiting_to_begin(db: &Database) -> u64 {
+    status(db)["cluster"]["plinth"]["start_queue"]["transactions"].as_u64().unwrap()
 }

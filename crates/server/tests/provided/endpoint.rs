@@ -1,4 +1,4 @@
-/// The endpoint as the tests reach it: by sockets, through a server that lives as long as the test program. Over TLS if
+/// The endpoint as the tests reach it: by sockets, through a server that lives as long as what is given. Over TLS if
 /// the variable says so with which the program runs itself a second time.
 pub fn provided(endpoint: Arc<dyn Endpoint>) -> Arc<dyn Endpoint> {
     let env = endpoint.env().clone();
@@ -14,8 +14,15 @@ pub fn provided(endpoint: Arc<dyn Endpoint>) -> Arc<dyn Endpoint> {
     }
     let server = plinth_env::block_on(plinth_server::Server::start(endpoint, config)).unwrap();
     let file = plinth_client::remote::ClusterFile::parse(server.connection_string()).unwrap();
-    std::mem::forget(server);
-    Arc::new(plinth_client::remote::RemoteEndpoint::with_options(&env, file, &options))
+    let remote = Arc::new(plinth_client::remote::RemoteEndpoint::with_options(&env, file, &options));
+    let (wanted, clock) = (Arc::downgrade(&remote), env.clone());
+    drop(env.spawn_network("server", async move {
+        while wanted.strong_count() > 0 {
+            clock.sleep(std::time::Duration::from_millis(20)).await;
+        }
+        drop(server);
+    }));
+    remote
 }
 
 /// What one of the test's certificates, its key and the authority are.
