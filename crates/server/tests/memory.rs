@@ -4,6 +4,8 @@
 //! that is yet to come once waited together, were all answered when it came, and took gigabytes.
 
 mod common;
+#[path = "../../pipeline/tests/common/tools.rs"]
+mod tools;
 
 use common::*;
 use plinth_client::{Database, Description, Endpoint, ReadVersionReply, ReadVersionRequest};
@@ -11,7 +13,7 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::frame::{self, Kind, NO_ID};
-use plinth_proto::{Hello, Request, reply};
+use plinth_proto::{Hello, ReadVersion, Request, reply};
 use plinth_server::{Limits, Server};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
@@ -286,6 +288,109 @@ fn large_half_requests_are_bounded_together_and_those_cut_off_are_told_why() {
 /// The status document as a client gets it.
 fn status_of(server: &Server) -> String {
     remote(server).status_json().wait().unwrap()
+}
+
+/// What a row has that is watched.
+static VALUE: [u8; 60_000] = [b'w'; 60_000];
+
+fn write_watched(node: &Arc<Node>) {
+    let write = |tr: &plinth_client::Transaction| {
+        tr.set("watched", &VALUE[..]);
+        Ok(())
+    };
+    Database::new(Arc::new(node.endpoint())).transact_blocking(write).unwrap();
+}
+
+/// A watch of that row, which holds a copy of the value and never fires.
+fn watch() -> Request {
+    let value = Some(Bytes::from_static(&VALUE));
+    Request::Watch { key: Bytes::from_static(b"watched"), value, version: 1 }
+}
+
+/// Returns once what this client has asked for is carried out, and what it holds is counted: which is done when the connection has had
+/// its turns, so many at most.
+fn see_counted(client: &mut Raw) {
+    const TURNS: u32 = 16;
+    for id in 1_000_000..=1_000_000 + TURNS {
+        client.ask(id, &Request::Ping).unwrap();
+        assert_eq!(client.next().map(|(id, kind, _)| (id, kind)), Some((id, Kind::Pong as u8)));
+    }
+}
+
+#[test]
+fn watches_are_held_and_only_who_holds_the_most_is_cut_off() {
+    const BOUND: usize = 8 << 20;
+    let node = node();
+    write_watched(&node);
+    let limits = Limits { buffered_bytes: BOUND, ..Limits::default() };
+    let server = serve_endpoint(Arc::new(node.endpoint()), limits);
+    let mut modest: Vec<_> = (0..10).map(|_| Raw::greeted(&server)).collect();
+    for client in &mut modest {
+        client.ask(0, &watch()).unwrap();
+        see_counted(client);
+    }
+    let theirs = server.buffered_bytes();
+    assert!((10 * VALUE.len()..11 * VALUE.len()).contains(&theirs), "{theirs} bytes");
+    let mut greedy = Raw::greeted(&server);
+    // To who was cut off a while ago this may fail.
+    let _ = greedy.send(&frames(&watch(), 200));
+    let (id, error) = greedy.failure();
+    assert_eq!((id, error.code()), (NO_ID, 1026), "{error}");
+    for client in &mut modest {
+        see_counted(client);
+    }
+    assert_eq!(server.figures().cut_off, 1);
+    wait_until(|| server.buffered_bytes() == theirs);
+    drop(modest);
+    wait_until(|| server.buffered_bytes() == 0);
+}
+
+#[test]
+fn while_memory_is_tight_a_connection_has_one_request_under_way() {
+    const BOUND: usize = 2 << 20;
+    // All answers together have room.
+    const ASKED: usize = 20;
+    let node = node();
+    write_watched(&node);
+    let held = Held::over(&node);
+    let server = serve_endpoint(held.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let mut holder = Raw::greeted(&server);
+    holder.send(&frames(&watch(), 20)).unwrap();
+    see_counted(&mut holder);
+    let before = server.buffered_bytes();
+    assert!((BOUND / 2 + 1..BOUND).contains(&before), "{before} bytes");
+    let mut client = Raw::greeted(&server);
+    client.send(&frames(&range(read_version(&*held)), ASKED as u32)).unwrap();
+    wait_until(|| held.waiting() > 0);
+    // Time for the others.
+    see_counted(&mut holder);
+    block_on(Env::real().sleep(Duration::from_millis(20)));
+    assert_eq!(held.waiting(), 1);
+    drop(holder);
+    wait_until(|| server.buffered_bytes() < BOUND / 2);
+    held.release(|| {});
+    wait_until(|| held.waiting() == ASKED - 1);
+    held.release(|| {});
+    (0..ASKED).for_each(|_| assert!(client.next().is_some_and(|(id, ..)| (id as usize) < ASKED)));
+}
+
+/// A request of forty bytes may ask for a thousand of them, each of which waits by itself.
+#[test]
+fn starts_that_are_asked_for_together_are_each_charged_while_they_are_held_back() {
+    let node = node();
+    let near = Database::new(Arc::new(node.endpoint()));
+    tools::stop_tag(&near, "slow");
+    let limits = Limits { in_flight_bytes: 1 << 20, ..Limits::default() };
+    let server = serve_endpoint(Arc::new(node.endpoint()), limits);
+    let mut client = Raw::greeted(&server);
+    let tags = vec![Bytes::from_static(b"slow")];
+    let request = Request::ReadVersion(ReadVersion { priority: 1, count: 1000, tags, ..Default::default() });
+    client.send(&frames(&request, 20)).unwrap();
+    wait_until(|| tools::waiting_to_begin(&near) > 0);
+    // Time for the others.
+    block_on(Env::real().sleep(Duration::from_millis(20)));
+    let waiting = tools::waiting_to_begin(&near);
+    assert!((1000..=3000).contains(&waiting), "{waiting} wait");
 }
 
 #[test]
