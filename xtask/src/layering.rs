@@ -89,7 +89,8 @@ const LAYERS: &[Layer] = &[
         level: 5,
         name: "plinth-server",
         uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-client", "plinth-series"],
-        tests_use: &["plinth-pipeline"],
+        // Whose own tests run against a server as well.
+        tests_use: &["plinth-pipeline", "plinth", "plinth-migrate"],
     },
     Layer {
         level: 6,

@@ -10,11 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/database.rs"));
 
-fn memory() -> Database {
-    Database::in_memory().unwrap()
-}
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings() -> Settings {
     Settings { piece_bytes: 3000, show_every: Duration::ZERO, ..Settings::default() }
@@ -54,7 +52,7 @@ fn leftovers(db: &Database) -> usize {
 
 #[test]
 fn a_copy_is_whole_and_leaves_nothing_behind() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     fill(&source, 5000);
     set(&source, "", "the empty key");
     let report = migrate(&source, &destination, "source", &settings()).unwrap();
@@ -68,7 +66,7 @@ fn a_copy_is_whole_and_leaves_nothing_behind() {
 
 #[test]
 fn an_empty_database_can_be_copied() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     let report = migrate(&source, &destination, "source", &settings()).unwrap();
     assert_eq!((report.sum.rows, dump(&destination).len()), (0, 0));
 }
@@ -91,7 +89,7 @@ fn interrupted(source: &Database, destination: &Database, after: usize) -> Error
 
 #[test]
 fn another_run_goes_on_and_copies_only_what_has_changed() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     fill(&source, 60_000);
     assert_eq!(interrupted(&source, &destination, 1), Error::operation_cancelled());
     // Nobody takes half a copy for a whole one.
@@ -114,7 +112,7 @@ fn another_run_goes_on_and_copies_only_what_has_changed() {
 
 #[test]
 fn a_destination_that_is_not_empty_or_not_ours_is_left_alone() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     fill(&source, 10);
     fill(&destination, 1);
     let refused = |source: &Database, destination: &Database, name: &str| {
@@ -126,13 +124,13 @@ fn a_destination_that_is_not_empty_or_not_ours_is_left_alone() {
     assert_eq!(dump(&destination).len(), 1);
     assert_eq!(refused(&source, &source, "source"), Error::client_invalid_operation());
 
-    let destination = memory();
+    let destination = in_memory();
     fill(&source, 60_000);
     interrupted(&source, &destination, 0);
     let error = refused(&source, &destination, "another source");
     assert!(error.to_string().contains("unfinished copy of source"), "{error}");
 
-    let locked = memory();
+    let locked = in_memory();
     let lock = |tr: &plinth::Transaction| {
         tr.set_option(TransactionOption::AccessSystemKeys)?;
         let operand = [&b"0123456789"[..], &[7; 16], &[0; 4]].concat();
@@ -145,7 +143,7 @@ fn a_destination_that_is_not_empty_or_not_ours_is_left_alone() {
 
 #[test]
 fn tenants_are_refused() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     source
         .transact_blocking(|tr| {
             tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
@@ -160,7 +158,7 @@ fn tenants_are_refused() {
 
 #[test]
 fn the_source_can_be_left_locked() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     fill(&source, 3000);
     let settings = Settings { lock_source: true, ..settings() };
     let report = migrate(&source, &destination, "source", &settings).unwrap();
@@ -172,7 +170,7 @@ fn the_source_can_be_left_locked() {
 
 #[test]
 fn damage_in_the_destination_is_found_by_range() {
-    let (source, destination) = (memory(), memory());
+    let (source, destination) = (in_memory(), in_memory());
     fill(&source, 20_000);
     // Changes a row behind the copy's back, through the lock, as soon as the row must have been copied.
     let damaged = AtomicBool::new(false);

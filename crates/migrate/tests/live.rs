@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/database.rs"));
+
 const ACCOUNTS: u64 = 3000;
 const BALANCE: u64 = 1000;
 /// Accounts that are written at a time; which ones moves on.
@@ -32,7 +34,7 @@ fn balance(amount: u64) -> Vec<u8> {
 }
 
 fn open_accounts() -> Database {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     db.transact_blocking(|tr| {
         (0..ACCOUNTS).for_each(|n| tr.set(account(n), balance(BALANCE)));
         Ok(())
@@ -123,7 +125,7 @@ fn settings() -> Settings {
 #[test]
 fn a_copy_of_a_database_in_use_is_one_version_of_it() {
     for round in 0..5 {
-        let (source, destination) = (open_accounts(), Database::in_memory().unwrap());
+        let (source, destination) = (open_accounts(), in_memory());
         let writers = Writers::start(&source, 3, Duration::from_millis(1));
         let report = migrate(&source, &destination, "source", &settings()).unwrap();
         let transfers = writers.end();
@@ -136,14 +138,14 @@ fn a_copy_of_a_database_in_use_is_one_version_of_it() {
 
 #[test]
 fn the_whole_state_is_that_of_the_reported_version() {
-    let source = plinth::Builder::in_memory().window(Duration::from_secs(600)).open().unwrap();
+    let source = provided(plinth::Builder::in_memory().window(Duration::from_secs(600)));
     source
         .transact_blocking(|tr| {
             (0..ACCOUNTS).for_each(|n| tr.set(account(n), balance(BALANCE)));
             Ok(())
         })
         .unwrap();
-    let destination = Database::in_memory().unwrap();
+    let destination = in_memory();
     let writers = Writers::start(&source, 3, Duration::from_millis(1));
     let report = migrate(&source, &destination, "source", &settings()).unwrap();
     writers.end();
@@ -157,7 +159,7 @@ fn the_whole_state_is_that_of_the_reported_version() {
 
 #[test]
 fn a_moved_application_loses_nothing() {
-    let (source, destination) = (open_accounts(), Database::in_memory().unwrap());
+    let (source, destination) = (open_accounts(), in_memory());
     let writers = Writers::start(&source, 3, Duration::from_millis(1));
     let settings = Settings { lock_source: true, ..settings() };
     let report = migrate(&source, &destination, "source", &settings).unwrap();
@@ -169,7 +171,7 @@ fn a_moved_application_loses_nothing() {
 
 #[test]
 fn under_the_lock_even_writes_without_conflict_ranges_are_copied() {
-    let (source, destination) = (open_accounts(), Database::in_memory().unwrap());
+    let (source, destination) = (open_accounts(), in_memory());
     let stop = Arc::new(AtomicBool::new(false));
     let quiet = {
         let (source, stop) = (source.clone(), stop.clone());
@@ -198,7 +200,7 @@ fn under_the_lock_even_writes_without_conflict_ranges_are_copied() {
 
 #[test]
 fn a_source_that_changes_everywhere_all_the_time_is_given_up_with_advice() {
-    let (source, destination) = (open_accounts(), Database::in_memory().unwrap());
+    let (source, destination) = (open_accounts(), in_memory());
     let stop = Arc::new(AtomicBool::new(false));
     let storm = {
         let (source, stop) = (source.clone(), stop.clone());

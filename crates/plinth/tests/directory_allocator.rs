@@ -5,13 +5,15 @@ use plinth::{Bytes, Database, Error, Result, Transaction};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/database.rs"));
+
 fn create(tr: &Transaction, name: String) -> Result<Bytes> {
     Ok(Directory::root().create(tr, name).wait()?.subspace()?.prefix().clone())
 }
 
 #[test]
 fn transactions_of_one_moment_get_different_prefixes() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     create_all(&db, &["first".to_owned()]);
     let mut prefixes = BTreeSet::new();
     let mut conflicts = 0;
@@ -49,7 +51,7 @@ fn create_all(db: &Database, names: &[String]) -> Vec<Bytes> {
 fn threads_get_different_prefixes_while_windows_move_on() {
     const THREADS: usize = 4;
     const EACH: usize = 60;
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     create_all(&db, &["first".to_owned()]);
     let runs = AtomicUsize::new(0);
     let prefixes: Vec<Bytes> = std::thread::scope(|scope| {
@@ -82,7 +84,7 @@ fn threads_get_different_prefixes_while_windows_move_on() {
 
 #[test]
 fn threads_that_share_a_transaction_get_different_prefixes() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let root = Directory::root();
     root.create(&tr, "first").wait().unwrap();
@@ -103,7 +105,7 @@ fn threads_that_share_a_transaction_get_different_prefixes() {
 
 #[test]
 fn what_is_forgotten_is_not_given_again() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let names: Vec<_> = (0..100).map(|n| format!("d{n}")).collect();
     let mut seen = BTreeSet::new();
     for _ in 0..3 {

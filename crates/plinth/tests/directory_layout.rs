@@ -4,7 +4,9 @@
 //! rows that no binding writes (a newer layout, damage) are refused without harm.
 
 use plinth::directory::{Directory, DirectoryLayer, PARTITION};
-use plinth::{Database, Error, KeyValue, Result, Subspace, Transaction, tuple};
+use plinth::{Error, KeyValue, Result, Subspace, Transaction, tuple};
+
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/database.rs"));
 
 const VERSION_KEY: &[u8] = b"\xfe\x01\xfe\x00\x01version\x00";
 const VERSION: &[u8] = b"\x01\0\0\0\0\0\0\0\0\0\0\0";
@@ -24,7 +26,7 @@ fn code<T>(result: Result<T>) -> i32 {
 
 #[test]
 fn directories_are_these_rows() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     manual().create(&tr, "a").prefix("\x20").layer("L").wait().unwrap();
     manual().create(&tr, ["a", "b"]).prefix("\x21\0").wait().unwrap();
@@ -40,7 +42,7 @@ fn directories_are_these_rows() {
 
 #[test]
 fn the_allocator_leaves_a_count_and_a_mark() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let directory = Directory::root().create(&tr, "a").wait().unwrap();
     let prefix = directory.subspace().unwrap().prefix().clone();
@@ -56,7 +58,7 @@ fn the_allocator_leaves_a_count_and_a_mark() {
 
 #[test]
 fn a_partition_keeps_everything_below_its_prefix() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let partition = manual().create(&tr, "p").prefix("pp").layer(PARTITION).wait().unwrap();
     let before = rows(&tr);
@@ -76,7 +78,7 @@ fn a_partition_keeps_everything_below_its_prefix() {
 
 #[test]
 fn what_another_binding_wrote_is_understood() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let foreign: [(&[u8], &[u8]); 8] = [
         (VERSION_KEY, VERSION),
@@ -107,7 +109,7 @@ fn what_another_binding_wrote_is_understood() {
 
 #[test]
 fn a_newer_layout_is_refused_or_only_read() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let root = Directory::root();
     root.create(&tr, "a").wait().unwrap();
@@ -125,7 +127,7 @@ fn a_newer_layout_is_refused_or_only_read() {
 
 #[test]
 fn prefixes_chosen_by_hand_must_be_allowed_and_free() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let create = |root: &Directory, name: &str, prefix: &[u8]| root.create(&tr, name).prefix(prefix).wait();
     assert_eq!(code(create(&Directory::root(), "a", b"pre")), 2253);
@@ -143,7 +145,7 @@ fn prefixes_chosen_by_hand_must_be_allowed_and_free() {
 
 #[test]
 fn a_chosen_prefix_that_holds_data_is_refused() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     for number in 0..64 {
         tr.set(tuple::pack(&(number, "squatter")), b"");
@@ -167,7 +169,7 @@ fn damaged_metadata_is_an_error_and_clears_nothing() {
         (b"\xfe\x01\xfe\x00\x01hca\x00\x14\x02x\x00", b"\x01", Error::invalid_directory_layer_metadata()),
     ];
     for (key, value, error) in damage {
-        let db = Database::in_memory().unwrap();
+        let db = in_memory();
         let tr = db.create_transaction();
         tr.set("data", "kept");
         tr.set(key, value);
@@ -183,7 +185,7 @@ fn damaged_metadata_is_an_error_and_clears_nothing() {
 
 #[test]
 fn the_root_is_no_directory() {
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     let root = Directory::root();
     assert_eq!(code(root.open(&tr, ()).wait()), 2255);

@@ -6,8 +6,12 @@
 
 #[path = "directory_model/model.rs"]
 mod model;
+mod place {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/place.rs"));
+}
 
 use model::{Model, Outcome};
+use place::Place;
 use plinth::directory::Directory;
 use plinth::{Builder, Database, Result, Transaction};
 use plinth_env::simulated::{Random, Simulation};
@@ -185,10 +189,10 @@ fn random_operations_agree_with_a_tree() {
     for seed in 0..20 {
         eprintln!("seed {seed}");
         let simulation = Simulation::new(seed);
-        let env = simulation.process("application");
+        let place = Place::new(&simulation);
         let mut random = simulation.random();
         simulation.run_until(async {
-            let db = Builder::in_memory().env(env).open_async().await.unwrap();
+            let db = place.open(Builder::in_memory()).await;
             run_seed(db, &mut random, &mut seen).await;
         });
     }

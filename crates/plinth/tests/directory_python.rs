@@ -1,7 +1,9 @@
 //! Directories that FoundationDB's own Python binding made are seen as that binding sees them.
 
+use plinth::Transaction;
 use plinth::directory::Directory;
-use plinth::{Database, Transaction};
+
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/database.rs"));
 
 const FIXTURE: &str = include_str!("fixtures/python_directories.txt");
 
@@ -35,7 +37,7 @@ fn view(tr: &Transaction, path: &[String], lines: &mut Vec<String>) {
 #[test]
 fn the_python_bindings_directories_are_seen_as_it_sees_them() {
     let (rows, seen) = FIXTURE.split_once("--\n").unwrap();
-    let db = Database::in_memory().unwrap();
+    let db = in_memory();
     let tr = db.create_transaction();
     for row in rows.lines().filter(|line| !line.starts_with('#')) {
         let (key, value) = row.split_once(' ').unwrap();

@@ -1,6 +1,11 @@
 //! The facade in a simulated world: tasks that run at the same time, chosen by the seed, over disks that are slow. What
 //! directories give out is different whatever the order, and a crash keeps what was acknowledged.
 
+mod place {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/place.rs"));
+}
+
+use place::Place;
 use plinth::directory::Directory;
 use plinth::{Bytes, Database, Env, Error, Result, tuple};
 use plinth_env::simulated::Simulation;
@@ -65,18 +70,17 @@ fn a_window_is_as_long_as_it_was_said() {
     for engine in ["memory", "ssd"] {
         for (window, in_time, too_late) in [(2, 1, 4), (60, 50, 70)] {
             let simulation = Simulation::new(window);
-            let env = simulation.process("application");
+            let place = Place::new(&simulation);
             simulation.run_until(async {
                 let window = Duration::from_secs(window);
-                let builder = Database::builder("/db").engine(engine).env(env.clone()).window(window);
-                let db = builder.open_async().await.unwrap();
+                let db = place.open(Database::builder("/db").engine(engine).window(window)).await;
                 for (seconds, expected) in [(in_time, None), (too_late, Some(Error::transaction_too_old()))] {
                     set(&db, "old").await;
                     let tr = db.create_transaction();
                     tr.get_read_version().await.unwrap();
                     // Versions go on only with commits.
                     for _ in 0..seconds {
-                        env.sleep(Duration::from_secs(1)).await;
+                        place.env().sleep(Duration::from_secs(1)).await;
                         set(&db, "new").await;
                     }
                     let read = tr.get("k").await.map(|value| value.unwrap());
@@ -104,11 +108,11 @@ fn tasks_that_create_directories_at_the_same_time_get_different_ones() {
     for seed in 0..10 {
         eprintln!("seed {seed}");
         let simulation = Simulation::new(seed);
-        let env = simulation.process("application");
+        let place = Place::new(&simulation);
         let acknowledged = Acknowledged::default();
         simulation.run_until(async {
-            let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
-            for task in spawn_creators(&env, &db, &acknowledged) {
+            let db = place.open(Database::builder("/db")).await;
+            for task in spawn_creators(place.env(), &db, &acknowledged) {
                 task.await.unwrap();
             }
             assert_eq!(acknowledged.lock().unwrap().len(), 48);
@@ -124,21 +128,20 @@ fn a_crash_keeps_what_was_acknowledged() {
     for seed in 0..10 {
         eprintln!("seed {seed}");
         let simulation = Simulation::new(seed);
-        let env = simulation.process("application");
+        let mut place = Place::new(&simulation);
         let acknowledged = Acknowledged::default();
         let half = async {
-            let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
-            let _tasks = spawn_creators(&env, &db, &acknowledged);
+            let db = place.open(Database::builder("/db")).await;
+            let _tasks = spawn_creators(place.env(), &db, &acknowledged);
             while acknowledged.lock().unwrap().len() < 20 {
-                env.sleep(std::time::Duration::from_micros(50)).await;
+                place.env().sleep(std::time::Duration::from_micros(50)).await;
             }
         };
         simulation.run_until(half);
-        simulation.crash(&env);
+        place.crash(&simulation);
         interrupted += usize::from(acknowledged.lock().unwrap().len() < 48);
-        let env = simulation.restart(&env);
         simulation.run_until(async {
-            let db = Database::builder("/db").env(env).must_exist().open_async().await.unwrap();
+            let db = place.open(Database::builder("/db").must_exist()).await;
             check(&db, &acknowledged).await;
         });
     }

@@ -1,0 +1,1 @@
+include!("../../../plinth/tests/provided/database.rs");

@@ -1,0 +1,4 @@
+//! Copies from one server to another: migration's own tests, with sockets between it and both databases.
+
+#[path = "../../migrate/tests/copy.rs"]
+mod copy;
