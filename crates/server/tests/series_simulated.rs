@@ -243,8 +243,8 @@ async fn fill(env: &Env, at: SocketAddr, told: &Mutex<Told>, enough: u64) -> Opt
     while next <= enough {
         let mut text = String::new();
         for _ in 0..1 + env.random_u64() % 300 {
-            // Values that don't compress.
-            write!(text, "+own.a s=0\n:{next}\n:{}\n", next ^ (env.random_u64() << 32)).unwrap();
+            // Values that don't compress, none of them beyond 63 bits.
+            write!(text, "+own.a s=0\n:{next}\n:{}\n", next ^ (env.random_u64() >> 33 << 32)).unwrap();
             next += 1;
         }
         told.lock().unwrap().sent = next - 1;
