@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::reached::Way;
 use common::world::World;
 use common::*;
 use plinth_client::ReadVersionRequest;
@@ -91,7 +90,7 @@ fn a_slow_disk_holds_transactions_back_and_the_status_says_so() {
         assert_eq!(without.causes, ["workload"], "seed {seed}");
         assert!(with.causes.iter().any(|cause| cause == "log_server_write_queue"), "seed {seed}: {with:?}");
         assert!(with.mean_queue < QUEUE && with.mean_queue < without.mean_queue, "seed {seed}");
-        assert!(with.commits * 100 > without.commits * Way::KEPT, "seed {seed}: the disk stays busy");
+        assert!(with.commits * 2 > without.commits, "seed {seed}: the disk stays busy");
         let qos = &after["cluster"]["qos"];
         assert_eq!(qos["performance_limited_by"]["name"], "workload", "seed {seed}: {qos}");
         assert_eq!(after["cluster"]["plinth"]["start_queue"]["transactions"], 0, "seed {seed}");

@@ -11,9 +11,6 @@ use std::sync::Arc;
 pub struct Way;
 
 impl Way {
-    /// Percent of the commits that a slow disk carries which it still has to carry while transactions are held back before they begin.
-    pub const KEPT: u64 = 50;
-
     /// The way to a machine.
     pub fn to(_: &Simulation, _: &Env) -> Self {
         Self

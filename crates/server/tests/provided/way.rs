@@ -19,10 +19,6 @@ pub struct Way {
 }
 
 impl Way {
-    /// Percent of the commits that a slow disk carries which it still has to carry while transactions are held back before they begin. Less than in
-    /// the process: starts of a connection are asked for together, so they are held back together, and let go together.
-    pub const KEPT: u64 = 40;
-
     /// The way to a machine.
     pub fn to(sim: &Simulation, machine: &Env) -> Self {
         Self {
