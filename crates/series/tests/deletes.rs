@@ -176,6 +176,67 @@ fn append_any(store: &SeriesStore) {
     let _ = series.append(-1, 1);
 }
 
+/// A series most of whose points came late, and a map of the same: two stretches of the present with a gap between them, one point behind all else, the history
+/// before, within and between, and some of that in memory alone.
+fn history(random: &mut Random, store: &SeriesStore) -> (Series, BTreeMap<i64, i64>) {
+    let series = block_on(store.series("m a=1")).unwrap();
+    let mut model = BTreeMap::new();
+    let mut add = |time: i64, value: i64| {
+        if matches!(series.append(time, value), Err(Error::Behind)) {
+            block_on(store.sync()).unwrap();
+            series.append(time, value).unwrap();
+        }
+        model.insert(time, value);
+    };
+    for time in (40_000..60_000).chain(100_000..110_000) {
+        add(time, time);
+    }
+    block_on(store.sync()).unwrap();
+    add(200_000, 1);
+    for _ in 0..3 {
+        for _ in 0..20_000 {
+            add(random.below(150_000) as i64, -(random.below(1000) as i64));
+        }
+        block_on(store.sync()).unwrap();
+    }
+    (0..500).for_each(|_| add(random.below(150_000) as i64, 7));
+    (series, model)
+}
+
+/// What scans, the aggregate and buckets of `step` say of a span is what the map says.
+fn check_span(series: &Series, model: &BTreeMap<i64, i64>, (from, to): (i64, i64), step: u64, context: &str) {
+    let expected: Vec<(i64, i64)> = model.range(from..to).map(|(time, value)| (*time, *value)).collect();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let found = block_on(async { series.scan(from..to, direction).await?.collect().await }).unwrap();
+        let mut found: Vec<(i64, i64)> =
+            found.iter().map(|point| (point.time, point.value.as_f64() as i64)).collect();
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        assert!(found == expected, "{context} {direction:?}: {} of {}", found.len(), expected.len());
+    }
+    let summary = block_on(series.aggregate(from..to)).unwrap();
+    let sum: i64 = expected.iter().map(|(_, value)| value).sum();
+    assert_eq!(
+        summary.map(|summary| (summary.count as usize, summary.sum)),
+        (!expected.is_empty()).then_some((expected.len(), sum as f64)),
+        "{context}"
+    );
+    let counts = block_on(async {
+        let (mut there, mut back) = (0, 0);
+        let mut groups = series.group_aggregate(from..to, step).await?;
+        while let Some((_, summary)) = groups.next().await? {
+            there += summary.count;
+        }
+        let mut groups = series.group_aggregate_backward(from..to, step).await?;
+        while let Some((_, summary)) = groups.next().await? {
+            back += summary.count;
+        }
+        Ok::<_, Error>((there, back))
+    });
+    assert_eq!(counts.unwrap(), (expected.len() as u64, expected.len() as u64), "{context} {step}");
+}
+
 /// All late points of a series were read and held for whatever was asked of it, were they its history of ten years.
 #[test]
 fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
@@ -184,73 +245,16 @@ fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
         let db = Database::in_memory().unwrap();
         let open = Settings { commit_every: None, leaf_points: 500, ..Settings::default() };
         let store = block_on(SeriesStore::open_with(&db, open)).unwrap();
-        let series = block_on(store.series("m a=1")).unwrap();
-        let mut model = BTreeMap::new();
-        let mut add = |time: i64, value: i64| {
-            if matches!(series.append(time, value), Err(Error::Behind)) {
-                block_on(store.sync()).unwrap();
-                series.append(time, value).unwrap();
-            }
-            model.insert(time, value);
-        };
-        // Two stretches of the present, with a gap between them, and one behind all else.
-        for time in (40_000..60_000).chain(100_000..110_000) {
-            add(time, time);
-        }
-        block_on(store.sync()).unwrap();
-        add(200_000, 1);
-        // The history before, within and between.
-        for _ in 0..3 {
-            for _ in 0..20_000 {
-                add(random.below(150_000) as i64, -(random.below(1000) as i64));
-            }
-            block_on(store.sync()).unwrap();
-        }
-        // And some of it in memory alone.
-        (0..500).for_each(|_| add(random.below(150_000) as i64, 7));
+        let (series, mut model) = history(&mut random, &store);
         for query in 0..60 {
             let (a, b) = (random.below(220_000) as i64 - 10_000, random.below(220_000) as i64 - 10_000);
-            let (from, to) = match query % 4 {
+            let span = match query % 4 {
                 0 => (i64::MIN, i64::MAX),
                 1 => (a, a + random.below(300) as i64),
                 _ => (a.min(b), a.max(b)),
             };
-            let context = format!("seed {seed}, {from}..{to}");
-            let expected: Vec<(i64, i64)> =
-                model.range(from..to).map(|(time, value)| (*time, *value)).collect();
-            for direction in [Direction::Forward, Direction::Backward] {
-                let found =
-                    block_on(async { series.scan(from..to, direction).await?.collect().await }).unwrap();
-                let mut found: Vec<(i64, i64)> =
-                    found.iter().map(|point| (point.time, point.value.as_f64() as i64)).collect();
-                if direction == Direction::Backward {
-                    found.reverse();
-                }
-                assert!(found == expected, "{context} {direction:?}: {} of {}", found.len(), expected.len());
-            }
-            let summary = block_on(series.aggregate(from..to)).unwrap();
-            let sum: i64 = expected.iter().map(|(_, value)| value).sum();
-            assert_eq!(
-                summary.map(|summary| (summary.count as usize, summary.sum)),
-                (!expected.is_empty()).then_some((expected.len(), sum as f64)),
-                "{context}"
-            );
             let step = 1 + random.below(40_000);
-            let counts = block_on(async {
-                let (mut there, mut back) = (Vec::new(), Vec::new());
-                let mut groups = series.group_aggregate(from..to, step).await?;
-                while let Some((_, summary)) = groups.next().await? {
-                    there.push(summary.count);
-                }
-                let mut groups = series.group_aggregate_backward(from..to, step).await?;
-                while let Some((_, summary)) = groups.next().await? {
-                    back.push(summary.count);
-                }
-                Ok::<_, Error>((there, back))
-            });
-            let (there, back) = counts.unwrap();
-            assert!(there.iter().sum::<u64>() == expected.len() as u64, "{context} {step}");
-            assert!(back.iter().sum::<u64>() == expected.len() as u64, "{context} {step}");
+            check_span(&series, &model, span, step, &format!("seed {seed}, {span:?}"));
         }
         // What goes of it goes, in spans of any length, and nothing else.
         for _ in 0..20 {

@@ -1,4 +1,7 @@
 //! Prometheus' query interface: what Grafana asks, and what is wrong named.
+//!
+//! Answers are compared as text, whole, as a client reads them: form, order and digits are what it depends on. Random expressions over
+//! random series have a test of their own, `prometheus_model.rs`.
 
 use plinth::Database;
 use plinth_env::block_on;

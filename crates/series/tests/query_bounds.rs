@@ -1,4 +1,7 @@
 //! Queries that would cost too much: refused before memory is, each by itself and all together, however they say it.
+//!
+//! A bound is tested from both sides: what just keeps to it is answered whole, what is one more is refused by a message that says what to
+//! narrow, and what was held is given back.
 
 use plinth::Database;
 use plinth_env::block_on;

@@ -158,6 +158,9 @@ fn rows_of_events(all: &Events, wanted: &Wanted) -> Option<String> {
     (!lines.is_empty()).then_some(text)
 }
 
+/// What a function makes of the points of a line, to choose among lines by.
+type Weight = Box<dyn Fn(&[(i64, f64)]) -> f64>;
+
 #[test]
 fn events_are_answered_as_a_model_does() {
     for seed in 0..20 {
@@ -465,7 +468,7 @@ fn lines_are_weighed_against_each_other() {
                     .sum()
             };
             let portion = [0.0, 0.1, 0.25][random.below(3) as usize];
-            let (function, weight): (String, Box<dyn Fn(&[(i64, f64)]) -> f64>) = match random.below(3) {
+            let (function, weight): (String, Weight) = match random.below(3) {
                 0 => (r#"{"name": "top", "N": 2}"#.to_string(), Box::new(area)),
                 1 => (
                     format!(r#"{{"name": "frequent-items", "error": 0.1, "portion": {portion}}}"#),

@@ -1,4 +1,7 @@
 //! Lines of a stream that arrives in pieces: whole ones only, counted, and none longer than a limit; and how parsers of lines are fed with them.
+//!
+//! A line that is too long is told once, when that is known, and skipped to its end; so what is held of a stream never exceeds the limit. Most lines
+//! are a few bytes long, and millions come in a second: their ends are looked for a word at a time.
 
 use super::session::{Intake, SAMPLES};
 use memchr::memchr;

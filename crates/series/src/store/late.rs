@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Late points may be as many as a series has, such as its history that was imported behind its present, so they are never all in memory. What a reader has
-//! to know of them is what lies before the next piece of the tree, and within it: how far that is known is said by [`Late::known`]. Those that are
+//! to know of them is what lies before the next piece of the tree, and within it: how far that is known is said by [`Late::known_of`]. Those that are
 //! in the owner's memory lie over those of the leaves.
 //!
 //! Leaves are rewritten while a query reads. What belongs to a leaf never goes to one with a later key than its own time, so pages that go on behind the
