@@ -3,6 +3,9 @@
 //! The model holds all points in maps, goes through all of them for each query, and sorts the rows at the end. All values are small
 //! multiples of 1/4, whose sums do not depend on the order. The seed and the query are in each message.
 
+mod common;
+
+use common::{ask, filled as store};
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
@@ -403,27 +406,6 @@ fn every_kind_of_query_is_answered_as_a_model_does() {
             model.group_join();
         }
     }
-}
-
-/// A store with some points, a second apart, by series.
-fn store(series: &[(&str, &[f64])]) -> SeriesStore {
-    block_on(async {
-        let db = Database::in_memory().unwrap();
-        let store = SeriesStore::open(&db).await.unwrap();
-        for (name, values) in series {
-            let series = store.series(name).await.unwrap();
-            for (second, value) in (1_i64..).zip(*values) {
-                series.append(second * 1_000_000_000, *value).unwrap();
-            }
-        }
-        store
-    })
-}
-
-/// The answer to a query, or its error.
-fn ask(store: &SeriesStore, json: &str) -> Result<String, String> {
-    let text = block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
-    text.map(|text| String::from_utf8(text).unwrap()).map_err(|error| error.to_string())
 }
 
 /// The values of the rows that a function makes, and of which lines they are.

@@ -3,30 +3,12 @@
 //! A bound is tested from both sides: what just keeps to it is answered whole, what is one more is refused by a message that says what to
 //! narrow, and what was held is given back.
 
+mod common;
+
+use common::{ask, filled as store};
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::{Query, QueryError, QueryLimits, SeriesStore, Settings};
-
-/// A store with some points, a second apart, by series.
-fn store(series: &[(&str, &[f64])]) -> SeriesStore {
-    block_on(async {
-        let db = Database::in_memory().unwrap();
-        let store = SeriesStore::open(&db).await.unwrap();
-        for (name, values) in series {
-            let series = store.series(name).await.unwrap();
-            for (second, value) in (1_i64..).zip(*values) {
-                series.append(second * 1_000_000_000, *value).unwrap();
-            }
-        }
-        store
-    })
-}
-
-/// The answer to a query, or its error.
-fn ask(store: &SeriesStore, json: &str) -> Result<String, String> {
-    let text = block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
-    text.map(|text| String::from_utf8(text).unwrap()).map_err(|error| error.to_string())
-}
 
 #[test]
 fn what_is_too_much_is_refused_before_memory_is() {

@@ -1,10 +1,10 @@
-//! What models of queries are compared over: a few metrics of some hosts, with the same points in a store and in maps.
+//! What tests of queries share: a few metrics of some hosts, with the same points in a store and in maps; stores with points that a test says; asking.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Name, SeriesStore};
+use plinth_series::{Name, Query, SeriesStore};
 use std::collections::BTreeMap;
 
 /// An empty store.
@@ -60,4 +60,25 @@ pub fn measured(random: &mut Random) -> (SeriesStore, BTreeMap<String, BTreeMap<
 /// Whether two values are the same but for how their sums were rounded.
 pub fn is_near(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+}
+
+/// A store with some points, a second apart, by series.
+pub fn filled(series: &[(&str, &[f64])]) -> SeriesStore {
+    block_on(async {
+        let db = Database::in_memory().unwrap();
+        let store = SeriesStore::open(&db).await.unwrap();
+        for (name, values) in series {
+            let series = store.series(name).await.unwrap();
+            for (second, value) in (1_i64..).zip(*values) {
+                series.append(second * 1_000_000_000, *value).unwrap();
+            }
+        }
+        store
+    })
+}
+
+/// The answer to a query, or its error.
+pub fn ask(store: &SeriesStore, json: &str) -> Result<String, String> {
+    let text = block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
+    text.map(|text| String::from_utf8(text).unwrap()).map_err(|error| error.to_string())
 }
