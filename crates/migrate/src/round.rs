@@ -162,8 +162,9 @@ impl Work {
         }
     }
 
-    /// Copies whatever is not clean, once.
+    /// Copies whatever is not clean, each piece once.
     pub fn pass(self: &Arc<Self>) -> Result<()> {
+        lock(&self.table).begin_pass();
         self.in_parallel("migrate", Self::copy_pieces)
     }
 

@@ -33,6 +33,15 @@ struct Piece {
     state: State,
     /// A worker is at it.
     taken: bool,
+    /// The last pass in which a worker took it.
+    pass: u64,
+}
+
+impl Piece {
+    /// One that no worker has taken yet.
+    fn new(end: Bytes, state: State) -> Self {
+        Self { end, state, taken: false, pass: 0 }
+    }
 }
 
 /// All pieces.
@@ -40,6 +49,8 @@ pub(crate) struct Table {
     pieces: BTreeMap<Bytes, Piece>,
     /// Where to look for the next piece to take first: behind the last one taken.
     hint: Bytes,
+    /// The number of this pass, from 1 on.
+    pass: u64,
 }
 
 /// A look at all pieces.
@@ -57,7 +68,7 @@ pub(crate) struct Overview {
 impl Table {
     /// The normal key space: known pieces as they are, what is between them unread and cut at these points.
     pub fn new(known: &BTreeMap<Bytes, (Bytes, Sum)>, cuts: &[Bytes]) -> Self {
-        let mut table = Self { pieces: BTreeMap::new(), hint: Bytes::new() };
+        let mut table = Self { pieces: BTreeMap::new(), hint: Bytes::new(), pass: 1 };
         let mut at = Bytes::new();
         for (begin, (end, sum)) in known {
             // What overlaps was replaced, and its record not yet: it means nothing.
@@ -66,7 +77,7 @@ impl Table {
             }
             table.add_unread(&at, begin, cuts);
             let state = State::Suspect(*sum);
-            table.pieces.insert(begin.clone(), Piece { end: end.clone(), state, taken: false });
+            table.pieces.insert(begin.clone(), Piece::new(end.clone(), state));
             at = end.clone();
         }
         table.add_unread(&at, &Bytes::from_static(system::NORMAL_END), cuts);
@@ -81,23 +92,30 @@ impl Table {
         inner.dedup();
         for next in inner.into_iter().chain([end]) {
             if at < *next {
-                let piece = Piece { end: next.clone(), state: State::Unread, taken: false };
-                self.pieces.insert(at, piece);
+                self.pieces.insert(at, Piece::new(next.clone(), State::Unread));
             }
             at = next.clone();
         }
     }
 
-    /// A piece that is not clean and that nobody is at; from now on the caller is.
+    /// From now on each piece may be taken once more.
+    pub fn begin_pass(&mut self) {
+        self.pass += 1;
+    }
+
+    /// A piece that is not clean, that nobody is at, and that nobody has taken in this pass; from now on the caller is at it. What changes
+    /// again behind a worker's back waits for the next pass, or a pass over a source that changes everywhere would never end.
     pub fn take(&mut self) -> Option<(KeyRange, State)> {
-        let is_free = |piece: &Piece| !piece.taken && !matches!(piece.state, State::Clean(..));
+        let pass = self.pass;
+        let is_free =
+            |piece: &Piece| !piece.taken && piece.pass < pass && !matches!(piece.state, State::Clean(..));
         let mut behind = self.pieces.range(self.hint.clone()..);
         let found = behind.find(|(_, piece)| is_free(piece));
         let found = found.or_else(|| self.pieces.iter().find(|(_, piece)| is_free(piece)));
         let begin = found.map(|(begin, _)| begin.clone())?;
         self.hint.clone_from(&begin);
         let piece = self.pieces.get_mut(&begin)?;
-        piece.taken = true;
+        (piece.taken, piece.pass) = (true, pass);
         Some((KeyRange::new(begin, piece.end.clone()), piece.state))
     }
 
@@ -110,7 +128,8 @@ impl Table {
         if *next == end {
             return false;
         }
-        self.pieces.insert(next.clone(), Piece { end, state: State::Unread, taken: true });
+        let rest = Piece { taken: true, pass: self.pass, ..Piece::new(end, State::Unread) };
+        self.pieces.insert(next.clone(), rest);
         true
     }
 
@@ -174,8 +193,7 @@ impl Table {
             .collect();
         within.iter().for_each(|begin| drop(self.pieces.remove(begin)));
         for (part, state) in parts {
-            let piece = Piece { end: part.end.clone(), state: *state, taken: false };
-            self.pieces.insert(part.begin.clone(), piece);
+            self.pieces.insert(part.begin.clone(), Piece::new(part.end.clone(), *state));
         }
     }
 
@@ -247,6 +265,27 @@ mod tests {
         assert_eq!(begins, expected);
     }
 
+    /// A source that changed everywhere all the time kept one pass busy for nine minutes, over sockets: pieces were dirty again before the last
+    /// one had been copied, and were taken again, so that no round ever ended and nothing was given up.
+    #[test]
+    fn a_pass_takes_each_piece_once_however_often_it_changes() {
+        let mut table = Table::new(&BTreeMap::new(), &["b", "d"].map(Bytes::from));
+        let sum = Sum { rows: 1, bytes: 2, hash: 3 };
+        for round in 1..4 {
+            table.begin_pass();
+            let mut taken = Vec::new();
+            while let Some((range, _)) = table.take() {
+                assert!(!table.put(&range.begin, &range.end, State::Clean(sum, round)));
+                table.suspect_all();
+                taken.push(range.begin);
+                assert!(taken.len() <= 3, "{taken:?}");
+            }
+            taken.sort();
+            assert_eq!(taken, ["", "b", "d"]);
+            assert_eq!(table.overview().suspect_bytes, 6, "it is for the next pass, or the cut");
+        }
+    }
+
     #[test]
     fn whatever_is_done_the_pieces_cover_the_key_space() {
         for seed in 0..20 {
@@ -254,6 +293,9 @@ mod tests {
             let cuts: Vec<Bytes> = (0..random.below(10)).map(|_| key(&mut random)).collect();
             let mut table = Table::new(&BTreeMap::new(), &cuts);
             for version in 1..300 {
+                if random.below(5) == 0 {
+                    table.begin_pass();
+                }
                 match random.below(4) {
                     0 | 1 => {
                         let Some((range, _)) = table.take() else { continue };
