@@ -84,6 +84,8 @@ pub(crate) struct Pace {
     controller: Controller,
     rules: Rules,
     looked: Duration,
+    /// What waited to be committed at each tick since the look before, in bytes, added up, and how many ticks there were.
+    queued: (u64, u64),
     rules_read: Option<Duration>,
     disk_next: Duration,
 }
@@ -96,6 +98,7 @@ impl Pace {
             controller,
             rules: Rules::default(),
             looked: Duration::ZERO,
+            queued: (0, 0),
             rules_read: None,
             disk_next: Duration::ZERO,
         }
@@ -110,6 +113,7 @@ impl Pace {
     pub fn tick(&mut self, shared: &Shared) {
         let now = shared.env.now();
         let rows = room::look(shared);
+        self.queued = (self.queued.0 + shared.queue.depth().1 as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;
             if self.rules_read.is_none_or(|then| now >= then + RULES) {
@@ -117,12 +121,12 @@ impl Pace {
                 self.read_rules(shared);
                 shared.counters.metrics.rates.take(now, totals(shared));
             }
-            let queue_bytes = shared.queue.take_peak();
+            let queue_bytes = self.queue(shared);
             let started = shared.counters.metrics.started_all();
             let window_bytes = shared.storage.memory().window;
             let waiting = shared.health.gate.held_back() as u64;
             let gauges = Gauges {
-                queue_bytes: queue_bytes as u64,
+                queue_bytes,
                 window_bytes,
                 fullness: shared.storage.fullness().into(),
                 backlog: shared.storage.backlog().into(),
@@ -138,6 +142,19 @@ impl Pace {
         }
         if !shared.health.gate.is_open() {
             release(shared, now);
+        }
+    }
+
+    /// The bytes that wait to be committed, lately. The queue is empty at some moment of each batch, so one look says little. While nothing
+    /// is limited, it is the most that there were; while something is, halfway between the mean of the ticks and the most, which a
+    /// single burst can double: starts of a connection come together.
+    fn queue(&mut self, shared: &Shared) -> u64 {
+        let peak = shared.queue.take_peak() as u64;
+        let (bytes, ticks) = std::mem::take(&mut self.queued);
+        if shared.health.gate.is_open() {
+            peak
+        } else {
+            bytes.checked_div(ticks).unwrap_or(peak).midpoint(peak)
         }
     }
 

@@ -8,6 +8,8 @@ mod directory_model;
 mod durability;
 #[path = "../../plinth/tests/simulated.rs"]
 mod facade;
+#[path = "../../pipeline/tests/overload.rs"]
+mod overload;
 #[path = "../../pipeline/tests/room.rs"]
 mod room;
 #[path = "../../pipeline/tests/ssd.rs"]

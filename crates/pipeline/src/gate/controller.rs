@@ -7,7 +7,8 @@
 //!
 //! Below the spring nothing is limited. In it, x grows from 0 to 1 and the rate is what the node has been seen to bear, times
 //! something above 1 at first and below 1 at the end: so a queue settles in the middle of its spring, at full throughput.
-//! Batch transactions have targets of half the size, and so give way first.
+//! Batch transactions have targets of half the size, and so give way first. A limit halves at most and grows by a seventh at most from look to
+//! look; up to half of what the node has borne lately it doubles, so that a pause of the disk costs little more than itself.
 //!
 //! Rows that near the bound of their memory hold batch transactions back first, then default ones, but not below a rate at which readers and
 //! those who clear can live: at the bound itself it is the commits that are refused (`room.rs`).
@@ -145,6 +146,11 @@ const BATCH_LEAST: f64 = 0.01;
 /// once at the first look that finds a queue empty, and nobody after the next.
 const FALL: f64 = 0.5;
 const GROW: f64 = 1.15;
+/// How much it grows on the way back to half of what the node has borne. A disk that pauses for half a second has its queue full all
+/// that while, so the limit falls to a thirtieth; the disk is as fast as before when it goes on, and would idle for two seconds.
+const RECOVER: f64 = 2.0;
+/// What is left, at the next look, of what the node has borne: half of it after three and a half seconds.
+const BORNE: f64 = 0.98;
 /// Nothing is limited any more once nobody waits and the limit is so many times what is asked for.
 const FREE: f64 = 2.0;
 
@@ -155,12 +161,14 @@ pub(crate) struct Controller {
     /// Transactions begun in a second: lately, and since the look before.
     rate: f64,
     latest: f64,
+    /// The highest rate of the last seconds, fading.
+    borne: f64,
     last: Option<(Duration, u64)>,
 }
 
 impl Controller {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, last: None }
+        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, borne: 0.0, last: None }
     }
 
     /// The limits for the time until the next look.
@@ -170,6 +178,7 @@ impl Controller {
         let seconds = now.saturating_sub(then).as_secs_f64().max(1e-3);
         self.latest = gauges.started.saturating_sub(started) as f64 / seconds;
         self.rate += SMOOTHING * (self.latest - self.rate);
+        self.borne = self.rate.max(self.borne * BORNE);
         let (default, reason) = self.limit(gauges, 1.0);
         let (batch, batch_reason) = self.limit(gauges, 0.5);
         let (default, batch) = (self.settle(0, default, gauges), self.settle(1, batch, gauges));
@@ -187,7 +196,9 @@ impl Controller {
             // What came all at once is no rate yet, but more than what came before.
             wanted.max(self.rate.max(self.latest) * FALL)
         } else {
-            wanted.clamp(held * FALL, held * GROW).max(LEAST)
+            let careful = held * GROW;
+            let most = careful.max((held * RECOVER).min(self.borne / 2.0));
+            wanted.clamp(held * FALL, most).max(LEAST)
         };
         let is_free = wanted.is_infinite() && gauges.waiting == 0 && next > FREE * self.rate.max(LEAST);
         self.held[which] = if is_free { f64::INFINITY } else { next };

@@ -99,6 +99,24 @@ fn an_overloaded_node_stays_busy_and_its_queue_bounded() {
     assert!(model.gate.is_open(), "{:?} {}", model.gate.limits(), model.gate.waiting());
 }
 
+/// A disk pauses for six tenths of a second, its queue full all the while; then it is as fast as before.
+#[test]
+fn a_pause_costs_no_more_than_itself() {
+    let mut model = Model::new(50);
+    model.run(0, 6000, 0, 200);
+    model.capacity = 0;
+    model.run(6000, 6600, 0, 200);
+    let paused = model.gate.limits();
+    assert!(paused.default < 5000.0 && paused.reason == Reason::LogQueue, "{paused:?}");
+    model.capacity = 50;
+    let before = model.done[1] - model.queued;
+    model.run(6600, 8600, 0, 200);
+    let busy = (model.done[1] - model.queued - before) as f64 / (2000.0 * 50.0);
+    println!("{busy:.2} of the capacity was used in the two seconds behind a pause");
+    assert!(busy > 0.8, "{busy}");
+    assert!(model.queued * BYTES < 2 * TARGET, "{}", model.queued * BYTES);
+}
+
 #[test]
 fn batch_transactions_give_way_first() {
     let mut model = Model::new(100);
