@@ -26,9 +26,16 @@ fn node() -> Arc<Node> {
     block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap()
 }
 
+/// Far beyond what anything here takes: who waits for longer waits for good, and a test that hangs says nothing.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[track_caller]
 fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let env = Env::real();
+    let end = env.now() + PATIENCE;
     while !is_so() {
-        block_on(Env::real().sleep(Duration::from_millis(2)));
+        assert!(env.now() < end, "what is waited for has not come about in {PATIENCE:?}");
+        block_on(env.sleep(Duration::from_millis(2)));
     }
 }
 
