@@ -53,7 +53,7 @@ pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
 pub use query::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult,
 };
-pub use query::{delete_series, is_prometheus, prometheus};
+pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
     Appended, GroupStream, Listing, PointStream, Retention, Series, SeriesLayer, SeriesStore, Settings,
     StoreStats,

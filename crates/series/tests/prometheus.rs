@@ -74,6 +74,78 @@ fn expressions_have_their_values() {
     assert_eq!(vector(&store, "nothing{a='b'}"), "");
 }
 
+/// `up[1h]` was refused, and with it whoever reads points themselves: Prometheus' clients do, to download a range.
+#[test]
+fn a_range_alone_is_the_points_themselves() {
+    let store = store();
+    let text = data(&store, "query", "query=http_requests_total{host=%22b%22}[ 45s ]&time=300.001");
+    let expected = r#"{"result":[{"metric":{"__name__":"http_requests_total","code":"200","host":"b"},"#
+        .to_string()
+        + r#""values":[[270,"180"],[285,"190"],[300,"0"]]}],"resultType":"matrix"}"#;
+    assert_eq!(text, expected);
+    assert_eq!(data(&store, "query", "query=nothing[5m]"), r#"{"result":[],"resultType":"matrix"}"#);
+    for wrong in ["x[5m", "x[5]", "x[5m]%2B1", "[5m]"] {
+        assert_eq!(ask(&store, "query", &format!("query={wrong}")).0, 400, "{wrong}");
+    }
+    // In a range of times it has no meaning.
+    assert_eq!(ask(&store, "query_range", "query=x[5m]&start=0&end=1&step=1").0, 400);
+}
+
+/// The time 1767225600.123 was answered as 1767225600.1230001: nanoseconds had been made a float before they were divided.
+#[test]
+fn milliseconds_are_exact() {
+    let store = store();
+    for time in ["1767225600.123", "1795422091.403", "0.001", "-1.5", "7"] {
+        let expected = format!(r#"{{"result":[{time},"1"],"resultType":"scalar"}}"#);
+        assert_eq!(data(&store, "query", &format!("query=1&time={time}")), expected);
+    }
+}
+
+/// Small and large values were printed with hundreds of digits, where Prometheus has an exponent.
+#[test]
+fn values_are_printed_as_prometheus_does() {
+    let store = block_on(async { SeriesStore::open(&Database::in_memory().unwrap()).await.unwrap() });
+    let values = [5e-324, 1e-6, 9.5e-7, -1.5e-10, -0.0, 1e20, 1e21, -1.25e300, f64::INFINITY];
+    block_on(async {
+        let series = store.series("m a=1").await.unwrap();
+        for (time, value) in values.into_iter().enumerate() {
+            series.append(600_000_000_000 - 1 - time as i64, value).unwrap();
+        }
+    });
+    let text = data(&store, "query", "query=m[1s]");
+    let printed: Vec<&str> =
+        text.split('"').filter(|part| part.parse::<f64>().is_ok() && !part.contains(',')).collect();
+    let expected = [
+        "+Inf",
+        "-1.25e+300",
+        "1e+21",
+        "100000000000000000000",
+        "-0",
+        "-1.5e-10",
+        "9.5e-07",
+        "0.000001",
+        "5e-324",
+    ];
+    // The first is the value of the tag.
+    assert_eq!(printed[1..], expected, "{text}");
+}
+
+/// Clients ask for what is never there, and took the error for a fault.
+#[test]
+fn what_is_never_there_is_empty() {
+    let store = store();
+    assert_eq!(data(&store, "query_exemplars", "query=x"), "[]");
+    assert_eq!(data(&store, "rules", ""), r#"{"groups":[]}"#);
+    assert_eq!(data(&store, "alerts", ""), r#"{"alerts":[]}"#);
+    assert_eq!(data(&store, "metadata", "metric=x"), "{}");
+}
+
+/// The metric's name was taken from what `last_over_time` gives, which Prometheus leaves it.
+#[test]
+fn the_last_point_keeps_its_name() {
+    assert_eq!(vector(&store(), "last_over_time(cpu.user[1m])"), "{__name__:cpu.user,host:a},2.5");
+}
+
 #[test]
 fn ranges_have_a_value_a_step() {
     let store = store();

@@ -179,7 +179,8 @@ fn functions_and_aggregations_are_answered_as_a_model_does() {
             let mut cells: BTreeMap<_, Vec<f64>> = BTreeMap::new();
             for (name, points) in all.iter().filter(|(name, _)| name.starts_with("x ") && fits(&tags(name))) {
                 let mut labels = tags(name);
-                labels.extend(function.is_none().then(|| ("__name__".to_string(), "x".to_string())));
+                let is_a_point = function.is_none_or(|function| function == "last_over_time");
+                labels.extend(is_a_point.then(|| ("__name__".to_string(), "x".to_string())));
                 labels.retain(|label, _| keeps.is_none_or(|keeps| keeps(label)));
                 for time in (from..=to).step_by(step as usize) {
                     let (end, back) = (time * SECOND, range * SECOND);

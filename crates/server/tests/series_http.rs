@@ -155,6 +155,34 @@ fn queries_are_answered_over_http() {
     block_on(server.stop());
 }
 
+/// What clients of Prometheus and InfluxDB ask before anything else: whether it is there, which version it is, and that a database be made. They gave up on
+/// the answer 404, and on a missing header.
+#[test]
+fn clients_are_told_what_they_ask_at_first() {
+    let server = start();
+    for path in ["/", "/-/healthy", "/-/ready", "/ready", "/health"] {
+        assert_eq!(ask(&server, "GET", path, "").0, 200, "{path}");
+    }
+    let head = |method: &str, path: &str| {
+        Peer::to(server.series_addresses().http.unwrap(), &request(method, path, "")).all().to_lowercase()
+    };
+    for (method, path) in [("GET", "/ping"), ("HEAD", "/ping"), ("GET", "/health"), ("POST", "/write")] {
+        assert!(head(method, path).contains("\r\nx-influxdb-version: 1.8.0-plinth\r\n"), "{path}");
+    }
+    assert!(!head("GET", "/-/ready").contains("influxdb"));
+    let made = (200, "{\"results\":[{\"statement_id\":0}]}\n".to_string());
+    assert_eq!(ask(&server, "POST", "/query?q=CREATE+DATABASE+%22db%22", ""), made);
+    assert_eq!(ask(&server, "POST", "/query", "q=create%20database%20db"), made);
+    let (status, listed) = ask(&server, "GET", "/query?q=SHOW%20DATABASES", "");
+    assert!(status == 200 && listed.contains("\"columns\":[\"name\"]"), "{listed}");
+    for query in ["/query", "/query?q=SELECT+*+FROM+cpu", "/query?q=DROP+DATABASE+db"] {
+        let (status, told) = ask(&server, "POST", query, "");
+        assert!(status == 400 && told.contains("InfluxQL is not answered"), "{told}");
+    }
+    assert_eq!(ask(&server, "POST", "/-/ready", "").0, 404);
+    block_on(server.stop());
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_its_query() {
     let server = start();

@@ -33,7 +33,7 @@ pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
 pub(crate) use numbers::{put_eight, put_pair};
 pub use parse::Query;
-pub use prometheus::{delete_series, is_prometheus, prometheus};
+pub use prometheus::{delete_series, form_pairs, is_prometheus, prometheus};
 
 use crate::store::{SeriesStore, Share};
 use crate::value::Value;

@@ -165,12 +165,16 @@ fn refusal(error: &QueryError) -> Vec<u8> {
 
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
+    let is_influx = write::is_influx(request.uri().path());
     let (status, kind, state) = match hub.access.check(&hub.env, request.headers()).await {
         Ok(()) => admitted(hub, request, patience).await,
         Err((status, why)) => (status, TEXT, State::text(format!("-{why}\r\n"))),
     };
     let mut response = Response::new(state);
     *response.status_mut() = status;
+    if is_influx {
+        response.headers_mut().insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
+    }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -222,6 +226,10 @@ async fn admitted(
         ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
             (StatusCode::OK, TEXT, State::text(FUNCTION_NAMES.join("\n") + "\n"))
+        }
+        // Where Prometheus' clients look whether it is there.
+        ("/" | "/-/healthy" | "/-/ready", &Method::GET | &Method::HEAD) => {
+            (StatusCode::OK, TEXT, State::text("Plinth answers queries of time series here.\n"))
         }
         ("/api/version", &Method::GET | &Method::HEAD) => {
             (StatusCode::OK, TEXT, State::text(format!("Plinth {}\n", env!("CARGO_PKG_VERSION"))))

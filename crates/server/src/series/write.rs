@@ -84,11 +84,20 @@ impl Waiting {
     }
 }
 
+/// What InfluxDB's clients are told: the version whose requests are understood.
+pub(super) const INFLUX_VERSION: &str = "1.8.0-plinth";
+
+/// Whether a path is one of InfluxDB's, whose clients look for its version in every answer.
+pub(super) fn is_influx(path: &str) -> bool {
+    matches!(path, "/write" | "/api/v2/write" | "/query" | "/ping" | "/health" | "/ready")
+}
+
 /// Whether a request is answered here.
 pub(super) fn owns(path: &str, method: &Method) -> bool {
     match path {
         "/write" | "/api/v2/write" | "/api/v1/write" => method == Method::POST,
-        "/ping" | "/health" => method == Method::GET || method == Method::HEAD,
+        "/query" => method == Method::POST || method == Method::GET,
+        "/ping" | "/health" | "/ready" => method == Method::GET || method == Method::HEAD,
         _ => false,
     }
 }
@@ -107,6 +116,8 @@ pub(super) async fn answer(
     match head.uri.path() {
         "/ping" => (StatusCode::NO_CONTENT, String::new()),
         "/health" => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
+        "/ready" => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
+        "/query" => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
         "/api/v1/write" => remote_write(hub, headers, body, held).await,
         _ => influx(hub, head.uri.query().unwrap_or_default(), headers, body, held).await,
     }
@@ -208,6 +219,26 @@ fn told(hub: &Hub, session: &Session) -> String {
 fn json(why: &str) -> String {
     let why = why.trim_end();
     serde_json::json!({ "code": "invalid", "error": why, "message": why }).to_string() + "\n"
+}
+
+/// What senders ask of a database before they send to it; which one is of no matter here, so each is there when it is made. Queries in
+/// InfluxDB's own languages are not answered.
+fn influx_query(url: &[u8], form: &[u8]) -> (StatusCode, String) {
+    let parameters = [url, form].into_iter().flat_map(plinth_series::form_pairs);
+    let asked = parameters.filter(|(name, _)| name == "q").map(|(_, value)| value).next().unwrap_or_default();
+    let words: Vec<String> = asked.split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
+    let result = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["CREATE", "DATABASE"] => serde_json::json!({ "statement_id": 0 }),
+        ["SHOW", "DATABASES"] => {
+            let none = serde_json::json!([{ "name": "databases", "columns": ["name"] }]);
+            serde_json::json!({ "statement_id": 0, "series": none })
+        }
+        _ => {
+            let why = "InfluxQL is not answered here; ask /api/v1/query or /api/query";
+            return (StatusCode::BAD_REQUEST, json(why));
+        }
+    };
+    (StatusCode::OK, serde_json::json!({ "results": [result] }).to_string() + "\n")
 }
 
 fn clock(hub: &Hub, unit: i64) -> Clock {

@@ -112,7 +112,8 @@ impl<'a> Evaluator<'a> {
             let column = self.column(&found, over).await?;
             if column.iter().any(Option::is_some) {
                 let mut labels = labels_of(&found.name);
-                if over.is_some() {
+                // A point of the series itself is still one of that metric.
+                if over.is_some_and(|(over, _)| over != Over::Last) {
                     labels.remove(NAME);
                 }
                 vector.push((labels, column));
@@ -120,6 +121,36 @@ impl<'a> Evaluator<'a> {
             super::super::pause().await;
         }
         Ok(Values::Vector(vector))
+    }
+
+    /// The points themselves, in so many nanoseconds up to the first step, of each series that has some.
+    pub(super) async fn points(
+        &mut self,
+        selector: &Selector,
+        range: i64,
+    ) -> Result<Vec<(Labels, Vec<(i64, f64)>)>, Failure> {
+        let end = self.steps.first;
+        let bounds = (std::ops::Bound::Excluded(end.saturating_sub(range)), std::ops::Bound::Included(end));
+        let mut all = Vec::new();
+        for found in find(self.store, selector, MAX_SERIES).await? {
+            let mut scan = self.store.reading(&found).scan(bounds, Direction::Forward).await?;
+            let mut points = Vec::new();
+            while let Some(more) = scan.next().await? {
+                self.cells += more.len();
+                if self.cells > MAX_CELLS {
+                    return Err(Failure::Asked(format!(
+                        "more than {MAX_CELLS} points; take a shorter range or fewer series"
+                    )));
+                }
+                let more = more.iter().map(|point| (point.time, point.value.as_f64()));
+                points.extend(more.filter(|(_, value)| !is_stale(*value)));
+            }
+            if !points.is_empty() {
+                all.push((labels_of(&found.name), points));
+            }
+            super::super::pause().await;
+        }
+        Ok(all)
     }
 
     /// One series: at each step what its window comes to.

@@ -19,12 +19,27 @@ const MAX_STEPS: i64 = 11_000;
 /// Series, labels or values in one list.
 const MAX_LISTED: usize = 100_000;
 const SECOND: i64 = 1_000_000_000;
+const MILLISECOND: i64 = 1_000_000;
 
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
     let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let fixed = ["query", "query_range", "labels", "series", "metadata", "status/buildinfo"];
-    fixed.contains(&path) || label_of(path).is_some()
+    let fixed = ["query", "query_range", "labels", "series"];
+    fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
+}
+
+/// What is always the same: there are no rules, no alerts, no exemplars, and nothing is known of metrics but their points. Clients ask nevertheless, and
+/// take an error for a fault of the server.
+fn fixed_answer(path: &str) -> Option<Json> {
+    match path {
+        "metadata" => Some(json!({})),
+        "query_exemplars" => Some(json!([])),
+        "rules" => Some(json!({ "groups": [] })),
+        "alerts" => Some(json!({ "alerts": [] })),
+        // The version by which clients decide what to ask: from this one on label values are asked for with `match[]`.
+        "status/buildinfo" => Some(json!({ "version": "2.24.0", "application": "plinth" })),
+        _ => None,
+    }
 }
 
 fn label_of(path: &str) -> Option<&str> {
@@ -34,15 +49,16 @@ fn label_of(path: &str) -> Option<&str> {
 /// Answers a request whose path is Prometheus': the status and JSON. `encoded` are the URL's parameters and the body's, `now` is
 /// nanoseconds since 1970.
 pub async fn prometheus(store: &SeriesStore, path: &str, encoded: &[&[u8]], now: i64) -> (u16, String) {
-    let parameters = Parameters(encoded.iter().flat_map(|part| decode(part)).collect());
+    let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let data = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
         "labels" => labels(store, &parameters).await,
         "series" => series(store, &parameters).await,
-        "metadata" => Ok(json!({})),
-        "status/buildinfo" => Ok(json!({ "version": "2.0.0", "application": "plinth" })),
-        _ => label_values(store, label_of(path).unwrap_or_default(), &parameters).await,
+        path => match fixed_answer(path) {
+            Some(data) => Ok(data),
+            None => label_values(store, label_of(path).unwrap_or_default(), &parameters).await,
+        },
     };
     match data {
         Ok(data) => (200, json!({ "status": "success", "data": data }).to_string()),
@@ -78,8 +94,8 @@ impl Parameters {
     }
 }
 
-/// Pairs as forms have them.
-fn decode(text: &[u8]) -> Vec<(String, String)> {
+/// The names and values of a form, or of what stands in a URL behind the question mark.
+pub fn form_pairs(text: &[u8]) -> Vec<(String, String)> {
     let plain = |text: &[u8]| {
         let (mut bytes, mut rest) = (Vec::new(), text);
         while let [first, tail @ ..] = rest {
@@ -128,8 +144,18 @@ async fn query(
     } else {
         Steps { first: parameters.time("time")?.unwrap_or(now), count: 1, step: 1 }
     };
+    let mut evaluator = Evaluator::new(store, steps);
+    if !is_range && let Some((selector, range)) = parse::points(text).map_err(Failure::Asked)? {
+        let series = evaluator.points(&selector, range).await?;
+        let samples = |points: Vec<(i64, f64)>| -> Vec<Json> {
+            points.into_iter().map(|(time, value)| json!([seconds(time), number(value)])).collect()
+        };
+        let series =
+            series.into_iter().map(|(labels, points)| json!({ "metric": labels, "values": samples(points) }));
+        return Ok(json!({ "resultType": "matrix", "result": series.collect::<Vec<Json>>() }));
+    }
     let expression = parse::expression(text).map_err(Failure::Asked)?;
-    let values = Evaluator::new(store, steps).value(&expression).await?;
+    let values = evaluator.value(&expression).await?;
     let sample = |place: usize, value: f64| json!([seconds(steps.time(place)), number(value)]);
     let vector = match values {
         Values::Scalar(value) if !is_range => {
@@ -173,15 +199,30 @@ fn range(parameters: &Parameters) -> Result<Steps, Failure> {
 
 /// Seconds with milliseconds, as a number of JSON.
 fn seconds(time: i64) -> Json {
-    if time % SECOND == 0 { json!(time / SECOND) } else { json!(time as f64 / SECOND as f64) }
+    match time {
+        time if time % SECOND == 0 => json!(time / SECOND),
+        // Rounded once, by the division: nanoseconds since 1970 are more than a float holds.
+        time if time % MILLISECOND == 0 => json!((time / MILLISECOND) as f64 / 1e3),
+        time => json!(time as f64 / 1e9),
+    }
 }
 
+/// A value as Prometheus prints it.
 fn number(value: f64) -> String {
     match value {
         value if value.is_nan() => "NaN".into(),
         f64::INFINITY => "+Inf".into(),
         f64::NEG_INFINITY => "-Inf".into(),
-        value => value.to_string(),
+        value if value == 0.0 || (1e-6..1e21).contains(&value.abs()) => value.to_string(),
+        // Go's form: the exponent has a sign, and two digits at least.
+        value => {
+            let text = format!("{value:e}");
+            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            match exponent.strip_prefix('-') {
+                Some(exponent) => format!("{digits}e-{exponent:0>2}"),
+                None => format!("{digits}e+{exponent:0>2}"),
+            }
+        }
     }
 }
 
@@ -262,7 +303,7 @@ fn bounded(count: usize) -> Result<(), Failure> {
 /// Deletes series as Prometheus' administrators do: those that `match[]` names, from `start` to `end`, both included, or whole without either. Gives a status, and
 /// JSON if something is wrong.
 pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, String) {
-    let parameters = Parameters(encoded.iter().flat_map(|part| decode(part)).collect());
+    let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
     match try_delete(store, &parameters).await {
         Ok(()) => (204, String::new()),
         Err(failure) => failed(failure),

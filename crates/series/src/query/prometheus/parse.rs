@@ -132,6 +132,20 @@ pub(super) fn expression(text: &str) -> Result<Expr, String> {
     Ok(expression)
 }
 
+/// A selector and how many nanoseconds back, if a text is that and nothing else, such as `up[1h]`: it asks for the points themselves.
+pub(super) fn points(text: &str) -> Result<Option<(Selector, i64)>, String> {
+    let mut parser = Parser::new(text)?;
+    let name = parser.word();
+    // What is no selector is told as what is wrong with an expression.
+    let Ok(selector) = parser.selector(name) else { return Ok(None) };
+    if !parser.rest().starts_with('[') {
+        return Ok(None);
+    }
+    let range = parser.range()?;
+    parser.end()?;
+    Ok(Some((selector, range)))
+}
+
 /// The selector of a text.
 pub(super) fn selector(text: &str) -> Result<Selector, String> {
     let mut parser = Parser::new(text)?;
@@ -257,6 +271,13 @@ impl<'a> Parser<'a> {
         self.expect("(")?;
         let name = self.word();
         let selector = self.selector(name)?;
+        let range = self.range()?;
+        self.expect(")")?;
+        Ok(Expr::Over(*over, selector, range))
+    }
+
+    /// The nanoseconds between brackets.
+    fn range(&mut self) -> Result<i64, String> {
         self.expect("[")?;
         let rest = self.rest();
         let end = rest.find(']').unwrap_or(rest.len());
@@ -265,8 +286,7 @@ impl<'a> Parser<'a> {
         };
         self.at += end;
         self.expect("]")?;
-        self.expect(")")?;
-        Ok(Expr::Over(*over, selector, range))
+        Ok(range)
     }
 
     fn aggregate(&mut self, aggregation: Aggregation) -> Result<Expr, String> {
