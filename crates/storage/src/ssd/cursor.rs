@@ -12,6 +12,7 @@ use super::window::Part;
 use plinth_types::{Bytes, Result, probe};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Blocks that a long walk reads at once, at most.
@@ -199,6 +200,43 @@ impl RunCursor {
         }
     }
 
+    /// How many entries of this block, from this one on, come before `end` and before the keys of `others`.
+    fn count_before<'k>(&self, end: &[u8], others: impl Iterator<Item = &'k [u8]>) -> usize {
+        let Some(block) = &self.block else { return 0 };
+        let from = |key: &[u8]| block.seek(key);
+        if self.forward {
+            let nearest = others.fold(end, |nearest, key| nearest.min(key));
+            from(nearest).0 - self.at
+        } else {
+            // Walking back, the end is still wanted, what others have is not.
+            let lowest = others.map(from).map(|(at, is_there)| at + usize::from(is_there));
+            self.at + 1 - lowest.fold(from(end).0, usize::max)
+        }
+    }
+
+    /// Visits the next entries of this block, as many as there are for certain, and goes on behind them.
+    #[inline]
+    fn visit(
+        &mut self,
+        count: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(block) = &self.block else { return ControlFlow::Continue(()) };
+        let prefix = block.prefix().len();
+        for past in 0..count {
+            let at = if self.forward { self.at + past } else { self.at - past };
+            let (rest, value) = block.entry(at);
+            self.key.truncate(prefix);
+            self.key.extend_from_slice(rest);
+            if let Some(value) = value {
+                visit(&self.key, value)?;
+            }
+        }
+        self.at = if self.forward { self.at + count - 1 } else { self.at + 1 - count };
+        self.step();
+        ControlFlow::Continue(())
+    }
+
     /// Comes to stand at an entry or at the end.
     async fn settle(&mut self, loader: &Loader) -> Result<()> {
         if self.place == Place::Between { self.enter_beside(loader).await } else { Ok(()) }
@@ -352,6 +390,32 @@ impl Merge {
             }
         }
         Ok(())
+    }
+
+    /// Visits the winner if it has a value, and behind it what follows in its block before any other source has an entry and before `end`;
+    /// then goes on behind them. Of long runs most rows are visited so, and compared with nothing.
+    pub fn visit(
+        &mut self,
+        winner: Winner,
+        end: &[u8],
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if let Some(at) = winner.source
+            && winner.ties == 0
+            && !self.clears
+            && self.part.clears.is_empty()
+        {
+            let others = self.sources.iter().enumerate();
+            let others = others.filter(|(other, source)| *other != at && source.is_here());
+            let others = others.map(|(_, source)| source.key()).chain(self.part.key());
+            let count = self.sources[at].count_before(end, others);
+            return self.sources[at].visit(count, visit);
+        }
+        if let Some(value) = self.value(winner) {
+            visit(self.key(winner), value)?;
+        }
+        self.step(winner);
+        ControlFlow::Continue(())
     }
 
     #[inline]

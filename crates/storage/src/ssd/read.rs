@@ -200,12 +200,9 @@ impl View<'_> {
                 if if forward { key >= end } else { key < end } {
                     break;
                 }
-                if let Some(value) = current.value(winner)
-                    && visit(key, value).is_break()
-                {
+                if current.visit(winner, end, &mut visit).is_break() {
                     return Ok(());
                 }
-                current.step(winner);
             }
             let Some(reach) = reach else { return Ok(()) };
             from = reach;
