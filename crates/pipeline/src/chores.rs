@@ -8,6 +8,7 @@ use crate::pace::{self, Pace};
 use crate::shared::{Front, Shared};
 use plinth_storage::Storage;
 use plinth_types::probe;
+use plinth_types::version::VERSIONS_PER_SECOND;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ const FORGET_ROWS: usize = 4096;
 pub(crate) async fn ring(shared: Arc<Shared>) {
     let directory = shared.directory.as_ref().map(|directory| &*directory.path);
     crate::events::opened(directory, shared.versions.committed());
-    let mut pace = Pace::new(shared.config.load);
+    let window = shared.config.window_versions().max(0) as f64 / VERSIONS_PER_SECOND as f64;
+    let mut pace = Pace::new(shared.config.load, Duration::from_secs_f64(window));
     let mut next = Duration::ZERO;
     while !shared.health.is_closing() {
         shared.pause(&shared.bells.chores, pace.pause(&shared).min(PERIOD)).await;

@@ -91,9 +91,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub fn new(targets: LoadTargets) -> Self {
+    /// A pace that holds to these targets, where versions stay in the window for so long.
+    pub fn new(targets: LoadTargets, window: Duration) -> Self {
         let LoadTargets { queue_bytes, window_bytes } = targets;
-        let controller = Controller::new(Targets { queue_bytes, window_bytes });
+        let controller = Controller::new(Targets { queue_bytes, window_bytes, window });
         Self {
             controller,
             rules: Rules::default(),
@@ -132,6 +133,7 @@ impl Pace {
                 backlog: shared.storage.backlog().into(),
                 rows,
                 started,
+                written: shared.counters.bytes_written.get(),
                 waiting,
             };
             let (before, limits) = (shared.health.gate.limits(), self.controller.look(gauges, now));

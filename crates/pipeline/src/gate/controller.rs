@@ -10,6 +10,11 @@
 //! Batch transactions have targets of half the size, and so give way first. A limit halves at most and grows by a seventh at most from look to
 //! look; up to half of what the node has borne lately it doubles, so that a pause of the disk costs little more than itself.
 //!
+//! Versions in the window leave it when they are old enough, whatever is done about the rate: a queue that answers seconds late. A rate that
+//! followed it would be next to nothing until a burst has left, all at once, and let in the next burst then. So what the window holds nobody back
+//! below is the rate at which it would fill three quarters of its target, by what the transactions of the last second have left there: readers leave
+//! nothing, and needn't wait for what others wrote before.
+//!
 //! Rows that near the bound of their memory hold batch transactions back first, then default ones, but not below a rate at which readers and
 //! those who clear can live: at the bound itself it is the commits that are refused (`room.rs`).
 //!
@@ -17,6 +22,7 @@
 //! may wait to be merged before nothing is flushed any more), the target lies before it. Behind such a bound the log's queue
 //! grows too; the cause that is told is the one that came first.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How full things are, and what is done. All counts only grow.
@@ -34,6 +40,8 @@ pub(crate) struct Gauges {
     pub rows: f64,
     /// Transactions begun so far.
     pub started: u64,
+    /// Bytes committed so far.
+    pub written: u64,
     /// Transactions that are held back, not counting those that wait for a tag.
     pub waiting: u64,
 }
@@ -43,6 +51,8 @@ pub(crate) struct Gauges {
 pub(crate) struct Targets {
     pub queue_bytes: u64,
     pub window_bytes: u64,
+    /// How long a version stays in the window.
+    pub window: Duration,
 }
 
 /// What limits the rate, with FoundationDB's numbers and names.
@@ -129,6 +139,10 @@ const BACKLOG_SPRING: f64 = 0.25;
 const FULL: f64 = 0.9;
 /// How much of the rate seen lately a new look at it counts for.
 const SMOOTHING: f64 = 0.3;
+/// The part of the window's target that a rate held for long is to fill.
+const WINDOW_FILL: f64 = 1.0 - SPRING / 2.0;
+/// What transactions leave in the window is what those of this time left.
+const LATELY: Duration = Duration::from_secs(1);
 /// How long ago the node began, at the first look.
 const FIRST: Duration = Duration::from_millis(100);
 /// Nobody is held back below this many a second, or a node that stood still could never begin again.
@@ -163,22 +177,35 @@ pub(crate) struct Controller {
     latest: f64,
     /// The highest rate of the last seconds, fading.
     borne: f64,
-    last: Option<(Duration, u64)>,
+    /// The looks whose versions are in the window, the oldest first.
+    looks: VecDeque<Look>,
+}
+
+/// What had been done when it was looked.
+#[derive(Clone, Copy, Default)]
+struct Look {
+    at: Duration,
+    started: u64,
+    written: u64,
 }
 
 impl Controller {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, borne: 0.0, last: None }
+        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, borne: 0.0, looks: VecDeque::new() }
     }
 
     /// The limits for the time until the next look.
     pub fn look(&mut self, gauges: Gauges, now: Duration) -> Limits {
-        let last = self.last.replace((now, gauges.started));
-        let (then, started) = last.unwrap_or((now.saturating_sub(FIRST), 0));
-        let seconds = now.saturating_sub(then).as_secs_f64().max(1e-3);
-        self.latest = gauges.started.saturating_sub(started) as f64 / seconds;
+        let first = Look { at: now.saturating_sub(FIRST), ..Look::default() };
+        let last = *self.looks.back().unwrap_or(&first);
+        let seconds = now.saturating_sub(last.at).as_secs_f64().max(1e-3);
+        self.latest = gauges.started.saturating_sub(last.started) as f64 / seconds;
         self.rate += SMOOTHING * (self.latest - self.rate);
         self.borne = self.rate.max(self.borne * BORNE);
+        let begin = now.saturating_sub(self.targets.window);
+        while self.looks.front().is_some_and(|look| look.at < begin) {
+            self.looks.pop_front();
+        }
         let (default, reason) = self.limit(gauges, 1.0);
         let (batch, batch_reason) = self.limit(gauges, 0.5);
         let (default, batch) = (self.settle(0, default, gauges), self.settle(1, batch, gauges));
@@ -186,6 +213,7 @@ impl Controller {
         if default.is_finite() && batch < BATCH_LEAST * default {
             batch = 0.0;
         }
+        self.looks.push_back(Look { at: now, started: gauges.started, written: gauges.written });
         Limits { default, batch, reason, batch_reason, released: self.rate }
     }
 
@@ -229,13 +257,44 @@ impl Controller {
         let window = bytes(gauges.window_bytes, self.targets.window_bytes);
         let backlog = pressure(gauges.backlog, BACKLOG, BACKLOG_SPRING);
         // What isn't merged fills the window, and a window that is full fills the queue: what came first is the cause.
-        let worst = log.max(window).max(backlog);
+        let others = log.max(backlog);
+        let worst = others.max(window);
         let reason = match () {
             () if worst <= 0.0 => return (f64::INFINITY, Reason::Workload),
             () if backlog >= 1.0 || backlog >= worst => Reason::Backlog,
             () if gauges.fullness >= FULL || window >= worst => Reason::Window,
             () => Reason::LogQueue,
         };
-        ((self.rate / (0.5 + worst * worst)).max(LEAST), reason)
+        let rate = |pressure: f64| {
+            if pressure <= 0.0 { f64::INFINITY } else { self.rate / (0.5 + pressure * pressure) }
+        };
+        let window = rate(window).max(self.window_bears(gauges) * share);
+        (rate(others).min(window).max(LEAST), reason)
+    }
+
+    /// The rate at which the window settles below its target, if transactions go on to leave as much there as those of late.
+    fn window_bears(&self, gauges: Gauges) -> f64 {
+        let since = |look: &Look| {
+            let (begun, written) =
+                (gauges.started.saturating_sub(look.started), gauges.written.saturating_sub(look.written));
+            (begun.max(1) as f64, written as f64)
+        };
+        let Some(newest) = self.looks.back() else { return 0.0 };
+        let lately = newest.at.saturating_sub(LATELY);
+        let (whole, late) =
+            (self.looks.front().map(since), self.looks.iter().find(|look| look.at >= lately).map(since));
+        let (Some((begun, written)), Some((begun_late, written_late))) = (whole, late) else {
+            return 0.0;
+        };
+        // What a byte of a commit takes in the window.
+        let cost = gauges.window_bytes as f64 / written.max(1.0);
+        // Commits that wait for room are not written yet: then what they will leave isn't known.
+        let each = if gauges.fullness < FULL {
+            written_late / begun_late
+        } else {
+            (written_late / begun_late).max(written / begun)
+        };
+        let seconds = self.targets.window.as_secs_f64().max(1e-3);
+        WINDOW_FILL * self.targets.window_bytes as f64 / seconds / (each * cost).max(1e-3)
     }
 }

@@ -8,6 +8,7 @@ use super::tags::{Rules, row};
 use super::{Admitted, Gate, WAITING_MOST};
 use plinth_client::{Priority, ReadVersionRequest};
 use plinth_types::{Bytes, Error};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -31,10 +32,11 @@ struct Model {
 
 const BYTES: u64 = 1000;
 const TARGET: u64 = 10_000_000;
+const WINDOW: Duration = Duration::from_secs(5);
 
 impl Model {
     fn new(capacity: u64) -> Self {
-        let targets = Targets { queue_bytes: TARGET, window_bytes: 1 << 40 };
+        let targets = Targets { queue_bytes: TARGET, window_bytes: 1 << 40, window: WINDOW };
         let (gate, controller) = (Gate::default(), Controller::new(targets));
         Self { gate, controller, capacity, queued: 0, done: [0; 2], started: 0, most_queued: 0, refused: 0 }
     }
@@ -117,6 +119,57 @@ fn a_pause_costs_no_more_than_itself() {
     assert!(model.queued * BYTES < 2 * TARGET, "{}", model.queued * BYTES);
 }
 
+/// The memory for older versions is what a tenth of a second of commits fills, and each version stays for five.
+#[test]
+fn a_window_that_bursts_fill_takes_what_it_bears_all_the_time() {
+    let targets = Targets { queue_bytes: 64 * TARGET, window_bytes: TARGET, window: WINDOW };
+    let (gate, mut controller) = (Gate::default(), Controller::new(targets));
+    let (bears, bound) = (TARGET / BYTES / WINDOW.as_secs(), TARGET * 5 / 4);
+    let (mut started, mut queued, mut held, mut written) = (0, 0, 0, 0);
+    let mut leaves: VecDeque<u64> = std::iter::repeat_n(0, WINDOW.as_millis() as usize).collect();
+    let (mut seconds, mut most) = (Vec::new(), 0);
+    for ms in 0..60_000 {
+        let now = ms * MS;
+        let let_in = |admitted| matches!(admitted, Admitted::Now(()));
+        let at_once =
+            (0..100).filter(|_| let_in(gate.admit(request(Priority::Default, &[]), (), now))).count();
+        let begun = (at_once + gate.release(now).len()) as u64;
+        (started, queued) = (started + begun, queued + begun);
+        let window = held * BYTES;
+        let done = queued.min(100).min(bound.saturating_sub(window) / BYTES);
+        queued -= done;
+        written += done * BYTES;
+        leaves.push_back(done);
+        held = held + done - leaves.pop_front().unwrap();
+        most = most.max(window);
+        match ms % 1000 {
+            0 => seconds.push(done),
+            _ => *seconds.last_mut().unwrap() += done,
+        }
+        if ms % 100 == 0 {
+            let (waiting, fullness) = (gate.held_back() as u64, window as f64 / bound as f64);
+            let gauges = Gauges {
+                queue_bytes: queued * BYTES,
+                window_bytes: window,
+                fullness,
+                started,
+                written,
+                waiting,
+                ..Gauges::default()
+            };
+            gate.limit(controller.look(gauges, now), &Rules::default(), now);
+        }
+    }
+    let later = &seconds[30..];
+    let mean = later.iter().sum::<u64>() as f64 / later.len() as f64 / bears as f64;
+    let slowest = *later.iter().min().unwrap() as f64 / bears as f64;
+    println!(
+        "{mean:.2} of what the window bears, {slowest:.2} in the slowest second, {most} bytes of {bound}: {seconds:?}"
+    );
+    assert!(mean > 0.7, "{mean}");
+    assert!(slowest > 0.5, "{slowest}");
+}
+
 #[test]
 fn batch_transactions_give_way_first() {
     let mut model = Model::new(100);
@@ -190,12 +243,14 @@ fn rules_that_make_no_sense_or_are_over_are_left_out() {
 
 /// What a controller says of a node that has begun a thousand transactions a second until now.
 fn judged(gauges: Gauges) -> Limits {
-    let targets = Targets { queue_bytes: TARGET, window_bytes: TARGET };
+    let targets = Targets { queue_bytes: TARGET, window_bytes: TARGET, window: WINDOW };
     let mut controller = Controller::new(targets);
     for second in 1..20 {
-        controller.look(Gauges { started: 1000 * second, ..Gauges::default() }, second as u32 * 1000 * MS);
+        let (started, written) = (1000 * second, TARGET / 5 * second);
+        controller.look(Gauges { started, written, ..Gauges::default() }, second as u32 * 1000 * MS);
     }
-    controller.look(Gauges { started: 20_000, waiting: 1, ..gauges }, 20_000 * MS)
+    let (started, written) = (20_000, TARGET / 5 * 20);
+    controller.look(Gauges { started, written, waiting: 1, ..gauges }, 20_000 * MS)
 }
 
 #[test]
@@ -210,6 +265,22 @@ fn storage_that_lags_holds_back_before_commits_have_to_wait_and_is_named() {
     assert_eq!(backlog(0.3).batch, f64::INFINITY, "a few tables are always there");
     assert!(backlog(0.5).batch.is_finite() && backlog(0.5).default.is_infinite(), "{:?}", backlog(0.5));
     assert!(backlog(0.95).default < 1000.0 && backlog(0.95).reason == Reason::Backlog, "{:?}", backlog(0.95));
+}
+
+#[test]
+fn readers_are_not_held_back_for_what_is_in_the_window() {
+    let mut controller =
+        Controller::new(Targets { queue_bytes: TARGET, window_bytes: TARGET, window: WINDOW });
+    let mut limits = Limits::default();
+    for look in 1..=40 {
+        // Writers fill it in the first second; then there are readers alone.
+        let written = TARGET / 8 * look.min(10);
+        let gauges =
+            Gauges { started: 100 * look, written, window_bytes: written, waiting: 1, ..Gauges::default() };
+        limits = controller.look(gauges, look as u32 * 100 * MS);
+        assert!(look != 10 || limits.default < 1000.0, "{limits:?}");
+    }
+    assert!(limits.default > 5000.0, "{limits:?}");
 }
 
 #[test]
