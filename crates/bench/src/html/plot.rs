@@ -17,7 +17,9 @@ const BOTTOM: f64 = 44.0;
 /// About so many ticks on an axis.
 const TICKS: f64 = 5.0;
 /// Colours that the page has for lines.
-pub const COLOURS: usize = 4;
+pub const COLOURS: usize = 6;
+/// Height of a line of words, and width of a letter, about.
+const WORDS: (f64, f64) = (13.0, 6.6);
 
 /// The picture of a curve.
 pub fn svg(curve: &Curve) -> String {
@@ -34,10 +36,13 @@ pub fn svg(curve: &Curve) -> String {
     );
     let place = Place { x, y };
     place.grid(&mut out, curve);
-    place.references(&mut out, curve);
+    let marks = together(&curve.references);
+    place.marks(&mut out, &marks);
     for (number, series) in curve.series.iter().enumerate() {
         place.line(&mut out, curve, series, number % COLOURS);
     }
+    // Over the lines, or those would cross them out.
+    place.words(&mut out, curve, &marks);
     out.push_str("</svg>\n");
     out
 }
@@ -121,6 +126,29 @@ fn nice_step(step: f64) -> f64 {
     steps.into_iter().find(|nice| *nice >= step * 0.999_999).unwrap_or(step)
 }
 
+/// Where some words stand: from left to right, and their base line.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: f64,
+    to: f64,
+    y: f64,
+}
+
+impl Span {
+    fn meets(&self, other: &Self) -> bool {
+        self.from < other.to && other.from < self.to && (self.y - other.y).abs() < WORDS.0
+    }
+}
+
+/// Where words for a mark at this height can stand: above it, higher where others stand, and below where there is no room above.
+fn free_span(from: f64, to: f64, mark: f64, taken: &[Span]) -> Span {
+    let above = (0..).map(|line| mark - 6.0 - f64::from(line) * WORDS.0).take_while(|y| *y > TOP + 8.0);
+    let below = (0..8).map(|line| mark + 15.0 + f64::from(line) * WORDS.0);
+    let mut spans = above.take(8).chain(below).map(|y| Span { from, to, y });
+    let free = spans.find(|span| !taken.iter().any(|other| span.meets(other)));
+    free.unwrap_or(Span { from, to, y: mark - 6.0 })
+}
+
 /// Where values lie in the picture.
 struct Place {
     x: Ruler,
@@ -170,33 +198,49 @@ impl Place {
         );
     }
 
-    fn references(&self, out: &mut String, curve: &Curve) {
-        for mark in together(&curve.references) {
-            let (y, text) =
-                (self.up(mark.y), escape(&format!("{}: {}", mark.name, curve.y.unit.show(mark.y))));
-            // The words go above, or below where there is no room above.
-            let words = if y < TOP + 14.0 { y + 15.0 } else { y - 6.0 };
-            let Some(x) = mark.x.map(|x| self.across(x)) else {
-                let right = WIDTH - RIGHT;
-                let _infallible = writeln!(
+    /// The published values: those without a place of their own as lines across.
+    fn marks(&self, out: &mut String, marks: &[Reference]) {
+        for mark in marks {
+            let y = self.up(mark.y);
+            let _infallible = match mark.x.map(|x| self.across(x)) {
+                None => writeln!(
                     out,
-                    "<line class=\"seeds\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>\
-                     <text class=\"said\" x=\"{:.1}\" y=\"{words:.1}\" text-anchor=\"end\">{text}</text>",
-                    right - 2.0,
-                );
-                continue;
+                    "<line class=\"seeds\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{}\" y2=\"{y:.1}\"/>",
+                    WIDTH - RIGHT,
+                ),
+                Some(x) => writeln!(
+                    out,
+                    "<rect class=\"seed\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" \
+                     transform=\"rotate(45 {x:.1} {y:.1})\"/>",
+                    x - 4.0,
+                    y - 4.0,
+                ),
             };
-            let (anchor, shift) = if x > (LEFT + WIDTH) / 2.0 { ("end", -9.0) } else { ("start", 9.0) };
+        }
+    }
+
+    /// What they are, none over another.
+    fn words(&self, out: &mut String, curve: &Curve, marks: &[Reference]) {
+        let mut taken: Vec<Span> = Vec::new();
+        for mark in marks {
+            let text = format!("{}: {}", mark.name, curve.y.unit.show(mark.y));
+            let (at, is_end) = match mark.x.map(|x| self.across(x)) {
+                None => (WIDTH - RIGHT - 2.0, true),
+                Some(x) if x > (LEFT + WIDTH) / 2.0 => (x - 9.0, true),
+                Some(x) => (x + 9.0, false),
+            };
+            let width = text.chars().count() as f64 * WORDS.1;
+            let from = if is_end { at - width } else { at };
+            let y = self.up(mark.y);
+            let span = free_span(from, from + width, y, &taken);
+            let anchor = if is_end { "end" } else { "start" };
             let _infallible = writeln!(
                 out,
-                "<rect class=\"seed\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" \
-                 transform=\"rotate(45 {x:.1} {y:.1})\"><title>{text}</title></rect>\
-                 <text class=\"said\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>",
-                x - 4.0,
-                y - 4.0,
-                x + shift,
-                words,
+                "<text class=\"said\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                span.y,
+                escape(&text),
             );
+            taken.push(span);
         }
     }
 
@@ -245,6 +289,28 @@ mod tests {
         assert!(close(wide.part(1e-1), 1.0) && wide.part(1e-6) == 0.0 && wide.part(0.0) == 0.0);
         let narrow = Ruler::new(&axis, [3e-3, 4e-2].into_iter(), true);
         assert!(close(narrow.from, 2e-3) && close(narrow.to, 5e-2) && narrow.ticks.len() == 5, "{narrow:?}");
+    }
+
+    #[test]
+    fn no_words_stand_over_others() {
+        let mut taken: Vec<Span> = Vec::new();
+        for (from, to, mark) in [
+            (60.0, 200.0, 250.0),
+            (60.0, 220.0, 252.0),
+            (180.0, 420.0, 251.0),
+            (60.0, 430.0, 20.0),
+            (60.0, 430.0, 22.0),
+        ] {
+            let span = free_span(from, to, mark, &taken);
+            assert!(span.y > TOP && span.y < HEIGHT, "{span:?}");
+            assert!(!taken.iter().any(|other| other.meets(&span)), "{span:?} over one of {taken:?}");
+            taken.push(span);
+        }
+        let curve =
+            Curve::new("c", Axis::linear("x", Unit::Seconds), Axis::linear("y", Unit::PerSecond("reads")));
+        let curve = curve.with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)]).beside("seeds", 15.0);
+        let svg = svg(&curve);
+        assert!(svg.find("<polyline") < svg.find("class=\"said\""), "words stand over lines");
     }
 
     #[test]
