@@ -29,7 +29,7 @@ fix:
 
 # The seeds' workloads on this machine, all of them, with both engines: three quarters of an hour.
 bench:
-	cargo xtask bench $(or $(ARGS),--workload all --engine memory$(comma)ssd --seconds 6 --html bench.html --json bench.json)
+	cargo xtask bench $(or $(ARGS),--workload all --engine memory$(comma)ssd --seconds 4 --html bench.html --json bench.json)
 
 # Other stores on the same workloads; they are built for this alone.
 peers:

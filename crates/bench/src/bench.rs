@@ -102,12 +102,16 @@ pub struct Bench {
     pub(crate) drives: Arc<AtomicU64>,
 }
 
+/// The seed of the clients that are set to work for the `drive`th time.
+fn seed_of(seed: u64, drive: u64) -> u64 {
+    Random::new(seed, !drive).bits()
+}
+
 impl Bench {
     /// The seed of what clients are set to do now. With the one of the time before they would ask for the same rows again, and find
     /// them in caches.
     pub(crate) fn next_seed(&self) -> u64 {
-        let drive = self.drives.fetch_add(1, Ordering::Relaxed);
-        Random::new(self.settings.seed, !drive).bits()
+        seed_of(self.settings.seed, self.drives.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Makes sure that `database`, whose files lie in `directory`, holds the rows: loads them if it is empty,
@@ -243,6 +247,19 @@ fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_drives_ask_for_the_same_rows() {
+        let first_rows = |seed: u64, drive: u64| {
+            let mut random = Random::new(seed_of(seed, drive), 0);
+            [(); 3].map(|()| random.below(1_000_000))
+        };
+        let all: BTreeSet<_> = (0..1000).map(|drive| first_rows(1, drive)).collect();
+        assert_eq!(all.len(), 1000);
+        assert_eq!(first_rows(1, 7), first_rows(1, 7), "the same run asks for the same rows again");
+        assert_ne!(first_rows(1, 7), first_rows(2, 7));
+    }
 
     #[test]
     fn a_budget_is_a_tenth_of_many_rows_and_never_less_than_anybody_would_give() {

@@ -112,7 +112,8 @@ fn legend(reports: &[Report]) -> String {
 }
 
 fn key(number: usize, name: &str) -> String {
-    format!("<span class=\"key c{}\"></span>{} ", number % plot::COLOURS, escape(name))
+    let colour = number % plot::COLOURS;
+    format!("<span class=\"name\"><span class=\"key c{colour}\"></span>{}</span> ", escape(name))
 }
 
 /// All plots; curves of the same title, of several engines, in one.
