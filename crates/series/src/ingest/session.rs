@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Samples that a feed gathers before it asks for them to be saved.
-pub(super) const SAMPLES: usize = 8192;
+pub(super) const SAMPLES: usize = 16384;
 /// Bytes of replies that wait to be taken; what is wrong beyond is counted.
 const REPLIES: usize = 64 << 10;
 /// What all sessions together may remember of names, and what each may in any case.
@@ -99,6 +99,20 @@ impl Parser {
     }
 }
 
+/// Memory for what a feed gathers, on its way to the store.
+#[derive(Default, Debug)]
+struct Room {
+    samples: Vec<Sample>,
+    runs: Runs,
+    /// Those of one series.
+    points: Vec<Point>,
+}
+
+thread_local! {
+    /// What the last save on this thread left. It is warm, and sessions at rest need none.
+    static ROOM: std::cell::Cell<Room> = std::cell::Cell::default();
+}
+
 /// A stream of points from one sender.
 ///
 /// ```
@@ -144,6 +158,9 @@ impl Session {
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         if self.wants_save() {
             return 0;
+        }
+        if self.intake.samples.capacity() == 0 {
+            Room { samples: self.intake.samples, runs: self.runs, points: self.points } = ROOM.take();
         }
         match &mut self.parser {
             Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
@@ -206,10 +223,19 @@ impl Session {
     /// Those of the store; the sender is told among the replies, and the session should end. What is not in the store by then is lost to it.
     pub async fn save(&mut self, store: &SeriesStore) -> Result<()> {
         let result = self.try_save(store).await;
-        self.intake.samples.clear();
+        self.leave_room();
         self.bound_names();
         self.tell(&result);
         result
+    }
+
+    /// Forgets what was gathered, and leaves its memory to whoever is fed next on this thread.
+    fn leave_room(&mut self) {
+        let mut samples = std::mem::take(&mut self.intake.samples);
+        samples.clear();
+        samples.shrink_to(2 * SAMPLES);
+        let (runs, points) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.points));
+        ROOM.set(Room { samples, runs, points });
     }
 
     /// Ends the session: `rest` is followed by nothing, and all that it saved is committed.

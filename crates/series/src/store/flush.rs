@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering;
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
 
+/// Points that a flush has room for from the beginning, as the one before had, at most. More are rare, and their memory goes back.
+const ROOM_POINTS: usize = 1 << 16;
+
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
 pub(super) struct Flusher {
@@ -35,6 +38,8 @@ pub(super) struct Flusher {
     steps: VecDeque<Arc<Step>>,
     /// When the oldest point of the steps came.
     pub(super) since: Option<u64>,
+    /// Empty: room for the points of a flush. Memory that is new each time costs more than what is written into it.
+    room: Vec<(Id, Point)>,
 }
 
 /// What one transaction saves.
@@ -314,7 +319,7 @@ fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
     let flusher = &mut *flusher;
     flusher.since = flusher.since.or((since > 0).then_some(since));
     let number = flusher.next;
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered { fresh: std::mem::take(&mut flusher.room), ..Gathered::default() };
     for cell in &dirty {
         gathered.take(shared, flusher, cell, number, false);
     }
@@ -333,6 +338,9 @@ fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
         flusher.note_batch(number, bytes.len());
         batches.push((number, bytes));
     }
+    flusher.room = std::mem::take(&mut gathered.fresh);
+    flusher.room.clear();
+    flusher.room.shrink_to(ROOM_POINTS);
     let cut = cut(shared, flusher, &mut gathered, number);
     gathered.into_steps(batches, cut)
 }

@@ -1,5 +1,7 @@
 //! A connection that sends points on lines: received, taken in, saved, answered, in turns.
 //!
+//! As long as there is more to receive, points wait for those behind them until they are some thousand, so that a series gets several of them at once.
+//!
 //! Half a line is all that a connection at rest holds besides its session; what it receives into belongs to the thread. When the sender has said all
 //! (it closes its direction) everything is committed before the connection is closed, so whoever reads to the end knows that it is durable.
 
@@ -12,7 +14,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Bytes received at a time: some thousand points, so that a series gets several of them at once.
+/// Bytes received at a time: few enough to stay in the processor's own cache until they are read.
 const RECEIVE: usize = 128 << 10;
 /// Replies that wait for the sender to take them; beyond, it is not read.
 const REPLIES: usize = 128 << 10;
@@ -35,12 +37,18 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
         }
         match race(stop.wait(), poll_fn(|context| connection.poll_receive(context))).await {
             First::Left(()) => break false,
-            First::Right(Received::Gone) => return,
+            First::Right(Received::Gone) => {
+                let _ = connection.save(hub).await;
+                return;
+            }
             First::Right(Received::End) => break true,
             First::Right(Received::Bytes(buffer, len)) => {
-                let taken = connection.take(hub, buffer, len).await;
-                connection.count(hub);
-                if taken.is_err() {
+                if connection.take(hub, buffer, len).await.is_err() {
+                    break false;
+                }
+            }
+            First::Right(Received::NothingMore) => {
+                if connection.save(hub).await.is_err() {
                     break false;
                 }
             }
@@ -51,6 +59,8 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
         // What went wrong is among the last replies.
         let _ = connection.session.end(&rest, &hub.store).await;
         connection.count(hub);
+    } else {
+        let _ = connection.save(hub).await;
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
     race(connection.say_farewell(), hub.env.sleep(patience)).await;
@@ -59,6 +69,8 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
 enum Received {
     /// What was held, and more behind it: so many bytes of a buffer.
     Bytes(Vec<u8>, usize),
+    /// Nothing, as yet, and points wait to be saved.
+    NothingMore,
     End,
     Gone,
 }
@@ -79,7 +91,7 @@ impl Connection {
             return Poll::Ready(Received::Gone);
         }
         if self.session.replies().len() > REPLIES {
-            return Poll::Pending;
+            return self.nothing_more();
         }
         let mut buffer = BUFFER.take();
         let held = self.held.len();
@@ -96,29 +108,41 @@ impl Connection {
             _ => BUFFER.set(buffer),
         }
         match received {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => self.nothing_more(),
             Poll::Ready(Ok(_)) => Poll::Ready(Received::End),
             Poll::Ready(Err(_)) => Poll::Ready(Received::Gone),
         }
     }
 
-    /// Takes in what was received, and holds what is no whole line.
+    /// Waits, but not with points in hand.
+    fn nothing_more(&self) -> Poll<Received> {
+        if self.session.has_points() { Poll::Ready(Received::NothingMore) } else { Poll::Pending }
+    }
+
+    /// Takes in what was received, and holds what is no whole line. Points wait for those behind them, until they are many or nothing more comes.
     async fn take(&mut self, hub: &Hub, buffer: Vec<u8>, len: usize) -> plinth_series::Result<()> {
         let mut at = 0;
         loop {
             at += self.session.feed(&buffer[at..len]);
-            let goes_on = self.session.wants_save();
-            if self.session.has_points() {
-                self.session.save(&hub.store).await?;
-            }
-            if !goes_on {
+            if !self.session.wants_save() {
                 break;
             }
+            self.save(hub).await?;
         }
         debug_assert!(len - at <= MAX_LINE_BYTES + 1, "less than a line is left");
         self.held.extend_from_slice(&buffer[at..len]);
         BUFFER.set(buffer);
         Ok(())
+    }
+
+    /// Saves what was taken in, if that is anything.
+    async fn save(&mut self, hub: &Hub) -> plinth_series::Result<()> {
+        if !self.session.has_points() {
+            return Ok(());
+        }
+        let saved = self.session.save(&hub.store).await;
+        self.count(hub);
+        saved
     }
 
     /// Counts what was taken and refused since it did so last.
