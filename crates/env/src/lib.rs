@@ -30,13 +30,15 @@
 //! ## Not here
 //! What to do when a call fails, and formats of files and messages: the crates above.
 //! Read next: [`reply`], [`sync`], then `files.rs`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cell;
 mod datagrams;
 mod failure;
 mod files;
 mod park;
+#[expect(unsafe_code, reason = "prefetch instructions")]
+mod prefetch;
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -61,6 +63,7 @@ pub use datagrams::{Datagrams, MAX_DATAGRAM};
 pub use failure::is_disk_full;
 pub use files::{DirLock, File, Files, Open, TemporaryDir};
 pub use park::block_on;
+pub use prefetch::{prefetch, prefetch_lines};
 pub use reply::{Promise, Reply};
 pub use sockets::{Listener, Sockets, Stream, Transport};
 pub use sync::Signal;

@@ -3,6 +3,7 @@
 //! A value keeps the type it came with: an integer of 64 bits is never rounded to a float, a float keeps its sign of zero and the payload
 //! of a NaN. A [`Column`] is flat as long as all of its values have one type, which is how series are in practice.
 
+use plinth_env::prefetch;
 use std::cmp::Ordering;
 
 /// The value of a point.
@@ -208,6 +209,15 @@ impl Column {
         }
     }
 
+    /// Asks for the memory of the last value.
+    fn expect_end(&self) {
+        match self {
+            Self::Floats(values) => expect_last(values),
+            Self::Integers(values) => expect_last(values),
+            Self::Mixed(values) => expect_last(values),
+        }
+    }
+
     /// Appends the values of points.
     fn extend(&mut self, points: &[Point]) {
         let all = |is: fn(&Value) -> bool| points.iter().all(|point| is(&point.value));
@@ -238,6 +248,13 @@ impl Column {
     }
 }
 
+/// Asks for the memory of the last item.
+fn expect_last<T>(items: &[T]) {
+    if let Some(last) = items.last() {
+        prefetch(std::ptr::from_ref(last).cast());
+    }
+}
+
 impl FromIterator<Value> for Column {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
         let mut column = Self::default();
@@ -264,6 +281,12 @@ impl Points {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
+    }
+
+    /// Says that points will be appended soon, or the last ones read.
+    pub(crate) fn expect_end(&self) {
+        expect_last(&self.times);
+        self.values.expect_end();
     }
 
     /// The point at `index`, which must be below the length.

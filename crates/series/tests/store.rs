@@ -8,6 +8,9 @@ use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Direction, Error, Point, Query, Series, SeriesStore, Settings, Summary, Value};
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::task::Poll;
+use std::time::Duration;
 
 const NAMES: [&str; 3] = ["load host=a", "load host=b os=x", "!odd host=a"];
 type Points = BTreeMap<i64, Value>;
@@ -298,6 +301,69 @@ fn what_was_appended_is_committed_without_being_asked() {
     let again = block_on(SeriesStore::open(&db)).unwrap();
     let series = block_on(again.series("m a=1")).unwrap();
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(1.5));
+}
+
+/// Somebody asks for a sync and goes away, before or behind its commit: what was written twice then is there once, whole nodes among it.
+#[test]
+fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
+    for polls in 1..8 {
+        let settings = Settings { leaf_points: 1, commit_every: None, ..Settings::default() };
+        let db = Database::in_memory().unwrap();
+        let (store, series) = open(&db, &settings);
+        for time in 0..200 {
+            series[0].append(time, 1.0).unwrap();
+        }
+        let mut sync = Box::pin(store.sync());
+        for _ in 0..polls {
+            let polled = block_on(std::future::poll_fn(|context| Poll::Ready(sync.as_mut().poll(context))));
+            if polled.is_ready() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(sync);
+        block_on(store.sync()).unwrap();
+        series[0].append(200, 1.0).unwrap();
+        block_on(store.sync()).unwrap();
+        drop((store, series));
+        let (_store, series) = open(&db, &settings);
+        let counted = |range| block_on(series[0].aggregate(range)).unwrap().map(|summary| summary.count);
+        assert_eq!((counted(0..300), counted(3..150)), (Some(201), Some(147)), "{polls} polls");
+    }
+}
+
+/// Each batch of the tail is needed by hundreds of series here, all of which had to be sealed at once for the first of them to go.
+#[test]
+fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bounded() {
+    const SERIES: usize = 3000;
+    const TOGETHER: usize = 100;
+    let settings =
+        Settings { leaf_points: 64, tail_bytes: 30_000, commit_every: None, ..Settings::default() };
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
+    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let (mut sealed, mut most_open, mut random) = (0, 0, Random::new(6));
+    for round in 0..20 {
+        for together in series.chunks(TOGETHER) {
+            for series in together {
+                series.append(round, random.unit()).unwrap();
+            }
+            let before = store.stats().open_points;
+            block_on(store.sync()).unwrap();
+            let open = store.stats().open_points;
+            // A leaf may pass it by what it has, 20 points at most.
+            let most = 2 * TOGETHER + settings.leaf_points + 20;
+            assert!(before - open <= most, "{} sealed in round {round}, {most} expected", before - open);
+            (sealed, most_open) = (sealed + before - open, most_open.max(open));
+        }
+    }
+    assert!(sealed > SERIES * 5, "{sealed} points were sealed before their leaves were full");
+    // A point of a series of its own takes ten bytes of the tail, about.
+    assert!(most_open < 2 * settings.tail_bytes / 10 + SERIES, "{most_open} points in no leaf");
+    for series in [&series[0], &series[SERIES - 1]] {
+        assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.count), Some(20));
+    }
 }
 
 #[test]

@@ -48,6 +48,11 @@ impl Runs {
         self.order.len()
     }
 
+    /// One of the series that have samples, if there are so many.
+    pub(super) fn series(&self, at: usize) -> Option<u32> {
+        self.order.get(at).copied()
+    }
+
     /// One of the series that have samples, which there must be, and the places of its samples.
     pub(super) fn run(&self, at: usize) -> (u32, impl Iterator<Item = usize> + '_) {
         let series = self.order[at];

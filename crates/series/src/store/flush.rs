@@ -4,11 +4,13 @@
 //! them in order. A step stays in the list until it is known to be committed, so an error or a dropped future loses nothing: the next flush
 //! goes on with it. Committing a step twice changes nothing: a leaf that is there already is not written again.
 //!
-//! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all leaves that replace it are there.
+//! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all leaves that replace it are there. Where many series
+//! have few points each, each batch is needed by thousands of them, and the first that goes takes nearly all of them along: so a flush seals for
+//! the tail's sake little more than has come since the one before, and the tail may be half as long again meanwhile.
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::{Cell, Shared, State, inbox, lock, side, tail};
+use super::{Cell, FAR, NEAR, Shared, State, inbox, lock, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
@@ -17,7 +19,7 @@ use plinth_client::Transaction;
 use plinth_env::sync::Signal;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
@@ -52,6 +54,8 @@ struct Step {
     cut: Option<u64>,
     /// What was taken in from the inbox, and goes.
     taken: Option<inbox::Taken>,
+    /// Whether a transaction was made of it before, of which it may not be known what became.
+    tried: AtomicBool,
 }
 
 impl Flusher {
@@ -173,6 +177,7 @@ async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
 
 async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Vec<Trunk>> {
     shared.check_owner(tr).await?;
+    let may_be_there = step.tried.swap(true, Ordering::Relaxed);
     let keys = &shared.keys;
     for (number, bytes) in &step.batches {
         tr.set(keys.tail(*number), bytes);
@@ -182,7 +187,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
         let nodes = Through { tr, keys, id: cell.id };
         let mut trunk = lock(&cell.state).trunk;
         let first = Address { level: 0, index: trunk.leaves() };
-        if nodes.node(first).await?.is_some() {
+        if may_be_there && nodes.node(first).await?.is_some() {
             // The step was committed already, and its answer was lost.
             trunk = Trunk::open(&nodes).await?;
         } else {
@@ -228,9 +233,16 @@ struct Gathered {
     leaves: BTreeMap<Id, (Arc<Cell>, Vec<Arc<Points>>)>,
     late: Vec<(Arc<Cell>, Vec<Point>)>,
     sealed_points: usize,
+    /// How many may be sealed although their leaves are not full, unless it has to be.
+    pace: usize,
 }
 
 impl Gathered {
+    /// Whether `held`, of which there should be `most`, has to become less in this flush.
+    fn has_to_seal(&self, held: usize, most: usize) -> bool {
+        held > most && (self.sealed_points < self.pace || held - most > most / 2)
+    }
+
     /// Takes what a series has to be saved; all of it as leaves if `whole`, else full leaves only. `number` is that of the next batch.
     fn take(&mut self, shared: &Shared, flusher: &mut Flusher, cell: &Arc<Cell>, number: u64, whole: bool) {
         let mut state = lock(&cell.state);
@@ -320,14 +332,17 @@ fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
     flusher.since = flusher.since.or((since > 0).then_some(since));
     let number = flusher.next;
     let mut gathered = Gathered { fresh: std::mem::take(&mut flusher.room), ..Gathered::default() };
-    for cell in &dirty {
+    for (place, cell) in dirty.iter().enumerate() {
+        dirty.get(place + FAR).inspect(|cell| cell.expect());
+        dirty.get(place + NEAR).inspect(|cell| cell.expect_end());
         gathered.take(shared, flusher, cell, number, false);
     }
     if let Some(cell) = sealed {
         gathered.take(shared, flusher, cell, number, true);
     }
+    gathered.pace = gathered.sealed_points + 2 * gathered.fresh.len() + shared.settings.leaf_points;
     let open = shared.open_points.load(Ordering::Relaxed);
-    while open.saturating_sub(gathered.sealed_points) > shared.settings.open_points {
+    while gathered.has_to_seal(open.saturating_sub(gathered.sealed_points), shared.settings.open_points) {
         let Some(cell) = flusher.ages.first_key_value().map(|(_, cell)| cell.clone()) else { break };
         gathered.take(shared, flusher, &cell, number, true);
     }
@@ -359,7 +374,9 @@ fn cut(shared: &Shared, flusher: &mut Flusher, gathered: &mut Gathered, number: 
         }
         match oldest {
             // What this flush brings can't be in the way of itself.
-            Some((since, cell)) if flusher.bytes > shared.settings.tail_bytes && since < number => {
+            Some((since, cell))
+                if since < number && gathered.has_to_seal(flusher.bytes, shared.settings.tail_bytes) =>
+            {
                 gathered.take(shared, flusher, &cell, number, true);
             }
             _ => return cut,

@@ -46,6 +46,7 @@ use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
 use plinth_client::{Database, Transaction};
+use plinth_env::prefetch_lines;
 use plinth_env::sync::Signal;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -59,9 +60,9 @@ pub struct Settings {
     pub prefix: Vec<u8>,
     /// Points of a full leaf, at most 65536.
     pub leaf_points: usize,
-    /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full.
+    /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full: some in each commit, so that it may be half as long again.
     pub tail_bytes: usize,
-    /// Points in open leaves beyond which the oldest are sealed although they are not full. Each takes 16 bytes.
+    /// Points in open leaves beyond which the oldest are sealed although they are not full, in the same way. Each takes 16 bytes.
     pub open_points: usize,
     /// Bytes of points that transactions may have waiting in the inbox, about: whoever writes more is told to try again until the owner has taken some in.
     pub inbox_bytes: usize,
@@ -71,6 +72,10 @@ pub struct Settings {
     pub commit_every: Option<Duration>,
 }
 
+/// How many series ahead the memory of one is asked for, and that of its last points.
+pub(crate) const FAR: usize = 12;
+pub(crate) const NEAR: usize = 4;
+
 /// Points of one series that may wait to be saved.
 const MAX_UNSAVED: usize = 1 << 16;
 
@@ -79,8 +84,8 @@ impl Default for Settings {
         Self {
             prefix: foundationdb_tuple::pack(&("plinth.series",)),
             leaf_points: 2048,
-            tail_bytes: 64 << 20,
-            open_points: 16 << 20,
+            tail_bytes: 128 << 20,
+            open_points: 24 << 20,
             inbox_bytes: 64 << 20,
             query_bytes: 1 << 30,
             commit_every: Some(Duration::from_millis(5)),
@@ -443,6 +448,22 @@ impl State {
     }
 }
 
+impl Cell {
+    /// Says that the series will be used soon. Where many series take turns, each is far from the processor.
+    fn expect(&self) {
+        let size = size_of::<Self>();
+        // What counts those who hold it lies in front of it.
+        prefetch_lines(std::ptr::from_ref(self).cast::<u8>().wrapping_sub(16), (size + 16).div_ceil(64));
+    }
+
+    /// Says that the end of its points will be, a while after [`Cell::expect`].
+    fn expect_end(&self) {
+        if let Ok(state) = self.state.try_lock() {
+            state.open.expect_end();
+        }
+    }
+}
+
 impl Series {
     /// The canonical name.
     pub fn name(&self) -> &Name {
@@ -457,6 +478,16 @@ impl Series {
     /// was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         self.append_all(&[Point { time, value: value.into() }]).1
+    }
+
+    /// Says that points will be appended soon, behind those of [`FAR`] other series.
+    pub(crate) fn expect(&self) {
+        self.cell.expect();
+    }
+
+    /// Says it again, when [`NEAR`] other series are left.
+    pub(crate) fn expect_end(&self) {
+        self.cell.expect_end();
     }
 
     /// Appends points in their order, as if each were appended alone: how many were taken, and why not the next one.

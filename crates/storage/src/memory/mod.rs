@@ -30,8 +30,6 @@ mod estimate;
 #[expect(unsafe_code, reason = "nodes are read while their slots change; measured hot path")]
 mod node;
 mod overlay;
-#[expect(unsafe_code, reason = "prefetch instructions")]
-mod prefetch;
 mod read;
 #[expect(unsafe_code, reason = "key and value lie behind the head; measured hot path")]
 mod record;

@@ -5,8 +5,8 @@
 //! that was published then, and that is all the reader may see.
 
 use super::node::{InnerRef, LeafRef, Node, NodeRef};
-use super::prefetch::prefetch_lines;
 use super::record::RecordRef;
+use plinth_env::prefetch_lines;
 
 /// Keys looked up together: enough to keep all of a core's outstanding misses busy.
 pub(crate) const GROUP: usize = 16;

@@ -5,9 +5,9 @@
 //! raises the count.
 
 use super::super::arena::{Arena, Kind, NODE_ALIGN};
-use super::super::prefetch::prefetch;
 use super::super::record::{Record, RecordRef};
 use super::{Header, NodeRef, head, lower_bound, upper_bound};
+use plinth_env::prefetch;
 use std::cmp::Ordering::{Greater, Less};
 use std::ops::Range;
 use std::ptr::{self, NonNull};

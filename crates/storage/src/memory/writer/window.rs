@@ -9,10 +9,10 @@
 //! aside and looked at again when a hold ends. So a long hold costs at most one record more for each key
 //! that is written meanwhile.
 
-use super::super::prefetch::prefetch;
 use super::super::record::{Record, RecordRef};
 use super::super::tree::Path;
 use super::Writer;
+use plinth_env::prefetch;
 use plinth_types::{Version, probe};
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -1,8 +1,8 @@
-//! Telling the processor what will be read soon.
+//! Telling the processor what will be read soon. Whoever goes through many things that lie anywhere in memory asks for one some places ahead, and finds it there.
 
 /// Asks for the cache line at `address`. Any address is fine: a prefetch never faults.
 #[inline(always)]
-pub(crate) fn prefetch(address: *const u8) {
+pub fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: SSE is part of x86_64, and a prefetch reads nothing and faults on no address.
     unsafe {
@@ -20,7 +20,7 @@ pub(crate) fn prefetch(address: *const u8) {
 
 /// Asks for the `lines` cache lines from `address` on.
 #[inline(always)]
-pub(crate) fn prefetch_lines(address: *const u8, lines: usize) {
+pub fn prefetch_lines(address: *const u8, lines: usize) {
     for line in 0..lines {
         prefetch(address.wrapping_add(line * 64));
     }
