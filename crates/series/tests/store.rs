@@ -319,7 +319,7 @@ fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
             if polled.is_ready() {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            block_on(plinth_env::Env::real().sleep(Duration::from_millis(5)));
         }
         drop(sync);
         block_on(store.sync()).unwrap();
