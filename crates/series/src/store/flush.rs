@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
 
-/// Points that a flush has room for from the beginning, as the one before had, at most. More are rare, and their memory goes back.
-const ROOM_POINTS: usize = 1 << 16;
+/// Points that a flush has room for from the beginning, as the one before had, at most: 32 bytes each. A million series bring so many at a time.
+const ROOM_POINTS: usize = 1 << 19;
 
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
