@@ -17,8 +17,9 @@ const EXACT: u8 = 8;
 /// How many numbers, at most, the predictors are compared on.
 const SAMPLE: usize = BLOCK;
 
-/// Numbers that are few.
+/// Numbers that are few: room for a whole block has to be cleared, which takes longer than reading, or writing, those.
 const FEW: usize = 4;
+const SOME: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Predictor {
@@ -118,7 +119,16 @@ impl Plan {
     }
 
     fn sampled_cost(&self, sample: &[i64]) -> f64 {
-        let mut left = [0; BLOCK];
+        if sample.len() <= SOME {
+            self.sampled_cost_within::<SOME>(sample)
+        } else {
+            self.sampled_cost_within::<BLOCK>(sample)
+        }
+    }
+
+    /// [`Plan::sampled_cost`] of blocks that have room in `ROOM` numbers.
+    fn sampled_cost_within<const ROOM: usize>(&self, sample: &[i64]) -> f64 {
+        let mut left = [0; ROOM];
         let mut cost = 0;
         for start in (0..sample.len()).step_by(BLOCK) {
             let left = &mut left[..BLOCK.min(sample.len() - start)];
@@ -142,18 +152,7 @@ struct Shape {
 impl Shape {
     /// The cheapest shape for these numbers.
     fn of(numbers: &[u64]) -> Self {
-        // Counted in four places in turn: neighbours are alike, and a count must not wait for the one before.
-        let mut counts = [[0_u16; 65]; 4];
-        let length = |number: &u64| (64 - number.leading_zeros()) as usize;
-        let (fours, rest) = numbers.as_chunks::<4>();
-        for four in fours {
-            counts.iter_mut().zip(four).for_each(|(counts, number)| counts[length(number)] += 1);
-        }
-        rest.iter().for_each(|number| counts[0][length(number)] += 1);
-        let mut lengths = [0_u16; 65];
-        for counts in &counts {
-            lengths.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        }
+        let lengths = lengths(numbers);
         let longest = lengths.iter().rposition(|count| *count > 0).unwrap_or(0);
         let size = |width: usize, exceptions: usize| {
             let beyond = if exceptions > 0 { 8 + exceptions * (8 + longest - width) } else { 0 };
@@ -176,6 +175,27 @@ impl Shape {
         let bits = if longest == 0 { 0 } else { bits };
         Self { width: width as u32, exceptions, excess: (longest - width) as u32, bits }
     }
+}
+
+/// How many of the numbers have each length in bits.
+fn lengths(numbers: &[u64]) -> [u16; 65] {
+    let length = |number: &u64| (64 - number.leading_zeros()) as usize;
+    let mut lengths = [0; 65];
+    if numbers.len() <= SOME {
+        numbers.iter().for_each(|number| lengths[length(number)] += 1);
+        return lengths;
+    }
+    // Counted in four places in turn: neighbours are alike, and a count must not wait for the one before.
+    let mut counts = [[0_u16; 65]; 4];
+    let (fours, rest) = numbers.as_chunks::<4>();
+    for four in fours {
+        counts.iter_mut().zip(four).for_each(|(counts, number)| counts[length(number)] += 1);
+    }
+    rest.iter().for_each(|number| counts[0][length(number)] += 1);
+    for counts in &counts {
+        lengths.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    lengths
 }
 
 /// Appends the numbers. Whoever reads them has to know how many they are.
@@ -223,19 +243,33 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
 }
 
 fn write_predicted(numbers: &[i64], plan: Plan, out: &mut Vec<u8>) {
+    match numbers {
+        // A line through it leaves nothing.
+        [only] => {
+            out.push(Predictor::Line as u8 | EXACT);
+            write_signed(*only, out);
+            write_signed(0, out);
+        }
+        numbers if numbers.len() <= SOME => write_predicted_within::<SOME>(numbers, plan, out),
+        numbers => write_predicted_within::<BLOCK>(numbers, plan, out),
+    }
+}
+
+/// [`write_predicted`] of blocks that have room in `ROOM` numbers.
+fn write_predicted_within<const ROOM: usize>(numbers: &[i64], plan: Plan, out: &mut Vec<u8>) {
     let head = out.len();
     out.push(plan.predictor as u8);
     write_signed(plan.first, out);
     write_signed(plan.slope, out);
     let blocks = out.len();
     let mut exact = true;
-    let mut left = [0; BLOCK];
+    let mut left = [0; ROOM];
     for start in (0..numbers.len()).step_by(BLOCK) {
         let left = &mut left[..BLOCK.min(numbers.len() - start)];
         plan.residuals(numbers, start, left);
         let shape = Shape::of(left);
         exact &= shape.bits == 0;
-        write_block(left, &shape, out);
+        write_block::<ROOM>(left, &shape, out);
     }
     if exact {
         out.truncate(blocks);
@@ -243,13 +277,13 @@ fn write_predicted(numbers: &[i64], plan: Plan, out: &mut Vec<u8>) {
     }
 }
 
-fn write_block(numbers: &[u64], shape: &Shape, out: &mut Vec<u8>) {
+fn write_block<const ROOM: usize>(numbers: &[u64], shape: &Shape, out: &mut Vec<u8>) {
     out.push(shape.width as u8);
     out.push(shape.exceptions as u8);
     if shape.exceptions > 0 {
         out.push(shape.excess as u8);
         let beyond = bits::mask(shape.width);
-        let mut highs = [0; BLOCK];
+        let mut highs = [0; ROOM];
         let mut count = 0;
         for (index, number) in numbers.iter().enumerate().filter(|(_, number)| **number > beyond) {
             out.push(index as u8);
@@ -306,7 +340,6 @@ fn read_predicted(
     count: usize,
     take: impl FnMut(&mut [i64]),
 ) -> Result<()> {
-    // Room for a whole block has to be cleared, which takes longer than reading a few numbers.
     if count <= FEW {
         read_predicted_within::<FEW>(reader, head, count, take)
     } else {

@@ -173,7 +173,8 @@ const HEADER: usize = 8;
 /// The summaries of a node's children, or of a single node, as bytes: between 1 and 65536 of them.
 pub fn encode_summaries(level: u8, summaries: &[Summary]) -> Vec<u8> {
     assert!((1..=1 << 16).contains(&summaries.len()), "a node has children");
-    let mut out = vec![FORMAT, level];
+    let mut out = Vec::with_capacity(128 * summaries.len());
+    out.extend_from_slice(&[FORMAT, level]);
     out.extend_from_slice(&((summaries.len() - 1) as u16).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     let after = |summary: &Summary, time: i64| time.wrapping_sub(summary.first.time);
@@ -187,8 +188,11 @@ pub fn encode_summaries(level: u8, summaries: &[Summary]) -> Vec<u8> {
         &|summary| or_first(summary, summary.min),
         &|summary| or_first(summary, summary.max),
     ];
+    let mut numbers = Vec::with_capacity(summaries.len());
     for column in integers {
-        codec::encode_integers(&summaries.iter().map(column).collect::<Vec<_>>(), &mut out);
+        numbers.clear();
+        numbers.extend(summaries.iter().map(column));
+        codec::encode_integers(&numbers, &mut out);
     }
     let or_nan = |point: Option<Point>| point.map_or(Value::Float(f64::NAN), |point| point.value);
     let values: [&dyn Fn(&Summary) -> Value; 5] = [
