@@ -210,11 +210,11 @@ impl Column {
     }
 
     /// Asks for the memory of the last value.
-    fn expect_end(&self) {
+    fn prefetch_end(&self) {
         match self {
-            Self::Floats(values) => expect_last(values),
-            Self::Integers(values) => expect_last(values),
-            Self::Mixed(values) => expect_last(values),
+            Self::Floats(values) => prefetch_last(values),
+            Self::Integers(values) => prefetch_last(values),
+            Self::Mixed(values) => prefetch_last(values),
         }
     }
 
@@ -249,7 +249,7 @@ impl Column {
 }
 
 /// Asks for the memory of the last item.
-fn expect_last<T>(items: &[T]) {
+fn prefetch_last<T>(items: &[T]) {
     if let Some(last) = items.last() {
         prefetch(std::ptr::from_ref(last).cast());
     }
@@ -283,10 +283,10 @@ impl Points {
         self.times.is_empty()
     }
 
-    /// Says that points will be appended soon, or the last ones read.
-    pub(crate) fn expect_end(&self) {
-        expect_last(&self.times);
-        self.values.expect_end();
+    /// Asks for the memory of the last points, behind which others will be appended.
+    pub(crate) fn prefetch_end(&self) {
+        prefetch_last(&self.times);
+        self.values.prefetch_end();
     }
 
     /// The point at `index`, which must be below the length.

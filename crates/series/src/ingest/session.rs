@@ -15,7 +15,7 @@ use super::{MAX_LINE_BYTES, Sample};
 use crate::dump::Cell;
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::store::{FAR, NEAR, SeriesStore};
+use crate::store::{SeriesStore, prefetch_series};
 use crate::value::Point;
 use std::fmt;
 use std::sync::Arc;
@@ -272,9 +272,7 @@ impl Session {
         let (intake, runs) = (&self.intake, &mut self.runs);
         runs.arrange(intake.samples.iter().map(|sample| intake.names.first_of(sample.target)));
         for run in 0..self.runs.len() {
-            let ahead = |places| self.intake.names.series(self.runs.series(run + places)?);
-            ahead(FAR).inspect(|series| series.expect());
-            ahead(NEAR).inspect(|series| series.expect_end());
+            prefetch_series(run, |run| self.intake.names.series(self.runs.series(run)?));
             self.append_run(store, run).await?;
         }
         self.saved += self.intake.samples.len() as u64;

@@ -10,7 +10,7 @@
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::{Cell, FAR, NEAR, Shared, State, inbox, lock, side, tail};
+use super::{Cell, Shared, State, inbox, lock, prefetch_cells, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
 
-/// Points that a flush has room for from the beginning, as the one before had, at most: 32 bytes each. A million series bring so many at a time.
+/// Points that a flush may leave room for to the next one: a million series bring so many at a time. 16 MiB.
 const ROOM_POINTS: usize = 1 << 19;
 
 /// What is known of the tail, and what is being saved.
@@ -333,8 +333,7 @@ fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
     let number = flusher.next;
     let mut gathered = Gathered { fresh: std::mem::take(&mut flusher.room), ..Gathered::default() };
     for (place, cell) in dirty.iter().enumerate() {
-        dirty.get(place + FAR).inspect(|cell| cell.expect());
-        dirty.get(place + NEAR).inspect(|cell| cell.expect_end());
+        prefetch_cells(place, |place| dirty.get(place).map(|cell| &**cell));
         gathered.take(shared, flusher, cell, number, false);
     }
     if let Some(cell) = sealed {

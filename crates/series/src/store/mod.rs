@@ -72,9 +72,9 @@ pub struct Settings {
     pub commit_every: Option<Duration>,
 }
 
-/// How many series ahead the memory of one is asked for, and that of its last points.
-pub(crate) const FAR: usize = 12;
-pub(crate) const NEAR: usize = 4;
+/// How many series ahead the memory of one is asked for, and that of its last points: where they are is known only when the first has come.
+const PREFETCH_SERIES: usize = 12;
+const PREFETCH_POINTS: usize = 4;
 
 /// Points of one series that may wait to be saved.
 const MAX_UNSAVED: usize = 1 << 16;
@@ -449,19 +449,30 @@ impl State {
 }
 
 impl Cell {
-    /// Says that the series will be used soon. Where many series take turns, each is far from the processor.
-    fn expect(&self) {
+    /// Asks for the memory of the series.
+    fn prefetch(&self) {
         let size = size_of::<Self>();
         // What counts those who hold it lies in front of it.
         prefetch_lines(std::ptr::from_ref(self).cast::<u8>().wrapping_sub(16), (size + 16).div_ceil(64));
     }
 
-    /// Says that the end of its points will be, a while after [`Cell::expect`].
-    fn expect_end(&self) {
+    /// Asks for the memory of its last points.
+    fn prefetch_points(&self) {
         if let Ok(state) = self.state.try_lock() {
-            state.open.expect_end();
+            state.open.prefetch_end();
         }
     }
+}
+
+/// For a loop over series that is at `place`: asks for the memory of those that come soon. Where many series take turns, each is far from the processor.
+fn prefetch_cells<'a>(place: usize, cell: impl Fn(usize) -> Option<&'a Cell>) {
+    cell(place + PREFETCH_SERIES).inspect(|cell| cell.prefetch());
+    cell(place + PREFETCH_POINTS).inspect(|cell| cell.prefetch_points());
+}
+
+/// For a loop over series that is at `place`, and appends to each: asks for the memory of those that come soon.
+pub(crate) fn prefetch_series<'a>(place: usize, series: impl Fn(usize) -> Option<&'a Series>) {
+    prefetch_cells(place, |place| series(place).map(|series| &*series.cell));
 }
 
 impl Series {
@@ -478,16 +489,6 @@ impl Series {
     /// was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         self.append_all(&[Point { time, value: value.into() }]).1
-    }
-
-    /// Says that points will be appended soon, behind those of [`FAR`] other series.
-    pub(crate) fn expect(&self) {
-        self.cell.expect();
-    }
-
-    /// Says it again, when [`NEAR`] other series are left.
-    pub(crate) fn expect_end(&self) {
-        self.cell.expect_end();
     }
 
     /// Appends points in their order, as if each were appended alone: how many were taken, and why not the next one.
