@@ -99,7 +99,7 @@ impl Parser {
     }
 }
 
-/// Memory for what a feed gathers, on its way to the store.
+/// Memory for what is gathered, on its way to the store.
 #[derive(Default, Debug)]
 struct Room {
     samples: Vec<Sample>,
@@ -159,9 +159,7 @@ impl Session {
         if self.wants_save() {
             return 0;
         }
-        if self.intake.samples.capacity() == 0 {
-            Room { samples: self.intake.samples, runs: self.runs, points: self.points } = ROOM.take();
-        }
+        self.take_room();
         match &mut self.parser {
             Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
             Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
@@ -182,6 +180,7 @@ impl Session {
     /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether that was all that was left of it. If not, it goes on
     /// behind [`Session::save`]. What is wrong with one of its series is told among the replies, and the others are taken.
     pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {
+        self.take_room();
         prometheus::take(&mut self.intake, message)
     }
 
@@ -190,6 +189,7 @@ impl Session {
     /// # Errors
     /// Why it is refused, which is counted; nothing of it was taken then.
     pub fn take_row(&mut self, name: &[u8], time: i64, cell: &Cell) -> Result<(), String> {
+        self.take_room();
         csv::take_row(&mut self.intake, name, time, cell).map_err(|why| {
             self.intake.refused += 1;
             why.into_owned()
@@ -229,12 +229,25 @@ impl Session {
         result
     }
 
-    /// Forgets what was gathered, and leaves its memory to whoever is fed next on this thread.
+    /// Takes the memory that the last save on this thread left, unless it has some.
+    #[inline]
+    fn take_room(&mut self) {
+        if self.intake.samples.capacity() == 0 {
+            Room { samples: self.intake.samples, runs: self.runs, points: self.points } = ROOM.take();
+        }
+    }
+
+    /// Forgets what was gathered, and leaves its memory, if it has some, to whoever gathers next on this thread.
     fn leave_room(&mut self) {
+        if self.intake.samples.capacity() == 0 {
+            return;
+        }
         let mut samples = std::mem::take(&mut self.intake.samples);
+        let (runs, mut points) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.points));
         samples.clear();
+        points.clear();
         samples.shrink_to(2 * SAMPLES);
-        let (runs, points) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.points));
+        points.shrink_to(2 * SAMPLES);
         ROOM.set(Room { samples, runs, points });
     }
 
