@@ -141,6 +141,15 @@ impl Column {
         }
     }
 
+    /// Makes room for `more` values, and half as many as there are: twice as many, as vectors do, is too much where many columns grow at the same pace.
+    fn make_room(&mut self, more: usize) {
+        match self {
+            Self::Floats(values) => make_room(values, more),
+            Self::Integers(values) => make_room(values, more),
+            Self::Mixed(values) => make_room(values, more),
+        }
+    }
+
     /// Appends a value; the first one decides the type, a later one of the other type makes the column mixed.
     pub fn push(&mut self, value: Value) {
         match (&mut *self, value) {
@@ -248,6 +257,13 @@ impl Column {
     }
 }
 
+/// Makes room for `more` items, and half as many as there are.
+fn make_room<T>(items: &mut Vec<T>, more: usize) {
+    if items.capacity() - items.len() < more {
+        items.reserve_exact(more.max(items.len() / 2).max(LEAST_ROOM));
+    }
+}
+
 /// Asks for the memory of the last item.
 fn prefetch_last<T>(items: &[T]) {
     if let Some(last) = items.last() {
@@ -262,6 +278,9 @@ impl FromIterator<Value> for Column {
         column
     }
 }
+
+/// Items for which there is room when there are some.
+const LEAST_ROOM: usize = 4;
 
 /// Points in two columns, ascending by time.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -304,6 +323,8 @@ impl Points {
     /// Appends points that ascend, all of them behind the last.
     pub(crate) fn extend(&mut self, points: &[Point]) {
         debug_assert!(points.is_sorted_by(|a, b| a.time < b.time), "points ascend");
+        make_room(&mut self.times, points.len());
+        self.values.make_room(points.len());
         self.times.extend(points.iter().map(|point| point.time));
         self.values.extend(points);
     }

@@ -19,7 +19,7 @@ const SAMPLE: usize = BLOCK;
 
 /// Numbers that are few: room for a whole block has to be cleared, which takes longer than reading, or writing, those.
 const FEW: usize = 4;
-const SOME: usize = 32;
+const SOME: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Predictor {
