@@ -366,6 +366,70 @@ fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bound
     }
 }
 
+/// The point behind the full leaf came in an earlier batch of the tail, which goes with the leaf's points.
+#[test]
+fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
+    let db = Database::in_memory().unwrap();
+    let settings = Settings { leaf_points: 10, commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    for times in [&[100, 101][..], &[1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+        for time in times {
+            series.append(*time, *time).unwrap();
+        }
+        block_on(store.sync()).unwrap();
+    }
+    assert_eq!(store.stats().open_points, 1);
+    // Opening takes them over as they would be after a crash.
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    assert_eq!(store.stats().open_points, 1);
+    let series = block_on(store.series("m a=1")).unwrap();
+    let points = block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    assert_eq!(
+        points.iter().map(|point| point.time).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 100, 101]
+    );
+}
+
+#[test]
+fn who_appends_more_than_may_wait_is_told_and_loses_nothing() {
+    let db = Database::in_memory().unwrap();
+    let settings =
+        Settings { leaf_points: 10, unsaved_points: 100, commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.all_series(&["m a=1", "m a=2"])).unwrap();
+    let points = |times: std::ops::Range<i64>| -> Vec<Point> {
+        times.map(|time| Point { time, value: Value::Integer(time) }).collect()
+    };
+    assert!(matches!(series[0].append_all(&points(100..160)), (60, Ok(()))));
+    assert!(matches!(series[1].append_all(&points(100..160)), (40, Err(Error::Behind))));
+    assert!(matches!(series[0].append(200, 1), Err(Error::Behind)));
+    assert_eq!(store.stats().unsaved_points, 100);
+    block_on(store.sync()).unwrap();
+    assert_eq!(store.stats().unsaved_points, 0);
+    // Late ones are counted too, and so are those in place of others.
+    assert!(matches!(series[0].append_all(&points(0..60)), (60, Ok(()))));
+    assert!(matches!(series[1].append_all(&points(130..140)), (10, Ok(()))));
+    assert!(matches!(series[1].append_all(&points(140..180)), (30, Err(Error::Behind))));
+    block_on(store.sync()).unwrap();
+    let counts = series.iter().map(|series| block_on(series.aggregate(..)).unwrap().unwrap().count);
+    assert_eq!(counts.collect::<Vec<_>>(), [120, 70]);
+}
+
+#[test]
+fn a_series_takes_no_more_than_a_leaf_can_have_before_it_is_saved() {
+    let db = Database::in_memory().unwrap();
+    let settings = Settings { commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let points: Vec<Point> = (0..70_000).map(|time| Point { time, value: Value::Integer(time) }).collect();
+    let (taken, result) = series.append_all(&points);
+    assert!(matches!((taken, result), (65_536, Err(Error::Behind))), "{taken}");
+    block_on(store.sync()).unwrap();
+    assert!(matches!(series.append_all(&points[taken..]), (4_464, Ok(()))));
+    assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.count), Some(70_000));
+}
+
 #[test]
 fn who_was_succeeded_can_write_no_more() {
     let db = Database::in_memory().unwrap();

@@ -10,22 +10,19 @@
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::{Cell, Shared, State, inbox, lock, prefetch_cells, side, tail};
+use super::{Cell, Shared, State, inbox, lock, pending, prefetch_cells, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
 use plinth_env::sync::Signal;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
-
-/// Points that a flush may leave room for to the next one: a million series bring so many at a time. 16 MiB.
-const ROOM_POINTS: usize = 1 << 19;
 
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
@@ -40,8 +37,8 @@ pub(super) struct Flusher {
     steps: VecDeque<Arc<Step>>,
     /// When the oldest point of the steps came.
     pub(super) since: Option<u64>,
-    /// Empty: room for the points of a flush. Memory that is new each time costs more than what is written into it.
-    room: Vec<(Id, Point)>,
+    /// Empty: room for what comes while a flush is prepared.
+    room: pending::List,
 }
 
 /// What one transaction saves.
@@ -62,6 +59,14 @@ impl Flusher {
     /// Notes that `cell` needs the batches from `number` on.
     pub(super) fn age(&mut self, number: u64, cell: &Arc<Cell>) {
         self.ages.insert((number, cell.id), cell.clone());
+    }
+
+    /// Makes the next batch of these points.
+    fn make_batch(&mut self, points: &[(Id, Point)]) -> (u64, Vec<u8>) {
+        let bytes = tail::encode(points);
+        let number = self.next;
+        self.note_batch(number, bytes.len());
+        (number, bytes)
     }
 
     /// Notes that a batch is there.
@@ -228,7 +233,10 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
 /// What is gathered for the steps of a flush.
 #[derive(Default)]
 struct Gathered {
-    fresh: Vec<(Id, Point)>,
+    /// Series that had a full leaf, and the points that they have behind it, which the tail needs anew: those that came are in the leaf, or among these.
+    full: BTreeSet<Id>,
+    behind: Vec<(Id, Point)>,
+    batches: Vec<(u64, Vec<u8>)>,
     /// By series, since those of one go on from each other.
     leaves: BTreeMap<Id, (Arc<Cell>, Vec<Arc<Points>>)>,
     late: Vec<(Arc<Cell>, Vec<Point>)>,
@@ -243,11 +251,12 @@ impl Gathered {
         held > most && (self.sealed_points < self.pace || held - most > most / 2)
     }
 
-    /// Takes what a series has to be saved; all of it as leaves if `whole`, else full leaves only. `number` is that of the next batch.
+    /// Takes what a series has to be saved beside the points that go to the tail; all of it as leaves if `whole`, else full leaves only. `number` is that of
+    /// the flush's first batch.
     fn take(&mut self, shared: &Shared, flusher: &mut Flusher, cell: &Arc<Cell>, number: u64, whole: bool) {
         let mut state = lock(&cell.state);
         let state = &mut *state;
-        state.dirty = false;
+        state.is_noted = false;
         if !state.late.is_empty() {
             let late = std::mem::take(&mut state.late);
             state.merging.extend_from_slice(&late);
@@ -256,17 +265,32 @@ impl Gathered {
         let size = shared.settings.leaf_points;
         if state.open.len() >= size || (whole && !state.open.is_empty()) {
             self.seal(flusher, cell, state, size, whole);
-            self.fresh.extend(state.open.iter().map(|point| (cell.id, point)));
-        } else {
-            let fresh = state.fresh.iter().copied();
-            let fresh = fresh.chain((state.tailed..state.open.len()).map(|place| state.open.get(place)));
-            self.fresh.extend(fresh.map(|point| (cell.id, point)));
+            if !whole {
+                self.full.insert(cell.id);
+                self.behind.extend(state.open.iter().map(|point| (cell.id, point)));
+            }
         }
-        state.note_tailed();
         if state.since.is_none() && !state.open.is_empty() {
             state.since = Some(number);
             flusher.age(number, cell);
         }
+    }
+
+    /// Makes batches of the points for the tail, of which `points` are those that came.
+    fn tail(&mut self, flusher: &mut Flusher, points: &mut Vec<(Id, Point)>) {
+        if !self.full.is_empty() {
+            let mut last = None;
+            points.retain(|(id, _)| match last {
+                Some((of, is_kept)) if of == *id => is_kept,
+                _ => {
+                    let is_kept = !self.full.contains(id);
+                    last = Some((*id, is_kept));
+                    is_kept
+                }
+            });
+            points.append(&mut self.behind);
+        }
+        self.batches.extend(points.chunks(tail::BATCH_POINTS).map(|points| flusher.make_batch(points)));
     }
 
     /// Moves leaves of `size` points, and what is left if `whole`, from the open leaf to those that are being written.
@@ -287,7 +311,7 @@ impl Gathered {
     }
 
     /// The steps that save it.
-    fn into_steps(self, batches: Vec<(u64, Vec<u8>)>, cut: Option<u64>) -> Vec<Step> {
+    fn into_steps(self, cut: Option<u64>) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut step = Step::default();
         let mut points = 0;
@@ -298,7 +322,7 @@ impl Gathered {
                 steps.push(std::mem::take(step));
             }
         };
-        for batch in batches {
+        for batch in self.batches {
             add(tail::BATCH_POINTS, &mut steps, &mut step);
             step.batches.push(batch);
         }
@@ -323,40 +347,30 @@ impl Gathered {
 
 /// Decides what is saved and how: the steps of a flush.
 fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
-    let (dirty, since) = {
-        let mut dirty = lock(&shared.dirty);
-        (std::mem::take(&mut *dirty), shared.lag.since.swap(0, Ordering::Relaxed))
-    };
     let mut flusher = lock(&shared.flusher);
     let flusher = &mut *flusher;
-    flusher.since = flusher.since.or((since > 0).then_some(since));
+    let mut pending = shared.pending.take(std::mem::take(&mut flusher.room));
+    flusher.since = flusher.since.or(pending.since);
     let number = flusher.next;
-    let mut gathered = Gathered { fresh: std::mem::take(&mut flusher.room), ..Gathered::default() };
-    for (place, cell) in dirty.iter().enumerate() {
-        prefetch_cells(place, |place| dirty.get(place).map(|cell| &**cell));
+    let mut gathered = Gathered::default();
+    for (place, cell) in pending.cells.iter().enumerate() {
+        prefetch_cells(place, |place| pending.cells.get(place).map(|cell| &**cell));
         gathered.take(shared, flusher, cell, number, false);
     }
+    gathered.tail(flusher, &mut pending.points);
     if let Some(cell) = sealed {
         gathered.take(shared, flusher, cell, number, true);
     }
-    gathered.pace = gathered.sealed_points + 2 * gathered.fresh.len() + shared.settings.leaf_points;
+    gathered.pace = gathered.sealed_points + 2 * pending.points.len() + shared.settings.leaf_points;
+    pending.clear();
+    flusher.room = pending;
     let open = shared.open_points.load(Ordering::Relaxed);
     while gathered.has_to_seal(open.saturating_sub(gathered.sealed_points), shared.settings.open_points) {
         let Some(cell) = flusher.ages.first_key_value().map(|(_, cell)| cell.clone()) else { break };
         gathered.take(shared, flusher, &cell, number, true);
     }
-    let mut batches = Vec::new();
-    for points in gathered.fresh.chunks(tail::BATCH_POINTS) {
-        let bytes = tail::encode(points);
-        let number = flusher.next;
-        flusher.note_batch(number, bytes.len());
-        batches.push((number, bytes));
-    }
-    flusher.room = std::mem::take(&mut gathered.fresh);
-    flusher.room.clear();
-    flusher.room.shrink_to(ROOM_POINTS);
     let cut = cut(shared, flusher, &mut gathered, number);
-    gathered.into_steps(batches, cut)
+    gathered.into_steps(cut)
 }
 
 /// Seals what keeps the tail above its budget, and says up to where the tail can go.

@@ -15,7 +15,7 @@
 //! has to see were committed before it began: it looks into the inbox, and has it taken in if there is anything.
 
 use super::keys::{Id, Keys};
-use super::{Shared, lock, names, nodes};
+use super::{Place, Shared, lock, names, nodes};
 use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
@@ -267,10 +267,14 @@ pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
         for (which, point) in points {
             let cell = &series[which].cell;
             let mut state = lock(&cell.state);
-            if state.take(point) {
+            let place = state.take(point);
+            if place == Place::More {
                 shared.open_points.fetch_add(1, Ordering::Relaxed);
             }
-            shared.note(cell, &mut state);
+            match place {
+                Place::Late => shared.note(cell, &mut state, &[], 1),
+                _ => shared.note(cell, &mut state, &[point], 0),
+            }
         }
     }
     Ok(Some(taken))
@@ -291,7 +295,7 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
             cells.push(names::known(shared, name, &mut unknown).await?);
         }
         for (which, point) in points {
-            if lock(&cells[which].state).take(point) {
+            if lock(&cells[which].state).take(point) == Place::More {
                 shared.open_points.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -3,10 +3,10 @@
 //! ```text
 //!   append(time, value)                            sync, or every few milliseconds: one commit for all series
 //!      |                                               |
-//!      v                                               |   points that came       -> a batch of the tail
-//!   open leaf of the series, in memory  ---------------+   a leaf that is full    -> a node of the tree, in place of its part of the tail
-//!   what of it is not in the tail yet                  |   late points            -> leaves beside the tree
-//!   late:  older than what is sealed                   |   batches of the tail that nothing needs any more go
+//!      +->  points of all series, as they came  -------+   points that came       -> a batch of the tail
+//!      +->  open leaf of the series, in memory  -------+   a leaf that is full    -> a node of the tree, in place of its part of the tail
+//!      +->  late: older than what is sealed     -------+   late points            -> leaves beside the tree
+//!                                                      |   batches of the tail that nothing needs any more go
 //! ```
 //!
 //! Only the owner writes: opening the series draws a number, and each of its commits has the key of that number among its read
@@ -23,6 +23,7 @@ mod mask;
 mod names;
 mod nodes;
 mod open;
+mod pending;
 mod query;
 mod remove;
 mod retention;
@@ -38,6 +39,7 @@ pub use retention::Retention;
 pub(crate) use search::Found;
 pub use search::{Listing, StoreStats};
 
+use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
@@ -45,6 +47,7 @@ use crate::value::{Point, Points, Value};
 use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
+use pending::Pending;
 use plinth_client::{Database, Transaction};
 use plinth_env::prefetch_lines;
 use plinth_env::sync::Signal;
@@ -68,6 +71,8 @@ pub struct Settings {
     pub inbox_bytes: usize,
     /// Bytes that all queries together may hold, about: one that would hold more is told that it is too much at a time.
     pub query_bytes: usize,
+    /// Points that may wait to be saved: whoever appends more is told that the store is behind. Each takes 32 bytes meanwhile.
+    pub unsaved_points: usize,
     /// How often what was appended is committed; `None` for only when `sync` asks for it.
     pub commit_every: Option<Duration>,
 }
@@ -76,8 +81,8 @@ pub struct Settings {
 const PREFETCH_SERIES: usize = 12;
 const PREFETCH_POINTS: usize = 4;
 
-/// Points of one series that may wait to be saved.
-const MAX_UNSAVED: usize = 1 << 16;
+/// Points in the open leaf of one series: as many as a full leaf may have.
+const MAX_OPEN: usize = MAX_LEAF_POINTS;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -88,6 +93,7 @@ impl Default for Settings {
             open_points: 24 << 20,
             inbox_bytes: 64 << 20,
             query_bytes: 1 << 30,
+            unsaved_points: 4 << 20,
             commit_every: Some(Duration::from_millis(5)),
         }
     }
@@ -129,30 +135,21 @@ struct Shared {
     owner: [u8; 16],
     /// The series that are known, by canonical name.
     names: Mutex<Known>,
-    /// Those that have something to be saved.
-    dirty: Mutex<Vec<Arc<Cell>>>,
-    /// Knocked at when `dirty` gets its first series, and at the end.
+    pending: Pending,
+    /// Knocked at when something is pending, and at the end.
     work: Arc<Signal>,
     open_points: AtomicUsize,
     /// Held by whoever saves.
     turn: Signal,
     flusher: Mutex<Flusher>,
-    lag: Lag,
+    /// The longest that a point was not durable, in nanoseconds.
+    longest_unsaved: AtomicU64,
     /// Odd while a series is being deleted; another number afterwards.
     deletions: AtomicU64,
     /// What queries hold.
     queries: Arc<Budget>,
     /// Why nothing can be written any more.
     failure: OnceLock<Error>,
-}
-
-/// How far what is durable is behind what came, in nanoseconds of the environment's clock.
-#[derive(Default)]
-struct Lag {
-    /// When the oldest point came that nobody has begun to save; 0 if there is none.
-    since: AtomicU64,
-    /// The longest that one was not durable.
-    longest: AtomicU64,
 }
 
 /// One series.
@@ -173,17 +170,13 @@ struct State {
     open: Points,
     /// Leaves that are being written.
     sealing: Vec<Arc<Points>>,
-    /// How many of them, from the first on, need not go to the tail: they are there, or among `fresh`.
-    tailed: usize,
-    /// Points that came before one of those, in the order in which they came, and are in no batch of the tail either.
-    fresh: Vec<Point>,
     /// Points before `sealed`, in the order in which they came; and those of them that are being written.
     late: Vec<Point>,
     merging: Vec<Point>,
-    /// The oldest batch of the tail that has points of `open`.
+    /// The oldest batch of the tail that has points of `open`, of those that a flush has made.
     since: Option<u64>,
-    /// Whether it is in the list of series that have something to be saved.
-    dirty: bool,
+    /// Whether it is among the series that the next flush has to look at.
+    is_noted: bool,
     standing: Standing,
 }
 
@@ -197,6 +190,17 @@ enum Standing {
     Found,
     /// It was deleted.
     Gone,
+}
+
+/// Where a point went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Into the open leaf, which has one more.
+    More,
+    /// Into the open leaf, in place of one of the same time.
+    Instead,
+    /// To those that are older than what is sealed.
+    Late,
 }
 
 /// A series, to write to and to read. Clones are the same; it may be used from any thread.
@@ -347,31 +351,27 @@ impl Shared {
         })
     }
 
-    /// Notes that a series has something to be saved.
-    fn note(&self, cell: &Arc<Cell>, state: &mut State) {
-        if !state.dirty {
-            state.dirty = true;
-            let mut dirty = lock(&self.dirty);
-            dirty.push(cell.clone());
-            if dirty.len() == 1 {
-                self.lag.since.store(self.now(), Ordering::Relaxed);
-                self.work.notify();
-            }
+    /// Notes what the next flush has to save: points that went into the open leaf of a series, and how many to its late ones.
+    fn note(&self, cell: &Arc<Cell>, state: &mut State, points: &[Point], late: usize) {
+        let has_work = late > 0 || state.since.is_none() || state.open.len() >= self.settings.leaf_points;
+        let noted = (has_work && !state.is_noted).then_some(cell);
+        state.is_noted |= has_work;
+        if self.pending.add((cell.id, points), late, noted, || self.now()) {
+            self.work.notify();
         }
     }
 
     /// Notes that everything is durable that came since `since`.
     fn note_saved(&self, since: Option<u64>) {
         if let Some(since) = since {
-            self.lag.longest.fetch_max(self.now().saturating_sub(since), Ordering::Relaxed);
+            self.longest_unsaved.fetch_max(self.now().saturating_sub(since), Ordering::Relaxed);
         }
     }
 
     /// For how many nanoseconds the oldest point has waited that is not durable.
     fn unsaved_for(&self) -> u64 {
         let saving = lock(&self.flusher).since;
-        let waiting = Some(self.lag.since.load(Ordering::Relaxed)).filter(|since| *since > 0);
-        saving.or(waiting).map_or(0, |since| self.now().saturating_sub(since))
+        saving.or(self.pending.since()).map_or(0, |since| self.now().saturating_sub(since))
     }
 
     /// Nanoseconds of the environment's clock; never 0.
@@ -392,18 +392,19 @@ impl Drop for Shared {
 }
 
 impl State {
-    /// Takes a point in, wherever it belongs. Whether `open` has one more.
-    fn take(&mut self, point: Point) -> bool {
-        match self.open.times.last() {
-            Some(last) if *last < point.time => {
+    /// Takes a point in, wherever it belongs.
+    fn take(&mut self, point: Point) -> Place {
+        match self.open.times.last().copied() {
+            Some(last) if last < point.time => {
                 self.open.push(point);
-                true
+                Place::More
             }
             _ if self.sealed.is_some_and(|sealed| point.time <= sealed) => {
                 self.late.push(point);
-                false
+                Place::Late
             }
-            _ => self.insert(point),
+            _ if self.open.insert(point) => Place::More,
+            _ => Place::Instead,
         }
     }
 
@@ -416,35 +417,6 @@ impl State {
             self.open.extend(points);
         }
         is_later && ascends
-    }
-
-    /// Puts a point into the open leaf. Whether that has one more.
-    fn insert(&mut self, point: Point) -> bool {
-        let place = self.open.times.partition_point(|time| *time < point.time);
-        let is_more = self.open.insert(point);
-        if place < self.tailed {
-            self.tailed += usize::from(is_more);
-            self.fresh.push(point);
-        }
-        is_more
-    }
-
-    /// Puts a point of the tail back. Whether `open` has one more.
-    fn recover(&mut self, point: Point) -> bool {
-        let is_more = self.insert(point);
-        self.note_tailed();
-        is_more
-    }
-
-    /// Notes that all of `open` is in the tail, or on its way to it.
-    fn note_tailed(&mut self) {
-        self.tailed = self.open.len();
-        self.fresh.clear();
-    }
-
-    /// How many points wait to be saved.
-    fn unsaved(&self) -> usize {
-        self.open.len() - self.tailed + self.fresh.len() + self.late.len()
     }
 }
 
@@ -505,22 +477,29 @@ impl Series {
         }
         let open = shared.open_points.load(Ordering::Relaxed);
         let room = shared.settings.open_points.saturating_mul(2).saturating_sub(open);
-        let (mut taken, mut grown) = (0, 0);
-        if points.len() <= room && state.unsaved() + points.len() <= MAX_UNSAVED && state.take_later(points) {
-            (taken, grown) = (points.len(), points.len());
+        let room = room.min(shared.settings.unsaved_points.saturating_sub(shared.pending.points()));
+        let room = room.min(MAX_OPEN.saturating_sub(state.open.len()));
+        let (now, later) = points.split_at(room.min(points.len()));
+        if state.take_later(now) {
+            shared.open_points.fetch_add(now.len(), Ordering::Relaxed);
+            shared.note(&self.cell, &mut state, now, 0);
+        } else if !now.is_empty() {
+            self.take_each(&mut state, now);
         }
-        for point in &points[taken..] {
-            if grown >= room || state.unsaved() >= MAX_UNSAVED {
-                break;
-            }
-            grown += usize::from(state.take(*point));
-            taken += 1;
+        (now.len(), if later.is_empty() { Ok(()) } else { Err(Error::Behind) })
+    }
+
+    /// Takes points in as they come, wherever each belongs.
+    fn take_each(&self, state: &mut State, points: &[Point]) {
+        let mut grown = 0;
+        let mut fresh = Vec::new();
+        for point in points {
+            let place = state.take(*point);
+            grown += usize::from(place == Place::More);
+            fresh.extend((place != Place::Late).then_some(*point));
         }
-        if taken > 0 {
-            shared.open_points.fetch_add(grown, Ordering::Relaxed);
-            shared.note(&self.cell, &mut state);
-        }
-        (taken, if taken < points.len() { Err(Error::Behind) } else { Ok(()) })
+        self.shared.open_points.fetch_add(grown, Ordering::Relaxed);
+        self.shared.note(&self.cell, state, &fresh, points.len() - fresh.len());
     }
 
     /// The number that the series has in its store.

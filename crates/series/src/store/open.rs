@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Lag, Settings, Shared, inbox, lock, names, tail};
+use super::{Cell, Pending, Settings, Shared, inbox, lock, names, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -66,12 +66,12 @@ fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> 
         settings,
         owner,
         names: Mutex::new(BTreeMap::new()),
-        dirty: Mutex::new(Vec::new()),
+        pending: Pending::default(),
         work: Arc::new(Signal::new()),
         open_points: AtomicUsize::new(0),
         turn: Signal::new(),
         flusher: Mutex::new(Flusher::default()),
-        lag: Lag::default(),
+        longest_unsaved: AtomicU64::new(0),
         deletions: AtomicU64::new(0),
         queries: Arc::new(Budget::new(query_bytes)),
         failure: OnceLock::new(),
@@ -148,7 +148,7 @@ async fn recover_point(
     if state.sealed.is_some_and(|sealed| point.time <= sealed) {
         return Ok(());
     }
-    if state.recover(point) {
+    if state.open.insert(point) {
         shared.open_points.fetch_add(1, Ordering::Relaxed);
     }
     if state.since.is_none() {

@@ -93,7 +93,7 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
         lock(&shared.names).remove(name);
         let mut state = lock(&cell.state);
         shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
-        *state = State { standing: Standing::Gone, dirty: state.dirty, ..State::default() };
+        *state = State { standing: Standing::Gone, is_noted: state.is_noted, ..State::default() };
         Ok(())
     })
     .await

@@ -45,8 +45,8 @@ pub struct StoreStats {
     pub series: usize,
     /// Points in their open leaves.
     pub open_points: usize,
-    /// Series with something that is not durable yet.
-    pub unsaved_series: usize,
+    /// Points that nobody has begun to save.
+    pub unsaved_points: usize,
     /// How long the oldest point has waited that is not durable yet; 0 if there is none.
     pub unsaved_for: Duration,
     /// The longest that a point waited since these series were opened: what a crash took from whoever never asked was no older.
@@ -325,9 +325,9 @@ impl SeriesStore {
         StoreStats {
             series: lock(&shared.names).len(),
             open_points: shared.open_points.load(Ordering::Relaxed),
-            unsaved_series: lock(&shared.dirty).len(),
+            unsaved_points: shared.pending.points(),
             unsaved_for: Duration::from_nanos(shared.unsaved_for()),
-            longest_unsaved: Duration::from_nanos(shared.lag.longest.load(Ordering::Relaxed)),
+            longest_unsaved: Duration::from_nanos(shared.longest_unsaved.load(Ordering::Relaxed)),
             query_bytes: shared.queries.held(),
         }
     }

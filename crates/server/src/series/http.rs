@@ -331,7 +331,7 @@ fn stats(hub: &Hub) -> String {
         "memory": {
             "series": stats.series.to_string(),
             "open_points": stats.open_points.to_string(),
-            "unsaved_series": stats.unsaved_series.to_string(),
+            "unsaved_points": stats.unsaved_points.to_string(),
             "query_bytes": stats.query_bytes.to_string(),
             "body_bytes": hub.bodies.held().to_string(),
         },
