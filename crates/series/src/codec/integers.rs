@@ -46,21 +46,23 @@ pub(super) fn plan(numbers: &[i64]) -> Plan {
         return Plan { predictor: Predictor::Line, first, slope: 0, cost: 0.0 };
     };
     let step = median(sample.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
+    let mut best = Plan { predictor: Predictor::Delta, first, slope: step, cost: 0.0 };
+    best.cost = best.sampled_cost(sample);
+    // Most times are regular, and need no other plan.
+    if best.cost == 0.0 {
+        return best;
+    }
     let last = sample[sample.len() - 1];
     let rise = last.wrapping_sub(first) / (sample.len() - 1) as i64;
     let level = median(sample.iter().copied());
-    let rising = |slope: i64| {
-        median(sample.iter().enumerate().map(|(i, number)| number.wrapping_sub(slope.wrapping_mul(i as i64))))
-    };
-    let plans = [
-        Plan { predictor: Predictor::Delta, first, slope: step, cost: 0.0 },
+    let rising =
+        sample.iter().enumerate().map(|(i, number)| number.wrapping_sub(rise.wrapping_mul(i as i64)));
+    let others = [
         Plan { predictor: Predictor::Line, first: level, slope: 0, cost: 0.0 },
-        Plan { predictor: Predictor::Line, first: rising(rise), slope: rise, cost: 0.0 },
+        Plan { predictor: Predictor::Line, first: median(rising), slope: rise, cost: 0.0 },
         Plan { predictor: Predictor::DeltaOfDelta, first, slope: second.wrapping_sub(first), cost: 0.0 },
     ];
-    let mut best = plans[0];
-    best.cost = f64::INFINITY;
-    for mut plan in plans {
+    for mut plan in others {
         plan.cost = plan.sampled_cost(sample);
         if plan.cost < best.cost {
             best = plan;

@@ -10,8 +10,8 @@ use crate::value::Point;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Points, and series, for which memory is kept from one flush to the next: a million series bring so many at a time. 40 MiB.
-const ROOM: usize = 1 << 20;
+/// Points, and series, for which memory is kept from one flush to the next: a million series bring so many at a time. 80 MiB, and only where so many came.
+const ROOM: usize = 2 << 20;
 
 /// What waits.
 #[derive(Default)]
