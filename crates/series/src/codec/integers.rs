@@ -36,6 +36,14 @@ pub(super) struct Plan {
     slope: i64,
     /// Bits for a number, by the sample.
     pub(super) cost: f64,
+    /// How the only block is written, if there are no numbers beyond the sample.
+    shape: Option<Shape>,
+}
+
+impl Plan {
+    fn new(predictor: Predictor, first: i64, slope: i64) -> Self {
+        Self { predictor, first, slope, cost: 0.0, shape: None }
+    }
 }
 
 /// The cheapest of the predictors for these numbers.
@@ -43,11 +51,11 @@ pub(super) fn plan(numbers: &[i64]) -> Plan {
     let sample = &numbers[..numbers.len().min(SAMPLE)];
     let [first, second, ..] = *sample else {
         let first = sample.first().copied().unwrap_or(0);
-        return Plan { predictor: Predictor::Line, first, slope: 0, cost: 0.0 };
+        return Plan::new(Predictor::Line, first, 0);
     };
     let step = median(sample.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
-    let mut best = Plan { predictor: Predictor::Delta, first, slope: step, cost: 0.0 };
-    best.cost = best.sampled_cost(sample);
+    let is_all = sample.len() == numbers.len();
+    let mut best = Plan::new(Predictor::Delta, first, step).judged(sample, is_all);
     // Most times are regular, and need no other plan.
     if best.cost == 0.0 {
         return best;
@@ -58,12 +66,12 @@ pub(super) fn plan(numbers: &[i64]) -> Plan {
     let rising =
         sample.iter().enumerate().map(|(i, number)| number.wrapping_sub(rise.wrapping_mul(i as i64)));
     let others = [
-        Plan { predictor: Predictor::Line, first: level, slope: 0, cost: 0.0 },
-        Plan { predictor: Predictor::Line, first: median(rising), slope: rise, cost: 0.0 },
-        Plan { predictor: Predictor::DeltaOfDelta, first, slope: second.wrapping_sub(first), cost: 0.0 },
+        Plan::new(Predictor::Line, level, 0),
+        Plan::new(Predictor::Line, median(rising), rise),
+        Plan::new(Predictor::DeltaOfDelta, first, second.wrapping_sub(first)),
     ];
-    for mut plan in others {
-        plan.cost = plan.sampled_cost(sample);
+    for plan in others {
+        let plan = plan.judged(sample, is_all);
         if plan.cost < best.cost {
             best = plan;
         }
@@ -120,28 +128,29 @@ impl Plan {
         }
     }
 
-    fn sampled_cost(&self, sample: &[i64]) -> f64 {
-        if sample.len() <= SOME {
-            self.sampled_cost_within::<SOME>(sample)
+    /// The plan with what it costs, by a sample that has one block at most, or is all there is.
+    fn judged(mut self, sample: &[i64], is_all: bool) -> Self {
+        let shape = if sample.len() <= SOME {
+            self.shape_within::<SOME>(sample)
         } else {
-            self.sampled_cost_within::<BLOCK>(sample)
-        }
+            self.shape_within::<BLOCK>(sample)
+        };
+        self.cost = shape.bits as f64 / sample.len() as f64;
+        self.shape = is_all.then_some(shape);
+        self
     }
 
-    /// [`Plan::sampled_cost`] of blocks that have room in `ROOM` numbers.
-    fn sampled_cost_within<const ROOM: usize>(&self, sample: &[i64]) -> f64 {
+    /// How a block would be written that has room in `ROOM` numbers.
+    fn shape_within<const ROOM: usize>(&self, block: &[i64]) -> Shape {
         let mut left = [0; ROOM];
-        let mut cost = 0;
-        for start in (0..sample.len()).step_by(BLOCK) {
-            let left = &mut left[..BLOCK.min(sample.len() - start)];
-            self.residuals(sample, start, left);
-            cost += Shape::of(left).bits;
-        }
-        cost as f64 / sample.len() as f64
+        let left = &mut left[..block.len()];
+        self.residuals(block, 0, left);
+        Shape::of(left)
     }
 }
 
 /// How one block is written.
+#[derive(Clone, Copy, Debug)]
 struct Shape {
     width: u32,
     exceptions: usize,
@@ -269,7 +278,7 @@ fn write_predicted_within<const ROOM: usize>(numbers: &[i64], plan: Plan, out: &
     for start in (0..numbers.len()).step_by(BLOCK) {
         let left = &mut left[..BLOCK.min(numbers.len() - start)];
         plan.residuals(numbers, start, left);
-        let shape = Shape::of(left);
+        let shape = plan.shape.unwrap_or_else(|| Shape::of(left));
         exact &= shape.bits == 0;
         write_block::<ROOM>(left, &shape, out);
     }
