@@ -260,7 +260,8 @@ impl Column {
 /// Makes room for `more` items, and half as many as there are.
 fn make_room<T>(items: &mut Vec<T>, more: usize) {
     if items.capacity() - items.len() < more {
-        items.reserve_exact(more.max(items.len() / 2).max(LEAST_ROOM));
+        let least = if items.is_empty() { FIRST_ROOM } else { MORE_ROOM };
+        items.reserve_exact(more.max(items.len() / 2).max(least));
     }
 }
 
@@ -279,8 +280,9 @@ impl FromIterator<Value> for Column {
     }
 }
 
-/// Items for which there is room when there are some.
-const LEAST_ROOM: usize = 4;
+/// Items for which there is room when there are some; and for how many more at least when that is used up.
+const FIRST_ROOM: usize = 8;
+const MORE_ROOM: usize = 16;
 
 /// Points in two columns, ascending by time.
 #[derive(Clone, Default, PartialEq, Debug)]

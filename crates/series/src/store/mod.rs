@@ -81,6 +81,9 @@ pub struct Settings {
 const PREFETCH_SERIES: usize = 12;
 const PREFETCH_POINTS: usize = 4;
 
+/// Cache lines that have what an append needs of a series, wherever in a line it begins: its lock, the open leaf, what is sealed, what is noted.
+const HOT_LINES: usize = (std::mem::offset_of!(State, trunk) + 16 + 63).div_ceil(64);
+
 /// Points in the open leaf of one series: as many as a full leaf may have.
 const MAX_OPEN: usize = MAX_LEAF_POINTS;
 
@@ -89,8 +92,8 @@ impl Default for Settings {
         Self {
             prefix: foundationdb_tuple::pack(&("plinth.series",)),
             leaf_points: 2048,
-            tail_bytes: 128 << 20,
-            open_points: 24 << 20,
+            tail_bytes: 192 << 20,
+            open_points: 32 << 20,
             inbox_bytes: 64 << 20,
             query_bytes: 1 << 30,
             unsaved_points: 4 << 20,
@@ -152,32 +155,34 @@ struct Shared {
     failure: OnceLock<Error>,
 }
 
-/// One series.
+/// One series. What each append needs comes first: see [`HOT_LINES`].
+#[repr(C)]
 struct Cell {
     id: Id,
-    name: Name,
     state: Mutex<State>,
+    name: Name,
 }
 
-/// What of a series is in memory.
+/// What of a series is in memory, in the order in which it is needed.
 #[derive(Default)]
+#[repr(C)]
 struct State {
-    /// The tree, as far as it is committed.
-    trunk: Trunk,
+    /// The points behind those that are sealed.
+    open: Points,
     /// The time of the newest point that is sealed, or on its way to be.
     sealed: Option<i64>,
-    /// The points behind it.
-    open: Points,
-    /// Leaves that are being written.
-    sealing: Vec<Arc<Points>>,
-    /// Points before `sealed`, in the order in which they came; and those of them that are being written.
-    late: Vec<Point>,
-    merging: Vec<Point>,
     /// The oldest batch of the tail that has points of `open`, of those that a flush has made.
     since: Option<u64>,
     /// Whether it is among the series that the next flush has to look at.
     is_noted: bool,
     standing: Standing,
+    /// The tree, as far as it is committed.
+    trunk: Trunk,
+    /// Leaves that are being written.
+    sealing: Vec<Arc<Points>>,
+    /// Points before `sealed`, in the order in which they came; and those of them that are being written.
+    late: Vec<Point>,
+    merging: Vec<Point>,
 }
 
 /// What may be done with a series.
@@ -421,11 +426,9 @@ impl State {
 }
 
 impl Cell {
-    /// Asks for the memory of the series.
+    /// Asks for the memory of the series, as far as an append needs it.
     fn prefetch(&self) {
-        let size = size_of::<Self>();
-        // What counts those who hold it lies in front of it.
-        prefetch_lines(std::ptr::from_ref(self).cast::<u8>().wrapping_sub(16), (size + 16).div_ceil(64));
+        prefetch_lines(std::ptr::from_ref(self).cast(), HOT_LINES);
     }
 
     /// Asks for the memory of its last points.
