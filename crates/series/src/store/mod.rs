@@ -92,7 +92,7 @@ impl Default for Settings {
         Self {
             prefix: foundationdb_tuple::pack(&("plinth.series",)),
             leaf_points: 2048,
-            tail_bytes: 192 << 20,
+            tail_bytes: 256 << 20,
             open_points: 32 << 20,
             inbox_bytes: 64 << 20,
             query_bytes: 1 << 30,

@@ -4,6 +4,7 @@
 //! meanwhile: it may be what was found, and points that are appended to a series without a name would be lost with the next start.
 
 use super::keys::Id;
+use super::nodes::Through;
 use super::{Cell, Known, Series, Shared, State, flush, lock, open};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -74,8 +75,10 @@ async fn look_up(shared: &Shared, names: &[Name]) -> Result<Looked> {
     let mut looked = Looked::begin(shared);
     let unknown: Vec<Name> = {
         let known = lock(&shared.names);
-        let unknown: BTreeSet<&Name> = names.iter().filter(|name| !known.contains_key(name)).collect();
-        unknown.into_iter().cloned().collect()
+        let mut seen = BTreeSet::new();
+        // New ones get numbers in the order in which they are asked for, which is that of their points: those of neighbours take no room in the tail.
+        let unknown = names.iter().filter(|name| !known.contains_key(name) && seen.insert(*name));
+        unknown.cloned().collect()
     };
     let mut rest = &unknown[..];
     while !rest.is_empty() {
@@ -121,11 +124,34 @@ pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Seri
 
 /// The name of the series with this number, and its tree.
 async fn stored(shared: &Shared, id: Id) -> Result<Option<(Name, Trunk)>> {
-    let row = shared.database.transact(|tr| async move { tr.get(shared.keys.series(id)).await }).await?;
-    let Some(row) = row else { return Ok(None) };
-    let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
-    let name = name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))?;
-    Ok(Some((name, open::trunk(shared, id).await?)))
+    Ok(all_stored(shared, &[id]).await?.pop().flatten())
+}
+
+/// The names of the series with these numbers, and their trees, read in one transaction; `None` where there is no such series.
+async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
+    let tr = shared.database.create_transaction();
+    loop {
+        match try_stored(shared, &tr, ids).await {
+            Err(Error::Database(error)) => tr.on_error(error).await?,
+            result => return result,
+        }
+    }
+}
+
+async fn try_stored(shared: &Shared, tr: &Transaction, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
+    let keys = &shared.keys;
+    let rows: Vec<_> = ids.iter().map(|id| tr.snapshot().get(keys.series(*id))).collect();
+    let mut found = Vec::with_capacity(ids.len());
+    for (id, row) in ids.iter().zip(rows) {
+        let Some(row) = row.await? else {
+            found.push(None);
+            continue;
+        };
+        let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
+        let name = name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))?;
+        found.push(Some((name, Trunk::open(&Through { tr, keys, id: *id }).await?)));
+    }
+    Ok(found)
 }
 
 /// The one cell of a series, whoever came first, where nothing can be deleted.
@@ -135,10 +161,14 @@ fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
     lock(&shared.names).entry(name.clone()).or_insert_with(cell).clone()
 }
 
-/// The series with this number, while the series are being opened; `None` if there is none.
-pub(super) async fn load(shared: &Arc<Shared>, id: Id) -> Result<Option<Arc<Cell>>> {
-    let found = stored(shared, id).await?;
-    Ok(found.map(|(name, trunk)| know(shared, id, name, trunk)))
+/// The series with these numbers, while the series are being opened; `None` where there is none.
+pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Option<Arc<Cell>>>> {
+    let mut cells = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(NAMES_AT_ONCE) {
+        let found = all_stored(shared, ids).await?.into_iter().zip(ids);
+        cells.extend(found.map(|(found, id)| found.map(|(name, trunk)| know(shared, *id, name, trunk))));
+    }
+    Ok(cells)
 }
 
 /// The cell of a series for a store that only reads. One that is in the inbox alone gets a number from the end of all numbers, which nothing is kept under.
@@ -149,7 +179,7 @@ pub(super) async fn known(shared: &Arc<Shared>, name: &Name, unknown: &mut Id) -
     let row =
         shared.database.transact(|tr| async move { tr.get(shared.keys.name(name.as_str())).await }).await?;
     if let Some(id) = number(row)?
-        && let Some(cell) = load(shared, id).await?
+        && let Some(cell) = load(shared, &[id]).await?.pop().flatten()
     {
         return Ok(cell);
     }

@@ -15,7 +15,7 @@ use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::{First, Signal, race};
 use plinth_types::{Bytes, key_after, strinc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -104,9 +104,12 @@ fn check_format(format: Option<&[u8]>) -> Result<()> {
     }
 }
 
+/// The series that the tail has points of; `None` for one that was deleted, whose points stay until the tail moves on.
+type Recovered = BTreeMap<Id, Option<Arc<Cell>>>;
+
 /// Puts the tail's points back into open leaves, some batches at a time.
 async fn recover(shared: &Arc<Shared>) -> Result<()> {
-    let mut cells: BTreeMap<Id, Arc<Cell>> = BTreeMap::new();
+    let mut cells = Recovered::new();
     let tails = shared.keys.tails();
     let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
     let mut begin = Bytes::from(tails);
@@ -118,10 +121,17 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
         let rows = shared.database.transact(rows).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         begin = key_after(&last.key);
-        for row in rows {
+        let batches = rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
+        let ids = batches.iter().flatten().map(|(id, _)| *id).filter(|id| !cells.contains_key(id));
+        let unknown: Vec<Id> = ids.collect::<BTreeSet<_>>().into_iter().collect();
+        let loaded = names::load(shared, &unknown).await?;
+        cells.extend(unknown.into_iter().zip(loaded));
+        for (row, points) in rows.iter().zip(batches) {
             let number = shared.keys.number_of_tail(&row.key)?;
-            for (id, point) in tail::decode(&row.value)? {
-                recover_point(shared, &mut cells, number, id, point).await?;
+            for (id, point) in points {
+                if let Some(Some(cell)) = cells.get(&id) {
+                    recover_point(shared, cell, number, point);
+                }
             }
             lock(&shared.flusher).note_batch(number, row.value.len());
         }
@@ -129,33 +139,18 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
 }
 
 /// Puts a point of the tail's batch `number` back, unless a leaf has it.
-async fn recover_point(
-    shared: &Arc<Shared>,
-    cells: &mut BTreeMap<Id, Arc<Cell>>,
-    number: u64,
-    id: Id,
-    point: Point,
-) -> Result<()> {
-    let cell = match cells.get(&id) {
-        Some(cell) => cell.clone(),
-        None => {
-            // A series that was deleted leaves its points in the tail until that moves on.
-            let Some(cell) = names::load(shared, id).await? else { return Ok(()) };
-            cells.entry(id).or_insert(cell).clone()
-        }
-    };
+fn recover_point(shared: &Shared, cell: &Arc<Cell>, number: u64, point: Point) {
     let mut state = lock(&cell.state);
     if state.sealed.is_some_and(|sealed| point.time <= sealed) {
-        return Ok(());
+        return;
     }
     if state.open.insert(point) {
         shared.open_points.fetch_add(1, Ordering::Relaxed);
     }
     if state.since.is_none() {
         state.since = Some(number);
-        lock(&shared.flusher).age(number, &cell);
+        lock(&shared.flusher).age(number, cell);
     }
-    Ok(())
 }
 
 /// What is known of a series' tree.
