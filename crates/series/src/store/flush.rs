@@ -133,8 +133,7 @@ pub(super) async fn sealed<T>(
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await?;
     let cell = shared.in_memory(id, name);
-    let cell = cell.filter(|cell| !span.places(&lock(&cell.state).open.times).is_empty());
-    flush_now(shared, cell.as_ref()).await?;
+    flush_now(shared, cell.as_ref().map(|cell| (cell, span))).await?;
     then().await
 }
 
@@ -144,8 +143,8 @@ pub(super) async fn turn(shared: &Shared) {
     drop(Turn(&shared.turn));
 }
 
-/// Saves everything, and seals `sealed`; for whoever has the turn.
-async fn flush_now(shared: &Arc<Shared>, sealed: Option<&Arc<Cell>>) -> Result<()> {
+/// Saves everything, and seals a series if it has points of a span in its open leaf; for whoever has the turn.
+async fn flush_now(shared: &Arc<Shared>, sealed: Option<(&Arc<Cell>, Span)>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
     let steps = prepare(shared, sealed);
@@ -225,8 +224,14 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
         let points = leaves.iter().map(|leaf| leaf.len()).sum();
         shared.open_points.fetch_sub(points, Ordering::Relaxed);
     }
-    for (cell, _) in &step.late {
-        lock(&cell.state).merging = Vec::new();
+    for (cell, points) in &step.late {
+        let mut state = lock(&cell.state);
+        // A series that was taken twice has others behind them, which come with a later step.
+        let saved = points.len().min(state.merging.len());
+        state.merging.drain(..saved);
+        if state.merging.is_empty() {
+            state.merging = Vec::new();
+        }
     }
 }
 
@@ -346,7 +351,7 @@ impl Gathered {
 }
 
 /// Decides what is saved and how: the steps of a flush.
-fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
+fn prepare(shared: &Shared, sealed: Option<(&Arc<Cell>, Span)>) -> Vec<Step> {
     let mut flusher = lock(&shared.flusher);
     let flusher = &mut *flusher;
     let mut pending = shared.pending.take(std::mem::take(&mut flusher.room));
@@ -358,7 +363,10 @@ fn prepare(shared: &Shared, sealed: Option<&Arc<Cell>>) -> Vec<Step> {
         gathered.take(shared, flusher, cell, number, false);
     }
     gathered.tail(flusher, &mut pending.points);
-    if let Some(cell) = sealed {
+    // Judged only now, when nothing can get into the ages any more that isn't seen here: a deleted series would never leave them.
+    if let Some((cell, span)) = sealed
+        && !span.places(&lock(&cell.state).open.times).is_empty()
+    {
         gathered.take(shared, flusher, cell, number, true);
     }
     gathered.pace = gathered.sealed_points + 2 * pending.points.len() + shared.settings.leaf_points;
