@@ -366,6 +366,77 @@ fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bound
     }
 }
 
+/// Bytes of the tail.
+fn tail_bytes(db: &Database, settings: &Settings) -> usize {
+    let range = &plinth::RangeOptions::prefix([&settings.prefix[..], &[0x15, 10]].concat());
+    let rows = db.transact(|tr| async move { tr.range(range.clone()).collect().await });
+    block_on(rows).unwrap().iter().map(|row| row.value.len()).sum()
+}
+
+/// All series have their first points in one batch, whose bytes come back only when none of them needs it any more.
+#[test]
+fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
+    const SERIES: usize = 2000;
+    const TOGETHER: usize = 100;
+    let settings =
+        Settings { leaf_points: 64, tail_bytes: 80_000, commit_every: None, ..Settings::default() };
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
+    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let mut random = Random::new(7);
+    for series in &series {
+        series.append(0, random.unit()).unwrap();
+    }
+    block_on(store.sync()).unwrap();
+    let mut sealed = 0;
+    for round in 1..=6 {
+        for together in series.chunks(TOGETHER) {
+            for series in together {
+                series.append(round, random.unit()).unwrap();
+            }
+            let before = store.stats().open_points;
+            block_on(store.sync()).unwrap();
+            let now = before - store.stats().open_points;
+            // A leaf may pass it by what it has, 7 points at most.
+            let most = 2 * TOGETHER + settings.leaf_points + 7;
+            assert!(now <= most, "{now} sealed in round {round}, {most} expected");
+            sealed += now;
+        }
+    }
+    assert!(sealed > SERIES, "{sealed} points were sealed before their leaves were full");
+}
+
+/// What came first takes a byte a point and what comes then ten, so that to seal twice as many points as come is not enough.
+#[test]
+fn the_tail_is_never_more_than_half_as_long_again() {
+    const SERIES: usize = 1000;
+    const TOGETHER: usize = 100;
+    let settings =
+        Settings { leaf_points: 64, tail_bytes: 60_000, commit_every: None, ..Settings::default() };
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
+    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    for series in &series {
+        let points: Vec<Point> = (0..40).map(|time| Point { time, value: Value::Integer(1) }).collect();
+        assert!(matches!(series.append_all(&points), (40, Ok(()))));
+    }
+    block_on(store.sync()).unwrap();
+    let (mut random, mut longest) = (Random::new(8), 0);
+    for round in 40..56 {
+        for together in series.chunks(TOGETHER) {
+            for series in together {
+                series.append(round, random.unit()).unwrap();
+            }
+            block_on(store.sync()).unwrap();
+            longest = longest.max(tail_bytes(&db, &settings));
+        }
+    }
+    assert!(longest > settings.tail_bytes, "{longest} bytes: the tail never had to become shorter");
+    assert!(longest <= settings.tail_bytes * 3 / 2, "the tail had {longest} bytes");
+}
+
 /// The point behind the full leaf came in an earlier batch of the tail, which goes with the leaf's points.
 #[test]
 fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
@@ -414,6 +485,26 @@ fn who_appends_more_than_may_wait_is_told_and_loses_nothing() {
     block_on(store.sync()).unwrap();
     let counts = series.iter().map(|series| block_on(series.aggregate(..)).unwrap().unwrap().count);
     assert_eq!(counts.collect::<Vec<_>>(), [120, 70]);
+}
+
+/// Whatever they are, a sync seals enough of them for more to come.
+#[test]
+fn points_in_no_leaf_are_never_more_than_twice_what_they_should_be() {
+    let db = Database::in_memory().unwrap();
+    let settings =
+        Settings { leaf_points: 1000, open_points: 100, commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.all_series(&NAMES)).unwrap();
+    let points: Vec<Point> = (0..90).map(|time| Point { time, value: Value::Integer(time) }).collect();
+    assert!(matches!(series[0].append_all(&points), (90, Ok(()))));
+    assert!(matches!(series[1].append_all(&points), (90, Ok(()))));
+    assert!(matches!(series[2].append_all(&points), (20, Err(Error::Behind))));
+    assert!(matches!(series[0].append(90, 1), Err(Error::Behind)));
+    block_on(store.sync()).unwrap();
+    assert!(store.stats().open_points <= 150, "{} points in no leaf", store.stats().open_points);
+    assert!(matches!(series[2].append_all(&points[20..60]), (40, Ok(()))));
+    let counts = series.iter().map(|series| block_on(series.aggregate(..)).unwrap().unwrap().count);
+    assert_eq!(counts.collect::<Vec<_>>(), [90, 90, 60]);
 }
 
 #[test]
