@@ -7,7 +7,7 @@
 
 use plinth_client::Database;
 use plinth_env::simulated::{NetworkPlan, Random, Simulation};
-use plinth_env::{Env, Stream};
+use plinth_env::{Env, Signal, Stream};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_series::{Direction, SeriesStore, Value};
 use plinth_server::{SeriesConfig, Server, ServerConfig};
@@ -233,6 +233,85 @@ fn what_a_sender_was_told_is_durable_survives_every_crash() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
+}
+
+/// How a connection comes to its end while the server is at work with what it has received.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    /// Nothing happens: the sender waits, and says nothing more.
+    Never,
+    /// The connection breaks.
+    Broken,
+    /// The server is told to stop.
+    Stopped,
+}
+
+/// Serves the database of a machine until that ends, or the server is told to stop.
+fn start_until(env: &Env, at: SocketAddr, stop: Arc<Signal>) {
+    let theirs = env.clone();
+    drop(env.spawn("server", async move {
+        let node = open(&theirs).await;
+        let series = SeriesConfig { resp: Some(at), ..SeriesConfig::default() };
+        let listen = vec![SocketAddr::new(at.ip(), 4500)];
+        let config = ServerConfig { listen, series, ..ServerConfig::default() };
+        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
+        stop.wait().await;
+        server.stop().await;
+        std::future::pending::<()>().await;
+    }));
+}
+
+/// The times that are there when the power has gone a while after the end, which comes so long after a sender that is connected sends `text` at once.
+fn times_after(seed: u64, text: &'static str, end: End, after: Duration) -> Vec<u64> {
+    let sim = Simulation::new(seed);
+    let mut server = sim.process("server");
+    let (at, stop) = (SocketAddr::new(sim.ip(&server), 8282), Arc::new(Signal::new()));
+    start_until(&server, at, stop.clone());
+    sim.run_for(Duration::from_secs(1));
+    let sender = sim.process("sender");
+    let mut stream = sim.run_until(sender.sockets().connect(at)).expect("the server listens");
+    drop(sender.spawn("sender", async move {
+        let _ = send_all(&mut stream, text.as_bytes()).await;
+        std::future::pending::<()>().await;
+        drop(stream);
+    }));
+    sim.run_for(after);
+    match end {
+        End::Never => {}
+        End::Broken => sim.close_connections(&sender, &server),
+        End::Stopped => stop.notify(),
+    }
+    sim.run_for(Duration::from_secs(2));
+    sim.crash(&server);
+    server = sim.restart(&server);
+    sim.run_until(async {
+        let node = open(&server).await;
+        let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+        found(&store, "m a=1").await.into_iter().map(|(time, _)| time).collect()
+    })
+}
+
+/// Such a sender has neither a reason to send more nor to close, and its points are not to wait for that.
+#[test]
+fn points_of_a_sender_that_asks_for_nothing_and_stays_become_durable() {
+    assert_eq!(times_after(1, "+m a=1\n:1\n:1\n+m a=1\n:2\n:2\n", End::Never, Duration::ZERO), [1, 2]);
+}
+
+/// What arrived together is received together. The points behind the sync are in the session's hands when its commit ends, and nothing was received since.
+#[test]
+fn what_was_received_behind_a_sync_is_kept_whatever_ends_during_its_commit() {
+    const TEXT: &str = "+m a=1\n:1\n:1\n+SYNC\n+m a=1\n:2\n:2\n";
+    for end in [End::Broken, End::Stopped] {
+        let (mut nothing, mut all) = (0, 0);
+        for seed in 0..30 {
+            match times_after(seed, TEXT, end, Duration::from_micros(seed * 100))[..] {
+                [] => nothing += 1,
+                [1, 2] => all += 1,
+                ref times => panic!("seed {seed}: {end:?}, and of what arrived there is {times:?}"),
+            }
+        }
+        assert!(nothing > 0 && all > 0, "{end:?} came too early {nothing} times and in time {all}");
+    }
 }
 
 /// Sends points in small lots, each acknowledged, until the server says that the database failed and closes; or until `enough` are acknowledged.
