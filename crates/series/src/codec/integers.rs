@@ -163,6 +163,10 @@ struct Shape {
 impl Shape {
     /// The cheapest shape for these numbers.
     fn of(numbers: &[u64]) -> Self {
+        // Regular times leave nothing, which is seen many at a time.
+        if numbers.iter().fold(0, |all, number| all | number) == 0 {
+            return Self { width: 0, exceptions: 0, excess: 0, bits: 0 };
+        }
         let lengths = lengths(numbers);
         let longest = lengths.iter().rposition(|count| *count > 0).unwrap_or(0);
         let size = |width: usize, exceptions: usize| {
@@ -183,7 +187,6 @@ impl Shape {
             }
         }
         let (bits, width, exceptions) = best;
-        let bits = if longest == 0 { 0 } else { bits };
         Self { width: width as u32, exceptions, excess: (longest - width) as u32, bits }
     }
 }
