@@ -87,8 +87,10 @@ pub(super) fn value(text: &[u8]) -> Result<Value, Wrong> {
     fast_float2::parse(text).map(Value::Float).map_err(|_| Wrong::Double)
 }
 
-/// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits.
+/// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits. A plus in front of it is passed over, as Akumuli does: its own test of
+/// events sends one.
 pub(super) fn time(text: &[u8]) -> Result<i64, Wrong> {
+    let text = text.strip_prefix(b"+").unwrap_or(text);
     if text.get(8) == Some(&b'T') && text.len() >= 15 {
         return time::parse_iso(text).ok_or(Wrong::Time);
     }
@@ -208,10 +210,19 @@ mod tests {
     fn times_in_both_forms() {
         assert_eq!(time(b"20200102T030405.000000006"), Ok(1_577_934_245_000_000_006));
         assert_eq!(time(b"1577934245000000006"), Ok(1_577_934_245_000_000_006));
+        assert_eq!(time(b"+20200102T030405.000000006"), Ok(1_577_934_245_000_000_006));
+        assert_eq!(time(b"+5"), Ok(5));
         assert_eq!(time(b"-5"), Ok(-5));
-        for text in
-            ["", "bad", "20201302T030405", "16000101T000000", "23000101T000000", "99999999999999999999"]
-        {
+        for text in [
+            "",
+            "+",
+            "++5",
+            "bad",
+            "20201302T030405",
+            "16000101T000000",
+            "23000101T000000",
+            "99999999999999999999",
+        ] {
             assert_eq!(time(text.as_bytes()), Err(Wrong::Time), "{text}");
         }
     }
