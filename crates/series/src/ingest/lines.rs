@@ -20,6 +20,13 @@ pub(super) trait LineParser {
     /// Takes a line, without its end, which has been counted.
     fn line(&mut self, intake: &mut Intake, line: &[u8]);
 
+    /// Takes the message that the bytes begin with, if it is whole, and of the kind that comes most, and nothing else is open: how many bytes it has. What
+    /// it doesn't take comes line by line, and means the same there.
+    #[inline]
+    fn message(&mut self, _intake: &mut Intake, _bytes: &[u8]) -> Option<usize> {
+        None
+    }
+
     /// Refuses a line beyond the limit, which has been counted.
     fn too_long(&mut self, intake: &mut Intake);
 
@@ -31,6 +38,10 @@ pub(super) trait LineParser {
     fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
         let mut at = 0;
         while intake.samples.len() < SAMPLES && !intake.wants_sync {
+            if let Some(len) = self.message(intake, &bytes[at..]) {
+                at += len;
+                continue;
+            }
             match self.lines().next(bytes, &mut at) {
                 Some(Line::Whole(line)) => self.line(intake, line),
                 Some(Line::TooLong) => self.too_long(intake),
@@ -62,7 +73,7 @@ pub(super) struct Lines {
     /// The number of the line given last, from 1 on.
     pub(super) number: u64,
     /// In the middle of a line that is too long.
-    skipping: bool,
+    pub(super) skipping: bool,
 }
 
 impl Lines {
@@ -98,6 +109,13 @@ impl Lines {
         self.number += 1;
         Some(Line::TooLong)
     }
+}
+
+/// The line that the bytes begin with, if it is whole and not too long, without its end; and how many bytes it has with it.
+#[inline]
+pub(super) fn whole_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let end = line_end(bytes).filter(|end| *end <= MAX_LINE_BYTES)?;
+    Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), end + 1))
 }
 
 /// Where the line that the bytes begin with ends. Most lines are a few bytes long: those are looked at here, a word at a time.

@@ -12,6 +12,10 @@ const EXACT: u64 = 1 << 53;
 const EXACT_DIGITS: usize = 16;
 /// Decimal digits that any number of 64 bits has room for.
 const SURE_DIGITS: usize = 19;
+/// Decimal digits that an integer of 64 bits has room for, with a sign or without.
+const SHORT_DIGITS: usize = 18;
+/// Bytes of a line that may be looked at without knowing where it ends.
+const SHORT_LINE: usize = 48;
 
 /// What is wrong with a number or a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +91,57 @@ pub(super) fn value(text: &[u8]) -> Result<Value, Wrong> {
     fast_float2::parse(text).map(Value::Float).map_err(|_| Wrong::Double)
 }
 
+/// The digits that a text begins with, 18 at most: what they say, and how many they are.
+#[inline]
+pub(super) fn short_digits(text: &[u8]) -> (i64, usize) {
+    let (mut number, mut count) = (0, 0);
+    for letter in &text[..text.len().min(SHORT_DIGITS)] {
+        let digit = letter.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + i64::from(digit);
+        count += 1;
+    }
+    (number, count)
+}
+
+/// How long the end of a line is that the text begins with.
+#[inline]
+pub(super) fn line_break(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'\r', b'\n', ..] => Some(2),
+        [b'\n', ..] => Some(1),
+        _ => None,
+    }
+}
+
+/// A line with a number that is marked as in RESP, if it is a short one and well written: the number, and how long the line is with its end. Nothing else
+/// is a mistake yet.
+#[inline]
+pub(super) fn value_line(text: &[u8]) -> Option<(Value, usize)> {
+    let (mark, text) = text[..text.len().min(SHORT_LINE)].split_first()?;
+    let (value, len) = match mark {
+        b':' => {
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            let sign = text.len() - digits.len();
+            let (number, count) = short_digits(digits);
+            let number = if sign > 0 { -number } else { number };
+            (count > 0).then_some((Value::Integer(number), sign + count))?
+        }
+        b'+' => {
+            let (float, len) = fast_float2::parse_partial::<f64, _>(text).ok()?;
+            // From here on digits alone may be an integer.
+            if len >= EXACT_DIGITS && !text[..len].contains(&b'.') {
+                return None;
+            }
+            (Value::Float(float), len)
+        }
+        _ => return None,
+    };
+    Some((value, 1 + len + line_break(&text[len..])?))
+}
+
 /// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits. A plus in front of it is passed over, as Akumuli does: its own test of
 /// events sends one.
 pub(super) fn time(text: &[u8]) -> Result<i64, Wrong> {
@@ -106,6 +161,14 @@ pub(super) struct Recent {
 }
 
 impl Recent {
+    /// The time, if the text begins with a line that says the same as the one before, and how long that line is with its end.
+    #[inline]
+    pub(super) fn again(&self, text: &[u8]) -> Option<(i64, usize)> {
+        let behind = text.strip_prefix(&self.text[..self.len])?;
+        (self.len > 0).then_some(())?;
+        Some((self.time, self.len + line_break(behind)?))
+    }
+
     /// What `parse` makes of a text, unless it is the one before again.
     #[inline]
     pub(super) fn parse(

@@ -10,9 +10,12 @@
 //! A message counts as a whole or not at all. A line with a wrong number or name spoils its message, which is read to its end and refused
 //! once. Where a line can't belong to the message at all the reading is lost, and begins again with the next line that can only be a name: a text
 //! with a blank and a tag in it; or the number of a known name with a time behind it.
+//!
+//! Messages come by the million, nearly all of them whole and without a mistake: those are taken at once, and their lines are not looked for one by one. Whatever
+//! is not such a message goes line by line through the states, which say what is wrong; so both ways mean the same.
 
 use super::Sample;
-use super::lines::{LineParser, Lines, TOO_LONG};
+use super::lines::{LineParser, Lines, TOO_LONG, whole_line};
 use super::names::Row;
 use super::number::{self, Recent};
 use super::session::{Intake, Shown};
@@ -157,6 +160,22 @@ impl LineParser for Parser {
         }
     }
 
+    #[inline]
+    fn message(&mut self, intake: &mut Intake, bytes: &[u8]) -> Option<usize> {
+        if self.state != State::Message || self.lines.skipping {
+            return None;
+        }
+        let before = intake.samples.len();
+        let Some((len, lines)) = self.whole(intake, bytes) else {
+            intake.samples.truncate(before);
+            return None;
+        };
+        self.lines.number += lines;
+        self.begun = true;
+        self.message.spoilt = false;
+        Some(len)
+    }
+
     fn too_long(&mut self, intake: &mut Intake) {
         self.begin_line();
         self.refuse(intake, &lost(format!("out of quota: {TOO_LONG}")), b"");
@@ -284,6 +303,57 @@ impl Parser {
         }
     }
 
+    /// Takes a message without a mistake, and says how many bytes and lines it has. Of any other some samples may be left.
+    #[inline]
+    fn whole(&mut self, intake: &mut Intake, bytes: &[u8]) -> Option<(usize, u64)> {
+        let (row, mut at) = match bytes {
+            [b':', number @ ..] => self.number_line(number)?,
+            [b'+', name @ ..] => {
+                let (name, len) = whole_line(name)?;
+                (intake.names.find(name, b"")?, len)
+            }
+            _ => return None,
+        };
+        if row.has_events {
+            return None;
+        }
+        at += 1;
+        let (time, len) = self.time_line(&bytes[at..])?;
+        at += len;
+        let mut lines = 3;
+        if row.count > 1 {
+            let (count, digits) = number::short_digits(bytes[at..].strip_prefix(b"*")?);
+            at += 1 + digits;
+            at += number::line_break(&bytes[at..]).filter(|_| count == i64::from(row.count))?;
+            lines += u64::from(row.count);
+        }
+        for target in row.first..row.first + row.count {
+            let (value, len) = number::value_line(&bytes[at..])?;
+            at += len;
+            intake.samples.push(Sample { target, time, value });
+        }
+        Some((at, lines))
+    }
+
+    /// What a line with a short number of the dictionary stands for, and the line's length.
+    #[inline]
+    fn number_line(&self, line: &[u8]) -> Option<(Row, usize)> {
+        let (number, digits) = number::short_digits(line);
+        let end = number::line_break(&line[digits..]).filter(|_| digits > 0)?;
+        Some((self.dictionary.get(number)?, digits + end))
+    }
+
+    /// What a line says that is a time, and its length.
+    #[inline]
+    fn time_line(&mut self, text: &[u8]) -> Option<(i64, usize)> {
+        if let Some(found) = self.recent.again(text) {
+            return Some(found);
+        }
+        let (line, len) = whole_line(text)?;
+        let (b'+' | b':') = line.first()? else { return None };
+        Some((self.recent.parse(line, time_of).ok()?, len))
+    }
+
     fn dictionary_begins(&mut self, count: &[u8]) -> Result<(), Refused> {
         let count = number::integer(count).map_err(|wrong| lost(wrong.text()))?;
         let count = u64::try_from(count).map_err(|_| lost("a number of elements is not negative"))?;
@@ -336,12 +406,7 @@ impl Parser {
         self.state = State::Values;
         self.message.values = 0;
         self.message.samples.clear();
-        // With its mark, since that decides what it may be.
-        let time = self.recent.parse(line, |line| match line {
-            [b'+', text @ ..] => number::time(text),
-            _ => number::integer(&line[1..]),
-        });
-        match time {
+        match self.recent.parse(line, time_of) {
             Ok(time) => self.message.time = time,
             Err(_) if line[0] == b'+' && is_name(line) => {
                 return self.starts_anew(intake, line, "a time is expected");
@@ -469,6 +534,14 @@ impl Parser {
                 Ok(())
             }
         }
+    }
+}
+
+/// What a line of a time says, with its mark, since that decides what it may be.
+fn time_of(line: &[u8]) -> Result<i64, number::Wrong> {
+    match line {
+        [b'+', text @ ..] => number::time(text),
+        _ => number::integer(&line[1..]),
     }
 }
 

@@ -278,6 +278,95 @@ fn pieces_make_no_difference_to_what_a_stream_means() {
     assert!(points > 500, "{points}");
 }
 
+/// A number as senders write it, or as they should not.
+fn any_number(random: &mut Random) -> String {
+    let digits = |random: &mut Random| {
+        let count = 1 + random.below(21);
+        (0..count).map(|_| char::from(b'0' + random.below(10) as u8)).collect::<String>()
+    };
+    let sign = ["", "", "", "-", "+"][random.below(5) as usize];
+    match random.below(12) {
+        0 => format!("+{sign}{}", digits(random)),
+        1 => format!("+{sign}{}e{}", digits(random), random.below(400)),
+        2 => format!(":{}.5", digits(random)),
+        3 => format!(
+            "+{}",
+            ["nan", "-inf", "Infinity", "infinit", "", ".", "-", "1e", "0x1"][random.below(9) as usize]
+        ),
+        4 => format!(
+            ":{}",
+            ["", "-", "--1", "9223372036854775808", "-9223372036854775808", "1 "][random.below(6) as usize]
+        ),
+        5..8 => format!(":{sign}{}", digits(random)),
+        _ => format!("+{sign}{}.{}", random.below(1000), digits(random)),
+    }
+}
+
+/// Messages in their order, most of them good, in any of their forms; now and then a byte is another.
+fn messages(random: &mut Random, count: usize) -> Vec<u8> {
+    let mut text =
+        String::from("*8\r\n+m d=1\r\n:1\r\n+m|n d=1\r\n:2\r\n+!e d=1\r\n:3\n+m d=2\r\n:1234567890123\r\n");
+    let names =
+        ["+m a=1", "+m|n a=1", "+m|!e|n a=1", ":1", ":2", ":3", ":1234567890123", ":01", "+SYNC", "+m  a=2"];
+    let times = [
+        "+20200101T000000",
+        "+20200101T000000",
+        ":1577836800000000001",
+        "+20200101T000001.25",
+        "+5",
+        "++5",
+        ":-7",
+        "+",
+    ];
+    for _ in 0..count {
+        let name = names[random.below(names.len() as u64) as usize];
+        let end = |random: &mut Random| if random.below(4) == 0 { "\n" } else { "\r\n" };
+        let metrics = if name == ":2" { 2 } else { 1 + name.matches('|').count() };
+        text += &format!("{name}{}", end(random));
+        if name == "+SYNC" {
+            continue;
+        }
+        let time = times[random.below(times.len() as u64) as usize];
+        text += &format!("{time}{}", end(random));
+        if metrics > 1 || random.below(8) == 0 {
+            let told = if random.below(16) == 0 { random.below(5) as usize } else { metrics };
+            text += &format!("*{told}{}", end(random));
+        }
+        for _ in 0..metrics {
+            text += &format!("{}{}", any_number(random), end(random));
+        }
+    }
+    let mut bytes = text.into_bytes();
+    for _ in 0..random.below(3) {
+        let place = random.below(bytes.len() as u64) as usize;
+        bytes[place] = random.next() as u8;
+    }
+    bytes
+}
+
+#[test]
+fn messages_taken_at_once_mean_what_their_lines_mean() {
+    let (mut points, mut refused) = (0, 0);
+    for seed in 0..400 {
+        let bytes = messages(&mut Random::new(seed), 60);
+        // Byte by byte, no more than one line is ever there.
+        let by_lines = feed(Protocol::Resp, &bytes, || 1);
+        points += by_lines.points.len();
+        refused += by_lines.replies.matches("-PARSER").count();
+        assert_eq!(format!("{:?}", whole(Protocol::Resp, &bytes)), format!("{by_lines:?}"), "seed {seed}");
+    }
+    assert!(points > 10_000 && refused > 1_000, "{points} {refused}");
+}
+
+#[test]
+fn a_message_does_not_begin_in_the_middle_of_a_line_that_is_too_long() {
+    let begin = format!("{GOOD}*2\r\nx\r\n{}", "x".repeat(2 * MAX_LINE_BYTES));
+    let mut pieces = [begin.len(), usize::MAX].into_iter();
+    let outcome = feed(Protocol::Resp, format!("{begin}{GOOD}").as_bytes(), || pieces.next().unwrap_or(1));
+    assert_eq!(outcome.points.len(), 1, "{outcome:?}");
+    assert!(outcome.replies.contains("no such number (line 7)"), "{outcome:?}");
+}
+
 #[test]
 fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
     let name = "x".repeat(1 << 20);
