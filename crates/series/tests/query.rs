@@ -10,6 +10,7 @@ use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Name, Query, QueryLimits, SeriesStore, Settings, Value, event};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -169,9 +170,11 @@ impl Model {
 
     /// Compares the answer with rows, which are in the order of series.
     fn check(&self, asked: &Asked, mut rows: Vec<Row>) {
-        let rank = |row: &Row| if asked.from > asked.to { -row.time } else { row.time };
+        let is_backward = asked.from > asked.to;
+        let rank = |row: &Row| if is_backward { -row.time } else { row.time };
         match asked.by_series {
             true => rows.sort_by_key(|row| (row.line, rank(row))),
+            false if is_backward => rows.sort_by_key(|row| (rank(row), Reverse(row.line))),
             false => rows.sort_by_key(|row| (rank(row), row.line)),
         }
         let mut expected = String::new();

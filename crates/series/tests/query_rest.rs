@@ -10,6 +10,7 @@ use common::*;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Query, SeriesStore, event};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -148,6 +149,7 @@ fn rows_of_events(all: &Events, wanted: &Wanted) -> Option<String> {
     let rank = |time: i64| if wanted.backward { -time } else { time };
     match wanted.by_series {
         true => rows.sort_by_key(|row| (row.0, rank(row.1))),
+        false if wanted.backward => rows.sort_by_key(|row| (rank(row.1), Reverse(row.0))),
         false => rows.sort_by_key(|row| (rank(row.1), row.0)),
     }
     let rows = rows.into_iter().skip(wanted.offset).take(wanted.limit);

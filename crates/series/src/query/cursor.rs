@@ -56,6 +56,11 @@ impl Extent {
     pub(crate) fn rank(&self, time: i64) -> i64 {
         if self.is_backward() { !time } else { time }
     }
+
+    /// The same for a line: of rows of one time the last line comes first, if the newest rows do.
+    pub(crate) fn rank_of_line(&self, line: u32) -> u32 {
+        if self.is_backward() { !line } else { line }
+    }
 }
 
 /// What a cursor reads of its series.

@@ -1,4 +1,4 @@
-//! Rows of several series in one order: by time, and at one time by line.
+//! Rows of several series in one order: by time, and at one time by line; both downwards if the newest come first.
 //!
 //! ```text
 //!   member   a cursor on a series; it has a place: the line its rows belong to, and the column it fills
@@ -133,22 +133,22 @@ impl<T: Item> Reading<T> {
     }
 }
 
-/// Where a member stands in the order of the rows: the rank of its time, its line, itself. One number, since the heap does nothing but compare them.
+/// Where a member stands in the order of the rows: the rank of its time, that of its line, itself. One number, since the heap does nothing but compare them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(u128);
 
 impl Place {
-    fn new(rank: i64, line: u32, which: usize) -> Self {
+    fn new(rank: i64, rank_of_line: u32, which: usize) -> Self {
         let rank = rank.cast_unsigned() ^ (1 << 63);
         // There are not so many members: a query that wants to read more is refused.
-        Self(u128::from(rank) << 64 | u128::from(line) << 32 | which as u128 & u128::from(u32::MAX))
+        Self(u128::from(rank) << 64 | u128::from(rank_of_line) << 32 | which as u128 & u128::from(u32::MAX))
     }
 
     fn rank(self) -> i64 {
         ((self.0 >> 64) as u64 ^ (1 << 63)).cast_signed()
     }
 
-    fn line(self) -> u32 {
+    fn rank_of_line(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
@@ -230,7 +230,9 @@ impl<T: Item> Merge<T> {
             let reading = &mut self.reading[place.which()];
             reading.take(&mut rows, self.extent.rank(place.rank()));
             match reading.block.times.get(reading.at) {
-                Some(time) => top.0 = Place::new(self.extent.rank(*time), place.line(), place.which()),
+                Some(time) => {
+                    top.0 = Place::new(self.extent.rank(*time), place.rank_of_line(), place.which())
+                }
                 None => {
                     PeekMut::pop(top);
                     self.refill(place.which()).await?;
@@ -244,7 +246,7 @@ impl<T: Item> Merge<T> {
     fn goes_on(&self, rows: &Rows<T>) -> bool {
         self.heap.peek().is_some_and(|Reverse(place)| {
             rows.times.last() == Some(&self.extent.rank(place.rank()))
-                && rows.lines.last() == Some(&place.line())
+                && rows.lines.last() == Some(&self.extent.rank_of_line(place.rank_of_line()))
         })
     }
 
@@ -257,7 +259,7 @@ impl<T: Item> Merge<T> {
         items.drain(..reading.at);
         let cells = items.into_iter().map(Some).collect();
         self.emptied = Some(place.which());
-        Some(Rows { lines: vec![place.line(); times.len()], times, width: 1, cells })
+        Some(Rows { lines: vec![reading.line; times.len()], times, width: 1, cells })
     }
 
     /// Reads a member's next block, and puts it into the heap if there is one.
@@ -266,7 +268,9 @@ impl<T: Item> Merge<T> {
         reading.at = 0;
         reading.block = match T::next(&mut reading.stream, &self.extent).await? {
             Some(block) => {
-                self.heap.push(Reverse(Place::new(self.extent.rank(block.times[0]), reading.line, which)));
+                let (rank, rank_of_line) =
+                    (self.extent.rank(block.times[0]), self.extent.rank_of_line(reading.line));
+                self.heap.push(Reverse(Place::new(rank, rank_of_line, which)));
                 block
             }
             None => Block::default(),
