@@ -89,7 +89,7 @@ impl Lines {
                 continue;
             }
             self.number += 1;
-            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            let line = without_return(&rest[..end]);
             return Some(if line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Whole(line) });
         }
     }
@@ -115,7 +115,13 @@ impl Lines {
 #[inline]
 pub(super) fn whole_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = line_end(bytes).filter(|end| *end <= MAX_LINE_BYTES)?;
-    Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), end + 1))
+    Some((without_return(&bytes[..end]), end + 1))
+}
+
+/// A line that may end in `\r\n` without the first of these, once the second is gone.
+#[inline]
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Where the line that the bytes begin with ends. Most lines are a few bytes long: those are looked at here, a word at a time.

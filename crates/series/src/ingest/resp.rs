@@ -321,7 +321,7 @@ impl Parser {
         let (time, len) = self.time_line(&bytes[at..])?;
         at += len;
         let mut lines = 3;
-        if row.count > 1 {
+        if row.count > 1 || bytes.get(at) == Some(&b'*') {
             let (count, digits) = number::short_digits(bytes[at..].strip_prefix(b"*")?);
             at += 1 + digits;
             at += number::line_break(&bytes[at..]).filter(|_| count == i64::from(row.count))?;
