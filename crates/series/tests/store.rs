@@ -332,6 +332,24 @@ fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
     }
 }
 
+/// A store, and so many series in it.
+fn hosts(db: &Database, settings: &Settings, count: usize) -> (SeriesStore, Vec<Series>) {
+    let store = block_on(SeriesStore::open_with(db, settings.clone())).unwrap();
+    let names: Vec<String> = (0..count).map(|host| format!("load host={host}")).collect();
+    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    (store, series)
+}
+
+/// A point for each of these series, and a sync: how many points it sealed.
+fn append_and_sync(store: &SeriesStore, series: &[Series], time: i64, random: &mut Random) -> usize {
+    for series in series {
+        series.append(time, random.unit()).unwrap();
+    }
+    let before = store.stats().open_points;
+    block_on(store.sync()).unwrap();
+    before - store.stats().open_points
+}
+
 /// Each batch of the tail is needed by hundreds of series here, all of which had to be sealed at once for the first of them to go.
 #[test]
 fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bounded() {
@@ -340,22 +358,15 @@ fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bound
     let settings =
         Settings { leaf_points: 64, tail_bytes: 30_000, commit_every: None, ..Settings::default() };
     let db = Database::in_memory().unwrap();
-    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
-    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
-    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let (store, series) = hosts(&db, &settings, SERIES);
     let (mut sealed, mut most_open, mut random) = (0, 0, Random::new(6));
     for round in 0..20 {
         for together in series.chunks(TOGETHER) {
-            for series in together {
-                series.append(round, random.unit()).unwrap();
-            }
-            let before = store.stats().open_points;
-            block_on(store.sync()).unwrap();
-            let open = store.stats().open_points;
+            let now = append_and_sync(&store, together, round, &mut random);
             // A leaf may pass it by what it has, 20 points at most.
             let most = 2 * TOGETHER + settings.leaf_points + 20;
-            assert!(before - open <= most, "{} sealed in round {round}, {most} expected", before - open);
-            (sealed, most_open) = (sealed + before - open, most_open.max(open));
+            assert!(now <= most, "{now} sealed in round {round}, {most} expected");
+            (sealed, most_open) = (sealed + now, most_open.max(store.stats().open_points));
         }
     }
     assert!(sealed > SERIES * 5, "{sealed} points were sealed before their leaves were full");
@@ -381,9 +392,7 @@ fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
     let settings =
         Settings { leaf_points: 64, tail_bytes: 80_000, commit_every: None, ..Settings::default() };
     let db = Database::in_memory().unwrap();
-    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
-    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
-    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let (store, series) = hosts(&db, &settings, SERIES);
     let mut random = Random::new(7);
     for series in &series {
         series.append(0, random.unit()).unwrap();
@@ -392,12 +401,7 @@ fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
     let mut sealed = 0;
     for round in 1..=6 {
         for together in series.chunks(TOGETHER) {
-            for series in together {
-                series.append(round, random.unit()).unwrap();
-            }
-            let before = store.stats().open_points;
-            block_on(store.sync()).unwrap();
-            let now = before - store.stats().open_points;
+            let now = append_and_sync(&store, together, round, &mut random);
             // A leaf may pass it by what it has, 7 points at most.
             let most = 2 * TOGETHER + settings.leaf_points + 7;
             assert!(now <= most, "{now} sealed in round {round}, {most} expected");
@@ -415,9 +419,7 @@ fn the_tail_is_never_more_than_half_as_long_again() {
     let settings =
         Settings { leaf_points: 64, tail_bytes: 60_000, commit_every: None, ..Settings::default() };
     let db = Database::in_memory().unwrap();
-    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
-    let names: Vec<String> = (0..SERIES).map(|host| format!("load host={host}")).collect();
-    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let (store, series) = hosts(&db, &settings, SERIES);
     for series in &series {
         let points: Vec<Point> = (0..40).map(|time| Point { time, value: Value::Integer(1) }).collect();
         assert!(matches!(series.append_all(&points), (40, Ok(()))));
@@ -426,10 +428,7 @@ fn the_tail_is_never_more_than_half_as_long_again() {
     let (mut random, mut longest) = (Random::new(8), 0);
     for round in 40..56 {
         for together in series.chunks(TOGETHER) {
-            for series in together {
-                series.append(round, random.unit()).unwrap();
-            }
-            block_on(store.sync()).unwrap();
+            append_and_sync(&store, together, round, &mut random);
             longest = longest.max(tail_bytes(&db, &settings));
         }
     }
