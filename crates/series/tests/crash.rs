@@ -24,7 +24,7 @@ async fn open(env: &Env, settings: &Settings) -> Result<(Database, SeriesStore, 
     Ok((db, store, series))
 }
 
-/// Appends and syncs until the machine stops.
+/// Appends and syncs until the machine stops; now and then it rests for as long as half a second, if the settings have series at rest sealed.
 async fn write(env: Env, settings: Settings, mut random: Random, history: Arc<Mutex<History>>) -> Result<()> {
     let (_db, store, series) = open(&env, &settings).await?;
     let mut time = random.below(1000) as i64;
@@ -37,7 +37,9 @@ async fn write(env: Env, settings: Settings, mut random: Random, history: Arc<Mu
             series[which].append(at, value)?;
             history.lock().unwrap().entry((which, at)).or_default().0.push(value);
         }
+        let rests = settings.seal_after.is_some() && random.below(10) == 0;
         match random.below(3) {
+            _ if rests => env.sleep(Duration::from_millis(random.below(500))).await,
             0 => env.sleep(Duration::from_micros(random.below(10_000))).await,
             _ => {
                 store.sync().await?;
@@ -81,6 +83,16 @@ async fn check(env: &Env, settings: &Settings, history: &mut History, seed: u64)
 
 #[test]
 fn what_a_sync_covered_survives_a_crash() {
+    live_and_crash(Duration::from_millis(300), None);
+}
+
+#[test]
+fn what_a_sync_covered_survives_a_crash_while_series_at_rest_are_sealed() {
+    live_and_crash(Duration::from_secs(3), Some(Duration::from_millis(20)));
+}
+
+/// Lives of at most so long, each of which ends with a crash.
+fn live_and_crash(life: Duration, seal_after: Option<Duration>) {
     let mut points = 0;
     for seed in 0..30 {
         let simulation = Simulation::new(seed);
@@ -88,6 +100,7 @@ fn what_a_sync_covered_survives_a_crash() {
         let settings = Settings {
             leaf_points: 1 + random.below(30) as usize,
             tail_bytes: [300, 1 << 20][random.below(2) as usize],
+            seal_after,
             ..Settings::default()
         };
         let mut machine = simulation.process("node");
@@ -99,7 +112,7 @@ fn what_a_sync_covered_survives_a_crash() {
                 let ended = writing.await;
                 panic!("seed {seed}: the writer ended: {ended:?}");
             });
-            simulation.run_for(Duration::from_millis(20 + random.below(300)));
+            simulation.run_for(Duration::from_millis(20 + random.below(life.as_millis() as u64)));
             simulation.crash(&machine);
             drop(task);
             machine = simulation.restart(&machine);

@@ -59,6 +59,7 @@ pub const ALL: &[&str] = &[
     "ssd: cleared rows skipped",
     "ssd: cleared table dropped unread",
     "ssd: flush given up",
+    "ssd: flushes merged for what they clear",
     "ssd: leftover of a crash removed",
     "ssd: merge given up",
     "ssd: small flushes merged among themselves",

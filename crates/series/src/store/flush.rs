@@ -10,6 +10,7 @@
 
 use super::keys::Id;
 use super::nodes::Through;
+use super::rest::{self, Rounds, Seen};
 use super::{Cell, Shared, State, inbox, lock, pending, prefetch_cells, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -30,7 +31,8 @@ pub(super) struct Flusher {
     /// The number of the next batch.
     next: u64,
     /// Series by the oldest batch that they need.
-    ages: BTreeMap<(u64, Id), Arc<Cell>>,
+    pub(super) ages: BTreeMap<(u64, Id), Arc<Cell>>,
+    pub(super) rounds: Rounds,
     /// Batches that are there: number and bytes.
     batches: VecDeque<(u64, usize)>,
     bytes: usize,
@@ -77,6 +79,16 @@ impl Flusher {
     }
 }
 
+/// What a flush seals although its leaf is not full and nothing has to become less.
+#[derive(Clone, Copy)]
+enum Sealed<'a> {
+    Nothing,
+    /// This series, if it has points of a span.
+    Series(&'a Arc<Cell>, Span),
+    /// The next ones that are at rest.
+    Resting,
+}
+
 /// Gives the turn to the next, whatever happens.
 struct Turn<'a>(&'a Signal);
 
@@ -90,7 +102,14 @@ impl Drop for Turn<'_> {
 pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
-    flush_now(shared, None).await
+    flush_now(shared, Sealed::Nothing).await
+}
+
+/// Saves all that was appended before, and seals the next series that are at rest.
+pub(super) async fn seal_resting(shared: &Arc<Shared>) -> Result<()> {
+    shared.turn.wait().await;
+    let _turn = Turn(&shared.turn);
+    flush_now(shared, Sealed::Resting).await
 }
 
 /// Takes in what transactions wrote before, and saves it.
@@ -107,7 +126,7 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     while let Some(taken) = inbox::take_some(shared).await? {
         let is_all = taken.reaches(&last);
         // Nothing is awaited between taking points into memory and this list, from which they and their rows go together.
-        let mut steps = prepare(shared, None);
+        let mut steps = prepare(shared, Sealed::Nothing);
         match steps.last_mut() {
             Some(step) => step.taken = Some(taken),
             None => steps.push(Step { taken: Some(taken), ..Step::default() }),
@@ -133,7 +152,7 @@ pub(super) async fn sealed<T>(
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await?;
     let cell = shared.in_memory(id, name);
-    flush_now(shared, cell.as_ref().map(|cell| (cell, span))).await?;
+    flush_now(shared, cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span))).await?;
     then().await
 }
 
@@ -143,8 +162,8 @@ pub(super) async fn turn(shared: &Shared) {
     drop(Turn(&shared.turn));
 }
 
-/// Saves everything, and seals a series if it has points of a span in its open leaf; for whoever has the turn.
-async fn flush_now(shared: &Arc<Shared>, sealed: Option<(&Arc<Cell>, Span)>) -> Result<()> {
+/// Saves everything; for whoever has the turn.
+async fn flush_now(shared: &Arc<Shared>, sealed: Sealed<'_>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
     let steps = prepare(shared, sealed);
@@ -308,6 +327,7 @@ impl Gathered {
             self.sealed_points += leaf.len();
             leaves.push(Arc::new(leaf));
         }
+        state.seen = Seen::default();
         if let Some(since) = state.since.take() {
             flusher.ages.remove(&(since, cell.id));
         }
@@ -351,7 +371,7 @@ impl Gathered {
 }
 
 /// Decides what is saved and how: the steps of a flush.
-fn prepare(shared: &Shared, sealed: Option<(&Arc<Cell>, Span)>) -> Vec<Step> {
+fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
     let mut flusher = lock(&shared.flusher);
     let flusher = &mut *flusher;
     let mut pending = shared.pending.take(std::mem::take(&mut flusher.room));
@@ -364,10 +384,16 @@ fn prepare(shared: &Shared, sealed: Option<(&Arc<Cell>, Span)>) -> Vec<Step> {
     }
     gathered.tail(flusher, &mut pending.points);
     // Judged only now, when nothing can get into the ages any more that isn't seen here: a deleted series would never leave them.
-    if let Some((cell, span)) = sealed
-        && !span.places(&lock(&cell.state).open.times).is_empty()
-    {
-        gathered.take(shared, flusher, cell, number, true);
+    match sealed {
+        Sealed::Series(cell, span) if !span.places(&lock(&cell.state).open.times).is_empty() => {
+            gathered.take(shared, flusher, cell, number, true);
+        }
+        Sealed::Resting => {
+            for cell in rest::find(shared, flusher) {
+                gathered.take(shared, flusher, &cell, number, true);
+            }
+        }
+        Sealed::Series(..) | Sealed::Nothing => {}
     }
     gathered.pace = gathered.sealed_points + 2 * pending.points.len() + shared.settings.leaf_points;
     pending.clear();

@@ -26,6 +26,7 @@ mod open;
 mod pending;
 mod query;
 mod remove;
+mod rest;
 mod retention;
 mod search;
 mod side;
@@ -51,6 +52,7 @@ use pending::Pending;
 use plinth_client::{Database, Transaction};
 use plinth_env::prefetch_lines;
 use plinth_env::sync::Signal;
+use rest::Seen;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -75,6 +77,10 @@ pub struct Settings {
     pub unsaved_points: usize,
     /// How often what was appended is committed; `None` for only when `sync` asks for it.
     pub commit_every: Option<Duration>,
+    /// How long a series has to be without new points for those in its open leaf to be sealed although it is not full, if they are an eighth of a full leaf or more:
+    /// this long and, where its points are further apart, sixteen times as long as between two of them; up to half as long again, since it is looked for now
+    /// and then. `None` for never, and never where nothing is committed unless `sync` asks for it.
+    pub seal_after: Option<Duration>,
 }
 
 /// How many series ahead the memory of one is asked for, and that of its last points: where they are is known only when the first has come.
@@ -98,6 +104,7 @@ impl Default for Settings {
             query_bytes: 1 << 30,
             unsaved_points: 4 << 20,
             commit_every: Some(Duration::from_millis(5)),
+            seal_after: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -183,6 +190,7 @@ struct State {
     /// Points before `sealed`, in the order in which they came; and those of them that are being written.
     late: Vec<Point>,
     merging: Vec<Point>,
+    seen: Seen,
 }
 
 /// What may be done with a series.

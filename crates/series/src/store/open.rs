@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Pending, Settings, Shared, inbox, lock, names, tail};
+use super::{Cell, Pending, Settings, Shared, inbox, lock, names, rest, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -158,7 +158,7 @@ pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
     Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
 }
 
-/// Starts the task that commits every few milliseconds, and looks into the inbox now and then, as long as somebody holds the store.
+/// Starts the task that commits every few milliseconds, and now and then looks into the inbox and for series at rest, as long as somebody holds the store.
 fn start_committing(shared: &Arc<Shared>) {
     let Some(every) = shared.settings.commit_every else { return };
     let env = shared.database.endpoint().env().clone();
@@ -177,6 +177,7 @@ fn start_committing(shared: &Arc<Shared>) {
                 looked = timer.now();
                 // What goes wrong here is told to whoever reads or syncs.
                 let _ = shared.take_in().await;
+                let _ = rest::go_on(&shared).await;
             }
             // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {

@@ -8,8 +8,9 @@
 //!
 //! Tables that overlap nothing below are moved instead of written anew: keys that come in order are written once.
 //! Flushes that are small beside level 1 are merged among themselves first. A table that mostly says
-//! what is gone goes down when nothing is more urgent, so that the space comes back; what a newer range clear
-//! covers whole is dropped without being read.
+//! what is gone goes down when nothing is more urgent, so that the space comes back, and flushes of which range clears
+//! among them hide two fifths are merged before there are four; what a newer range clear covers whole is dropped without
+//! being read.
 
 use super::Engine;
 use super::clears::Clears;
@@ -109,15 +110,41 @@ fn choose_flushed(state: &State, may_stay: bool) -> Option<Work> {
     if !oldest.tables.iter().any(|table| overlaps(table) || table.is_mostly_garbage()) {
         return Some(Work::Move(oldest.tables.clone(), 1));
     }
-    let (lower, upper) = span(runs.iter().flat_map(|run| &run.tables))?;
-    let overlapped = below.map_or(&[][..], |run| run.overlapping(&lower, &upper));
     let bytes: u64 = runs.iter().map(|run| run.bytes()).sum();
-    let below_bytes: u64 = overlapped.iter().map(|table| table.file_len()).sum();
+    let below_bytes: u64 = below_flushed(state)?.iter().map(|table| table.file_len()).sum();
     if may_stay && bytes < below_bytes / 8 {
         return Some(among_themselves(&runs));
     }
-    let inputs: Vec<&[Arc<Table>]> = runs.iter().map(|run| &run.tables[..]).chain([overlapped]).collect();
+    merge_flushed(state)
+}
+
+/// The tables of level 1 that runs of level 0 overlap. `None` if there are no runs.
+fn below_flushed(state: &State) -> Option<&[Arc<Table>]> {
+    let (lower, upper) = span(state.flushed().flat_map(|run| &run.tables))?;
+    Some(state.level(1).map_or(&[][..], |run| run.overlapping(&lower, &upper)))
+}
+
+/// All runs of level 0 go down.
+fn merge_flushed(state: &State) -> Option<Work> {
+    let below = below_flushed(state)?;
+    let inputs: Vec<&[Arc<Table>]> = state.flushed().map(|run| &run.tables[..]).chain([below]).collect();
     Some(Work::Merge(merging(state, &inputs, 1)?))
+}
+
+/// Whether clears in runs of level 0 hide so much of what these and the tables below them have that to merge them pays: what is written for a byte that
+/// comes back is a byte and a half at most.
+fn are_flushed_mostly_hidden(state: &State) -> bool {
+    let below = below_flushed(state).unwrap_or_default();
+    let tables = state.flushed().flat_map(|run| &run.tables).chain(below);
+    let all: u64 = tables.map(|table| table.footer().row_bytes).sum();
+    let mut newer = Clears::new();
+    let mut hidden = 0;
+    for run in state.flushed().chain(state.level(1)) {
+        let ranges = newer.iter().take(CLEARS_LOOKED_AT);
+        hidden += ranges.map(|(begin, end)| run.row_bytes_in(begin, end)).sum::<u64>();
+        run.tables.iter().for_each(|table| newer.add_all(table.clears()));
+    }
+    hidden * 5 > all * 2
 }
 
 /// Small runs become one run of level 0; a large old one among them stays out of it.
@@ -162,6 +189,10 @@ fn choose_garbage(state: &State) -> Option<Work> {
     };
     if state.flushed().any(|run| run.tables.iter().any(|table| is_worth(0, table))) {
         return choose_flushed(state, false);
+    }
+    if are_flushed_mostly_hidden(state) {
+        probe!("ssd: flushes merged for what they clear");
+        return merge_flushed(state);
     }
     let level = (1..DEEPEST).find(|level| {
         let run = state.level(*level);

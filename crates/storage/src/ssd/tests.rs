@@ -185,6 +185,34 @@ fn a_range_clear_is_one_record_and_gives_the_space_back() {
     assert_eq!(files, ["MANIFEST"]);
 }
 
+/// Two flushes, the second of which clears rows of the first and brings others: what is in tables when nothing is left to be done.
+fn flushes_with_clears(cleared: usize) -> SsdFigures {
+    let settings = SsdSettings { table_bytes: 1 << 20, level_bytes: 64 << 20, ..tiny() };
+    let settings = SsdSettings { memory: 64 << 20, compression: Compression::None, ..settings };
+    let stepped = Stepped::new(0, 1, settings);
+    let store = &stepped.store;
+    let fill = |list: &mut MutationList, rows: std::ops::Range<usize>| {
+        rows.for_each(|n| list.push(MutationType::Set, &key(n), &[n as u8; 80]));
+    };
+    apply(store, 1, |list| fill(list, 0..2000));
+    settle(store);
+    apply(store, 2, |list| {
+        list.push(MutationType::ClearRange, &key(0), &key(cleared));
+        fill(list, 2000..2500);
+    });
+    settle(store);
+    assert_eq!(rows_of(store, 2).len(), 2500 - cleared);
+    store.figures()
+}
+
+#[test]
+fn flushes_are_merged_early_where_clears_in_them_hide_two_fifths() {
+    const ROW: u64 = 11 + 80;
+    let (few, many) = (flushes_with_clears(900), flushes_with_clears(1100));
+    assert!(few.flushed_runs == 2 && few.disk_bytes > 2500 * ROW, "{few:?}");
+    assert!(many.flushed_runs == 0 && many.disk_bytes < 2000 * ROW, "{many:?}");
+}
+
 /// What clearing a range costs whose rows are in tables, and no others beside them: bytes of the window, reads of the device, bytes
 /// written.
 fn cost_of_clearing(rows: usize) -> (usize, u64, u64) {
