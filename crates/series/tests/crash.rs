@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const NAMES: [&str; 3] = ["m a=1", "m a=2", "m a=3"];
+/// The last of them has a point in a hundred.
+const NAMES: [&str; 4] = ["m a=1", "m a=2", "m a=3", "m a=4"];
 
 /// Of each series, what was ever appended at a time, the newest last; and how many of those a sync has covered.
 type History = BTreeMap<(usize, i64), (Vec<i64>, usize)>;
@@ -30,7 +31,7 @@ async fn write(env: Env, settings: Settings, mut random: Random, history: Arc<Mu
     let mut time = random.below(1000) as i64;
     loop {
         for _ in 0..random.below(30) {
-            let which = random.below(3) as usize;
+            let which = if random.below(100) == 0 { 3 } else { random.below(3) as usize };
             time += random.below(3) as i64;
             let at = if random.below(10) == 0 { time - random.below(500) as i64 } else { time };
             let value = random.below(1000) as i64;
@@ -99,7 +100,7 @@ fn live_and_crash(life: Duration, seal_after: Option<Duration>) {
         let mut random = Random::new(seed);
         let settings = Settings {
             leaf_points: 1 + random.below(30) as usize,
-            tail_bytes: [300, 1 << 20][random.below(2) as usize],
+            tail_bytes: [300, 64 << 10, 1 << 20][random.below(3) as usize],
             seal_after,
             ..Settings::default()
         };

@@ -5,6 +5,7 @@
 use plinth::{Database, RangeOptions};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
+use plinth_series::workload::Random;
 use plinth_series::{Direction, Result, Series, SeriesStore, Settings};
 use std::time::Duration;
 
@@ -30,9 +31,11 @@ fn simulated(test: impl AsyncFnOnce(Env) -> Result<()>) {
     simulation.run_until(test(machine)).unwrap();
 }
 
-/// Appends points a second apart.
+/// Appends points a second apart, of values that nobody foresees.
 fn append(series: &Series, seconds: std::ops::Range<i64>) {
-    seconds.for_each(|second| series.append(second * SECOND, second).unwrap());
+    for second in seconds {
+        series.append(second * SECOND, Random::new(second as u64).next() as i64).unwrap();
+    }
 }
 
 async fn seconds(series: &Series) -> Result<Vec<i64>> {
@@ -40,11 +43,15 @@ async fn seconds(series: &Series) -> Result<Vec<i64>> {
     Ok(points.iter().map(|point| point.time / SECOND).collect())
 }
 
-/// Batches that the tail has.
-async fn batches(db: &Database) -> usize {
+/// Bytes of each of the tail's batches.
+async fn tail(db: &Database) -> Vec<usize> {
     let range = &RangeOptions::prefix([&settings().prefix[..], &[0x15, 10]].concat());
     let rows = db.transact(|tr| async move { tr.range(range.clone()).collect().await });
-    rows.await.unwrap().len()
+    rows.await.unwrap().iter().map(|row| row.value.len()).collect()
+}
+
+async fn batches(db: &Database) -> usize {
+    tail(db).await.len()
 }
 
 #[test]
@@ -139,6 +146,41 @@ fn a_round_comes_by_all_series_whatever_those_before_are_like() {
         for which in [0, 16_999, 17_000, 18_000, SERIES - 1] {
             assert_eq!(seconds(&series[which]).await?.len(), if which < 17_000 { 1 } else { 70 }, "{which}");
         }
+        Ok(())
+    });
+}
+
+/// One series has a point now and then, others fill leaf after leaf.
+#[test]
+fn a_few_points_do_not_keep_the_tail_from_becoming_shorter() {
+    simulated(async |env| {
+        let settings = Settings { tail_bytes: 8 << 20, ..settings() };
+        let (db, store, series) = open(&env, &settings, 3).await?;
+        let (slow, others) = series.split_first().unwrap();
+        let mut longest = 0;
+        for minute in 0..30 {
+            append(slow, minute * 60..minute * 60 + 1);
+            // Leaves of eighty, never one whole between two commits; and at the end one more point, in no leaf.
+            for part in 0..if minute < 29 { 32 } else { 1 } {
+                for other in others {
+                    append(other, minute * 1280 + part * 40..minute * 1280 + part * 40 + 40);
+                }
+                env.sleep(Duration::from_millis(20)).await;
+            }
+            longest = longest.max(tail(&db).await.iter().sum());
+            env.sleep(MINUTE / 6).await;
+        }
+        let open_points = store.stats().open_points;
+        assert_eq!(open_points, 30 + 80);
+        let most = settings.tail_bytes / 64;
+        assert!(longest > most, "{longest}: the tail never had to become shorter");
+        assert!(longest < 2 * most, "{longest}");
+        // As a crash would leave it.
+        drop((db, store, series));
+        let (_db, store, series) = open(&env, &settings, 3).await?;
+        assert_eq!(store.stats().open_points, open_points);
+        assert_eq!(seconds(&series[0]).await?, (0..30).map(|minute| minute * 60).collect::<Vec<_>>());
+        assert_eq!(seconds(&series[2]).await?, (0..29 * 1280 + 40).collect::<Vec<_>>());
         Ok(())
     });
 }

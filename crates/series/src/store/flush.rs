@@ -6,7 +6,8 @@
 //!
 //! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all leaves that replace it are there. Where many series
 //! have few points each, each batch is needed by thousands of them, and the first that goes takes nearly all of them along: so a flush seals for
-//! the tail's sake little more than has come since the one before, and the tail may be half as long again meanwhile.
+//! the tail's sake little more than has come since the one before, and the tail may be half as long again meanwhile. Where few points that rest keep much
+//! else from going, they are written once more and the tail goes (`rest.rs`).
 
 use super::keys::Id;
 use super::nodes::Through;
@@ -257,8 +258,8 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
 /// What is gathered for the steps of a flush.
 #[derive(Default)]
 struct Gathered {
-    /// Series that had a full leaf, and the points that they have behind it, which the tail needs anew: those that came are in the leaf, or among these.
-    full: BTreeSet<Id>,
+    /// Series whose points the tail needs anew, and these points: of one that had a full leaf, those behind it. What came is among them, or in the leaf.
+    anew: BTreeSet<Id>,
     behind: Vec<(Id, Point)>,
     batches: Vec<(u64, Vec<u8>)>,
     /// By series, since those of one go on from each other.
@@ -290,7 +291,7 @@ impl Gathered {
         if state.open.len() >= size || (whole && !state.open.is_empty()) {
             self.seal(flusher, cell, state, size, whole);
             if !whole {
-                self.full.insert(cell.id);
+                self.anew.insert(cell.id);
                 self.behind.extend(state.open.iter().map(|point| (cell.id, point)));
             }
         }
@@ -300,14 +301,32 @@ impl Gathered {
         }
     }
 
+    /// Has the oldest points of the tail written anew, so that what is there for nothing between them can go. They stay in their open leaves.
+    fn renew(&mut self, shared: &Shared, flusher: &mut Flusher, number: u64) {
+        let open = shared.open_points.load(Ordering::Relaxed);
+        let enough = self.behind.len() + rest::TOGETHER;
+        while rest::is_tail_too_long(shared, flusher.bytes, open) && self.behind.len() < enough {
+            let Some(entry) = flusher.ages.first_entry().filter(|entry| entry.key().0 < number) else {
+                break;
+            };
+            let cell = entry.remove();
+            let mut state = lock(&cell.state);
+            state.since = Some(number);
+            self.anew.insert(cell.id);
+            self.behind.extend(state.open.iter().map(|point| (cell.id, point)));
+            drop(state);
+            flusher.age(number, &cell);
+        }
+    }
+
     /// Makes batches of the points for the tail, of which `points` are those that came.
     fn tail(&mut self, flusher: &mut Flusher, points: &mut Vec<(Id, Point)>) {
-        if !self.full.is_empty() {
+        if !self.anew.is_empty() {
             let mut last = None;
             points.retain(|(id, _)| match last {
                 Some((of, is_kept)) if of == *id => is_kept,
                 _ => {
-                    let is_kept = !self.full.contains(id);
+                    let is_kept = !self.anew.contains(id);
                     last = Some((*id, is_kept));
                     is_kept
                 }
@@ -381,6 +400,9 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
     for (place, cell) in pending.cells.iter().enumerate() {
         prefetch_cells(place, |place| pending.cells.get(place).map(|cell| &**cell));
         gathered.take(shared, flusher, cell, number, false);
+    }
+    if matches!(sealed, Sealed::Resting) {
+        gathered.renew(shared, flusher, number);
     }
     gathered.tail(flusher, &mut pending.points);
     // Judged only now, when nothing can get into the ages any more that isn't seen here: a deleted series would never leave them.

@@ -8,6 +8,10 @@
 //!           they are noted, with the time                                (each leaf has a key, a header and a summary of its own)
 //! ```
 //!
+//! Those that stay keep the whole tail from the oldest of them on, whatever else is in it: a single series with a point a minute, beside which others filled
+//! one leaf after another, would have it grow to what it may have at most. Where the tail is much longer than the points in no leaf can need, a round
+//! writes its oldest points anew, at its end, and what is behind them goes.
+//!
 //! Appending knows nothing of it. When a series is due, its own pace says: what has a point an hour is not at rest after a minute, or each of its leaves
 //! would have an eighth of what it could.
 
@@ -23,14 +27,19 @@ use std::time::Duration;
 /// Series that are looked at in one go, while whoever saves has to wait.
 const LOOKED_AT: usize = 16_384;
 
-/// Points that are sealed in one go, about.
-const TOGETHER: usize = 64 << 10;
+/// Points that are sealed in one go, about, and that are written into the tail anew.
+pub(super) const TOGETHER: usize = 64 << 10;
 
 /// A leaf of a series at rest has one in so many of a full leaf's points, at least.
 const LEAST_PART: usize = 8;
 
 /// So many times as long as between two of its points, on average, a series has to be without a new one.
 const STEPS: u32 = 16;
+
+/// Such a part of what the tail may have at most it may have whatever is in it, 4 MiB by default; and for each point that is in no leaf so many bytes more,
+/// twice as many as the worst points take.
+const SHORT_PART: usize = 64;
+const LONG_POINT: usize = 32;
 
 /// From the end of a round to the beginning of the next one, at least.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -69,6 +78,11 @@ pub(super) async fn go_on(shared: &Arc<Shared>) -> Result<()> {
         env.yield_now().await;
     }
     Ok(())
+}
+
+/// Whether a tail of so many bytes is much longer than so many points in no leaf can need.
+pub(super) fn is_tail_too_long(shared: &Shared, bytes: usize, open_points: usize) -> bool {
+    bytes > (shared.settings.tail_bytes / SHORT_PART).saturating_add(open_points.saturating_mul(LONG_POINT))
 }
 
 /// The next series of the round that are at rest.
@@ -117,7 +131,9 @@ fn is_resting(state: &mut State, now: Duration, after: Duration, leaf_points: us
 
 /// How long it is from one point to the next, on average.
 fn mean_step(points: &Points) -> Duration {
-    let (Some(first), Some(last)) = (points.times.first(), points.times.last()) else { return Duration::ZERO };
+    let (Some(first), Some(last)) = (points.times.first(), points.times.last()) else {
+        return Duration::ZERO;
+    };
     let steps = points.len().saturating_sub(1).max(1) as u64;
     Duration::from_nanos(last.abs_diff(*first) / steps)
 }
