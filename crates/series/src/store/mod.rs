@@ -4,7 +4,8 @@
 //!   append(time, value)                            sync, or every few milliseconds: one commit for all series
 //!      |                                               |
 //!      +->  points of all series, as they came  -------+   points that came       -> a batch of the tail
-//!      +->  open leaf of the series, in memory  -------+   a leaf that is full    -> a node of the tree, in place of its part of the tail
+//!      +->  open leaf of the series, in memory  -------+   a leaf that is full,   -> a node of the tree, in place of its part of the tail
+//!      |                                               |   or whose series rests
 //!      +->  late: older than what is sealed     -------+   late points            -> leaves beside the tree
 //!                                                      |   batches of the tail that nothing needs any more go
 //! ```
