@@ -139,12 +139,19 @@ fn are_flushed_mostly_hidden(state: &State) -> bool {
     let all: u64 = tables.map(|table| table.footer().row_bytes).sum();
     let mut newer = Clears::new();
     let mut hidden = 0;
-    for run in state.flushed().chain(state.level(1)) {
-        let ranges = newer.iter().take(CLEARS_LOOKED_AT);
-        hidden += ranges.map(|(begin, end)| run.row_bytes_in(begin, end)).sum::<u64>();
-        run.tables.iter().for_each(|table| newer.add_all(table.clears()));
+    for run in state.flushed() {
+        hidden += bytes_hidden_by(&newer, run);
+        for (begin, end) in run.tables.iter().flat_map(|table| table.clears().iter().take(CLEARS_LOOKED_AT)) {
+            newer.add(begin, end);
+        }
     }
+    hidden += state.level(1).map_or(0, |run| bytes_hidden_by(&newer, run));
     hidden * 5 > all * 2
+}
+
+/// Bytes of rows of an older run that clears hide, about.
+fn bytes_hidden_by(clears: &Clears, run: &Run) -> u64 {
+    clears.iter().take(CLEARS_LOOKED_AT).map(|(begin, end)| run.row_bytes_in(begin, end)).sum()
 }
 
 /// Small runs become one run of level 0; a large old one among them stays out of it.
@@ -203,10 +210,8 @@ fn choose_garbage(state: &State) -> Option<Work> {
 
 /// Bytes of rows in deeper levels that a table's clears hide, about.
 fn hidden_bytes(state: &State, level: u32, table: &Table) -> u64 {
-    let deeper = || state.runs.iter().filter(|run| run.level > level);
-    let hidden =
-        |(begin, end): &(Bytes, Bytes)| -> u64 { deeper().map(|run| run.row_bytes_in(begin, end)).sum() };
-    table.clears().iter().take(CLEARS_LOOKED_AT).map(hidden).sum()
+    let deeper = state.runs.iter().filter(|run| run.level > level);
+    deeper.map(|run| bytes_hidden_by(table.clears(), run)).sum()
 }
 
 /// The keys that tables say something about.
