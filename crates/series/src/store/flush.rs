@@ -22,6 +22,7 @@ use plinth_env::sync::Signal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
@@ -86,8 +87,8 @@ enum Sealed<'a> {
     Nothing,
     /// This series, if it has points of a span.
     Series(&'a Arc<Cell>, Span),
-    /// The next ones that are at rest.
-    Resting,
+    /// The next ones that have been at rest for so long.
+    Resting(Duration),
 }
 
 /// Gives the turn to the next, whatever happens.
@@ -106,11 +107,11 @@ pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
     flush_now(shared, Sealed::Nothing).await
 }
 
-/// Saves all that was appended before, and seals the next series that are at rest.
-pub(super) async fn seal_resting(shared: &Arc<Shared>) -> Result<()> {
+/// Saves all that was appended before, and seals the next series that have been at rest for so long.
+pub(super) async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
-    flush_now(shared, Sealed::Resting).await
+    flush_now(shared, Sealed::Resting(after)).await
 }
 
 /// Takes in what transactions wrote before, and saves it.
@@ -401,7 +402,7 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
         prefetch_cells(place, |place| pending.cells.get(place).map(|cell| &**cell));
         gathered.take(shared, flusher, cell, number, false);
     }
-    if matches!(sealed, Sealed::Resting) {
+    if matches!(sealed, Sealed::Resting(_)) {
         gathered.renew(shared, flusher, number);
     }
     gathered.tail(flusher, &mut pending.points);
@@ -410,8 +411,8 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
         Sealed::Series(cell, span) if !span.places(&lock(&cell.state).open.times).is_empty() => {
             gathered.take(shared, flusher, cell, number, true);
         }
-        Sealed::Resting => {
-            for cell in rest::find(shared, flusher) {
+        Sealed::Resting(after) => {
+            for cell in rest::find(shared, flusher, after) {
                 gathered.take(shared, flusher, &cell, number, true);
             }
         }

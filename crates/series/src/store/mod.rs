@@ -80,7 +80,8 @@ pub struct Settings {
     pub commit_every: Option<Duration>,
     /// How long a series has to be without new points for those in its open leaf to be sealed although it is not full, if they are an eighth of a full leaf or more:
     /// this long and, where its points are further apart, sixteen times as long as between two of them; up to half as long again, since it is looked for now
-    /// and then. `None` for never, and never where nothing is committed unless `sync` asks for it.
+    /// and then. `None` for never, and never where nothing is committed unless `sync` asks for it; then a few points in open leaves keep the tail behind them too, up to its
+    /// bytes.
     pub seal_after: Option<Duration>,
 }
 

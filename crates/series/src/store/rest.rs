@@ -10,7 +10,7 @@
 //!
 //! Those that stay keep the whole tail from the oldest of them on, whatever else is in it: a single series with a point a minute, beside which others filled
 //! one leaf after another, would have it grow to what it may have at most. Where the tail is much longer than the points in no leaf can need, a round
-//! writes its oldest points anew, at its end, and what is behind them goes.
+//! writes its oldest points anew, at its end, and what lay between them goes.
 //!
 //! Appending knows nothing of it. When a series is due, its own pace says: what has a point an hour is not at rest after a minute, or each of its leaves
 //! would have an eighth of what it could.
@@ -37,7 +37,7 @@ const LEAST_PART: usize = 8;
 const STEPS: u32 = 16;
 
 /// Such a part of what the tail may have at most it may have whatever is in it, 4 MiB by default; and for each point that is in no leaf so many bytes more,
-/// twice as many as the worst points take.
+/// more than the worst points of full batches take, so that a tail that was written anew is short enough.
 const SHORT_PART: usize = 64;
 const LONG_POINT: usize = 32;
 
@@ -69,9 +69,10 @@ pub(super) struct Seen {
 
 /// Goes on with the round if one is due; until somebody has something to be saved, or until its end.
 pub(super) async fn go_on(shared: &Arc<Shared>) -> Result<()> {
+    let Some(after) = shared.settings.seal_after else { return Ok(()) };
     let env = shared.database.endpoint().env();
-    while shared.settings.seal_after.is_some() && lock(&shared.flusher).rounds.is_due(env.now()) {
-        flush::seal_resting(shared).await?;
+    while lock(&shared.flusher).rounds.is_due(env.now()) {
+        flush::seal_resting(shared, after).await?;
         if shared.pending.since().is_some() {
             break;
         }
@@ -86,12 +87,8 @@ pub(super) fn is_tail_too_long(shared: &Shared, bytes: usize, open_points: usize
 }
 
 /// The next series of the round that are at rest.
-pub(super) fn find(shared: &Shared, flusher: &mut Flusher) -> Vec<Arc<Cell>> {
-    let Some(after) = shared.settings.seal_after else { return Vec::new() };
+pub(super) fn find(shared: &Shared, flusher: &mut Flusher, after: Duration) -> Vec<Arc<Cell>> {
     let now = shared.database.endpoint().env().now();
-    if !flusher.rounds.is_due(now) {
-        return Vec::new();
-    }
     let begin = flusher.rounds.place.map_or(Bound::Unbounded, Bound::Excluded);
     let next: Vec<(&(u64, Id), &Arc<Cell>)> =
         flusher.ages.range((begin, Bound::Unbounded)).take(LOOKED_AT).collect();
