@@ -196,7 +196,7 @@ fn serve(
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     announce(&server, &file)?;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) && database.failure().is_none() {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
             match block_on(server.reload_certificates()) {
@@ -207,6 +207,10 @@ fn serve(
         }
     }
     block_on(server.stop());
+    if let Some(error) = database.failure() {
+        // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
+        return Err(Failure::of(format!("the database in {} failed", dir.display()), error));
+    }
     database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     Ok(0)
 }

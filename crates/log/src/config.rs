@@ -16,6 +16,11 @@ pub struct Identity {
 pub struct Position(pub(crate) u64);
 
 impl Position {
+    /// The position of the record with this number.
+    pub fn from_sequence(sequence: u64) -> Self {
+        Self(sequence)
+    }
+
     /// The record's number, counted from 1 over the whole life of the log, control records included.
     pub fn sequence(self) -> u64 {
         self.0

@@ -48,6 +48,27 @@ impl Syncer {
             Turn::Sync(job) => Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await,
         }
     }
+
+    /// Up to where the log is durable.
+    pub fn durable(&self) -> Position {
+        self.shared.with(|inner| Position(inner.durable.sequence))
+    }
+
+    /// Lends the caller's task to one sync, if there is one to begin: something was written that no sync under
+    /// way covers, and a lane is free. Gives up to where the log is durable then; `None` if there was nothing to do.
+    ///
+    /// # Errors
+    /// As those of [`Syncer::sync`].
+    pub async fn drive(&self) -> Result<Option<Position>> {
+        let job = self.shared.with(|inner| match inner.turn(inner.written.sequence) {
+            Some(Turn::Sync(job)) => Ok(Some(job)),
+            Some(Turn::Done(Err(error))) => Err(error),
+            Some(Turn::Done(Ok(()))) | None => Ok(None),
+        })?;
+        let Some(job) = job else { return Ok(None) };
+        Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await?;
+        Ok(Some(Position(job.reaches.sequence)))
+    }
 }
 
 impl std::fmt::Debug for Syncer {

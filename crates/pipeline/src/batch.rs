@@ -11,8 +11,7 @@
 
 use crate::metadata::{Metadata, may_concern};
 use crate::metrics::SlowTransaction;
-use crate::queue::Submitted;
-use plinth_env::reply::Promise;
+use crate::queue::{Answer, Submitted};
 use plinth_resolver::{Resolver, Transaction, Verdict};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
@@ -32,13 +31,13 @@ const IDEMPOTENCY_PROTOCOL: u64 = 0x0fdb_00b0_7300_0000;
 pub(crate) struct Accepted {
     pub mutations: MutationList,
     pub batch_index: u16,
-    pub promise: Promise<CommitReply>,
+    pub answer: Answer,
 }
 
 /// A transaction that takes no effect, and what its client will be told.
 pub(crate) struct Refused {
-    pub answer: Result<CommitReply>,
-    pub promise: Promise<CommitReply>,
+    pub verdict: Result<CommitReply>,
+    pub answer: Answer,
 }
 
 /// A batch with its verdicts.
@@ -75,16 +74,16 @@ pub(crate) fn decide(
     let count = batch.len();
     let mut candidates = Vec::with_capacity(count);
     for (position, submitted) in batch.into_iter().enumerate() {
-        let Submitted { mut request, promise } = submitted;
+        let Submitted { mut request, answer } = submitted;
         let last = planted!("stamps run backwards in a batch").then_some(count - 1);
         let batch_index = last.map_or(position, |last| last - position) as u16;
         let entrance = may_enter(&request, version, metadata)
             .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
         match entrance {
             Ok(concerns_metadata) => {
-                candidates.push((request, promise, batch_index, concerns_metadata));
+                candidates.push((request, answer, batch_index, concerns_metadata));
             }
-            Err(error) => decided.refused.push(Refused { answer: Err(error), promise }),
+            Err(error) => decided.refused.push(Refused { verdict: Err(error), answer }),
         }
     }
     let transactions: Vec<_> = candidates
@@ -97,12 +96,11 @@ pub(crate) fn decide(
         .collect();
     let mut verdicts = Vec::with_capacity(transactions.len());
     resolver.resolve(version, &transactions, &mut verdicts);
-    debug_assert_eq!(verdicts.len(), candidates.len());
+    assert_eq!(verdicts.len(), candidates.len(), "one verdict for each transaction");
     let mut folded = None;
     let mut records = IdempotencyRecords { version, wall_clock, by_high_byte: BTreeMap::new() };
-    for ((request, promise, batch_index, concerns_metadata), verdict) in candidates.into_iter().zip(verdicts)
-    {
-        let answer = match verdict {
+    for ((request, answer, batch_index, concerns_metadata), verdict) in candidates.into_iter().zip(verdicts) {
+        let verdict = match verdict {
             Verdict::Commit => {
                 if concerns_metadata {
                     fold(&request.mutations, metadata, &mut folded);
@@ -112,13 +110,13 @@ pub(crate) fn decide(
                     records.add(id, batch_index);
                 }
                 decided.note_slow(&request, version, slow);
-                decided.accepted.push(Accepted { mutations: request.mutations, batch_index, promise });
+                decided.accepted.push(Accepted { mutations: request.mutations, batch_index, answer });
                 continue;
             }
             Verdict::Conflict { reads } => Ok(decided.conflict(&request, reads)),
             Verdict::TooOld => Err(Error::transaction_too_old()),
         };
-        decided.refused.push(Refused { answer, promise });
+        decided.refused.push(Refused { verdict, answer });
     }
     decided.metadata = folded;
     decided.records = records.into_mutations();

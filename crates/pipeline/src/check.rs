@@ -3,8 +3,9 @@
 //! Neither changes anything in the directory, and both take its lock, so that nobody writes meanwhile.
 
 use crate::batch::{entry_mutations, internal_request};
+use crate::config::{Creation, NodeConfig};
 use crate::identity::{self, EngineKind};
-use crate::node::{Creation, Node, NodeConfig};
+use crate::node::Node;
 use crate::store::tables_path;
 use plinth_env::Env;
 use plinth_log::{Problem, Salvage, Salvaged};
@@ -117,7 +118,7 @@ pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport>
         let node = Node::open(env, out, config).await?;
         let version = salvage_tables(env, dir, &node, &mut report).await?;
         salvage_log(env, dir, version, &mut report, &Destination::Node(&node)).await?;
-        report.rows = node.shared.storage.count();
+        report.rows = node.leader.replica.storage.count();
         node.close().await?;
         return Ok(report);
     }
@@ -156,8 +157,8 @@ async fn salvage_tables(env: &Env, dir: &Path, node: &Node, report: &mut Salvage
 }
 
 async fn commit(node: &Node, mutations: MutationList) -> Result<()> {
-    let version = node.shared.versions.committed();
-    node.shared.queue.submit(internal_request(mutations, version)).await.map(drop)
+    let version = node.leader.replica.newest();
+    node.leader.queue.submit(internal_request(mutations, version)).await.map(drop)
 }
 
 /// What takes the batches of a damaged log.

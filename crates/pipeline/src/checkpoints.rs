@@ -5,10 +5,9 @@
 //! next one is durable.
 
 use crate::metrics::Rated;
-use crate::shared::{Directory, Shared};
-use plinth_env::Env;
+use crate::replica::Replica;
+use plinth_storage::Storage;
 use plinth_storage::checkpoint::{self, Pace};
-use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::{Error, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,93 +25,86 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// Writes checkpoints until the node closes.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut last_bytes = shared.counters.bytes_written.get();
+pub(crate) async fn run(replica: Arc<Replica>) {
+    let mut last_bytes = replica.counters.bytes_written.get();
     // What earlier runs left to replay counts too, or a process that often starts again would never write a checkpoint.
-    let mut left_before = shared.log.as_ref().map_or(0, |log| log.view.bytes());
-    while !shared.health.is_closing() {
-        shared.pause(&shared.bells.checkpoint, PERIOD).await;
-        let written = shared.counters.bytes_written.get();
-        if left_before + written - last_bytes < threshold(&shared) || shared.health.is_closing() {
+    let mut left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
+    while !replica.health.is_over() {
+        replica.pause(&replica.checkpoint_due, PERIOD).await;
+        assert!(!planted!("the task for checkpoints panics"), "planted");
+        let written = replica.counters.bytes_written.get();
+        if left_before + written - last_bytes < threshold(&replica) || replica.health.is_over() {
             continue;
         }
-        match write(&shared).await {
+        match write(&replica).await {
             Ok(_) => (last_bytes, left_before) = (written, 0),
             Err(_) => {
                 probe!("pipeline: checkpoint failed");
-                shared.pause(&shared.bells.checkpoint, PAUSE_AFTER_FAILURE).await;
+                replica.pause(&replica.checkpoint_due, PAUSE_AFTER_FAILURE).await;
             }
         }
     }
 }
 
 /// The log may grow to twice the data, so that a small database is not written over and over.
-fn threshold(shared: &Shared) -> u64 {
-    let data = shared.storage.memory().data;
-    shared.config.checkpoint_bytes.max(2 * data)
+fn threshold(replica: &Replica) -> u64 {
+    let data = replica.storage.memory().data;
+    replica.config.checkpoint_bytes.max(2 * data)
 }
 
 /// No faster than needed, so that the syncs of commits seldom meet a checkpoint at the disk; but as fast as the log grows, so that
 /// the log stays bounded.
-fn pace(shared: &Shared) -> Pace {
-    let log_grows = shared.counters.metrics.rates.hz(Rated::BytesWritten);
+fn pace(replica: &Replica) -> Pace {
+    let log_grows = replica.counters.metrics.rates.hz(Rated::BytesWritten);
     Pace { bytes_per_second: Some(BYTES_PER_SECOND.max(log_grows as u64)), ..Pace::default() }
 }
 
 /// Writes a checkpoint at the newest version, then lets go of what it replaces.
-pub(crate) async fn write(shared: &Shared) -> Result<Version> {
-    let Some(directory) = &shared.directory else {
+pub(crate) async fn write(replica: &Replica) -> Result<Version> {
+    let Some(directory) = &replica.directory else {
         return Err(Error::unsupported_operation().with_detail("a database in memory has no checkpoints"));
     };
-    let version = shared.versions.committed();
+    let version = replica.newest();
     let path = directory.checkpoint_path();
     let identity = directory.checkpoint_identity();
-    let Some(storage) = shared.storage.memory_engine() else { return flush(shared).await };
-    let waits = &shared.counters.metrics.waits;
-    let written = checkpoint::write(&shared.env, &path, identity, storage, version, pace(shared)).await?;
+    let Some(storage) = replica.storage.memory_engine() else { return flush(replica).await };
+    let waits = &replica.counters.metrics.waits;
+    let written = checkpoint::write(&replica.env, &path, identity, storage, version, pace(replica)).await?;
     waits.checkpoint_step.note(written.longest_step);
-    if let Some(log) = &shared.log {
-        let too_new = planted!("checkpoints let go of newer log").then(|| shared.versions.committed());
-        log.view.pop(CONSUMER, too_new.unwrap_or(version))?;
+    if let Some(log) = &replica.log {
+        let too_new = planted!("checkpoints let go of newer log").then(|| replica.newest());
+        log.pop(CONSUMER, too_new.unwrap_or(version))?;
     }
-    let removed = checkpoint::remove_others(&shared.env, &path, version).await?;
+    let removed = checkpoint::remove_others(&replica.env, &path, version).await?;
     waits.checkpoint_step.note(removed.longest_step);
-    shared.counters.checkpoints.add(1);
+    replica.counters.checkpoints.add(1);
     probe!("pipeline: checkpoint written");
     Ok(version)
 }
 
 /// Moves all that has left the window into the tables. That is what the engine `ssd` has for a checkpoint.
-async fn flush(shared: &Shared) -> Result<Version> {
-    let Some(storage) = shared.storage.ssd_engine() else { return Err(Error::internal_error()) };
+async fn flush(replica: &Replica) -> Result<Version> {
+    let Some(storage) = replica.storage.ssd_engine() else { return Err(Error::internal_error()) };
     storage.flush().await?;
     let version = storage.durable_version();
-    if let Some(log) = &shared.log {
-        log.view.pop(CONSUMER, version)?;
+    if let Some(log) = &replica.log {
+        log.pop(CONSUMER, version)?;
     }
     Ok(version)
 }
 
 /// Lets go of the log that the engine `ssd` needs no longer, until the node closes.
-pub(crate) async fn follow_tables(shared: Arc<Shared>) {
+pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     let mut popped = 0;
-    while !shared.health.is_closing() {
-        shared.pause(&shared.bells.checkpoint, PERIOD).await;
-        let (Some(storage), Some(log)) = (shared.storage.ssd_engine(), &shared.log) else { return };
-        let too_new = planted!("flushes let go of newer log").then(|| shared.versions.committed());
+    while !replica.health.is_over() {
+        replica.pause(&replica.checkpoint_due, PERIOD).await;
+        assert!(!planted!("the task for checkpoints panics"), "planted");
+        let (Some(storage), Some(log)) = (replica.storage.ssd_engine(), &replica.log) else { return };
+        let too_new = planted!("flushes let go of newer log").then(|| replica.newest());
         let version = too_new.unwrap_or_else(|| storage.durable_version());
-        if version > popped && log.view.pop(CONSUMER, version).is_ok() {
-            shared.counters.checkpoints.add(u64::from(popped > 0));
+        if version > popped && log.pop(CONSUMER, version).is_ok() {
+            replica.counters.checkpoints.add(u64::from(popped > 0));
             popped = version;
         }
     }
-}
-
-/// Loads the newest checkpoint, if there is one.
-pub(crate) async fn load_newest(
-    env: &Env,
-    directory: &Directory,
-) -> Result<Option<(MemoryStorage, Version)>> {
-    let loaded = checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity()).await?;
-    Ok(loaded.map(|loaded| (loaded.store, loaded.version)))
 }

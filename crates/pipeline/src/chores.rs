@@ -1,14 +1,14 @@
 //! What is done when there is nothing to commit: the window moves on, the log is marked durable, the
 //! lease on versions is extended, memory of forgotten versions is given back.
 //!
-//! A clock task rings; the commit worker that holds the baton does the work, because it owns the log
+//! A clock task says when; the commit worker that holds the batch lock does the work, because it owns the log
 //! and the resolver.
 
+use crate::leader::{Batcher, Leader};
 use crate::pace::{self, Pace};
-use crate::shared::{Front, Shared};
 use plinth_storage::Storage;
-use plinth_types::probe;
 use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,69 +18,72 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait for as long.
 const FORGET_ROWS: usize = 4096;
 
-/// Rings for the chores, and keeps the pace, until the node closes.
-pub(crate) async fn ring(shared: Arc<Shared>) {
-    let directory = shared.directory.as_ref().map(|directory| &*directory.path);
-    crate::events::opened(directory, shared.versions.committed());
-    let window = shared.config.window_versions().max(0) as f64 / VERSIONS_PER_SECOND as f64;
-    let mut pace = Pace::new(shared.config.load, Duration::from_secs_f64(window));
+/// Asks for the chores when they are due, and keeps the pace, until the node closes.
+pub(crate) async fn keep_time(leader: Arc<Leader>) {
+    let replica = leader.replica.clone();
+    let directory = replica.directory.as_ref().map(|directory| &*directory.path);
+    crate::events::opened(directory, replica.newest());
+    let window = replica.config.window.max(0) as f64 / VERSIONS_PER_SECOND as f64;
+    let mut pace = Pace::new(replica.config.load, Duration::from_secs_f64(window));
     let mut next = Duration::ZERO;
-    while !shared.health.is_closing() {
-        shared.pause(&shared.bells.chores, pace.pause(&shared).min(PERIOD)).await;
-        pace.tick(&shared);
-        pace.look_at_disk(&shared).await;
-        if shared.env.now() >= next || shared.health.is_closing() {
-            next = shared.env.now() + PERIOD;
-            shared.queue.ask_for_chores();
+    while !replica.health.is_over() {
+        replica.pause(&leader.chores_due, pace.pause(&leader).min(PERIOD)).await;
+        assert!(!planted!("the task for the chores panics"), "planted");
+        pace.tick(&leader);
+        pace.look_at_disk(&leader).await;
+        if replica.env.now() >= next || replica.health.is_over() {
+            next = replica.env.now() + PERIOD;
+            leader.queue.ask_for_chores();
         }
     }
-    pace::close(&shared);
+    pace::close(&leader);
 }
 
-/// Does the chores. The caller holds the baton and has nothing to commit.
-pub(crate) async fn run(shared: &Shared, front: &mut Front) {
-    let mut began = shared.env.now();
-    let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
-    shared.waiting.reached(newest);
-    front.resolver.forget_before(shared.window_begin(newest));
-    shared.storage.note_elsewhere(front.resolver.memory());
+/// Does the chores. The caller holds the batch lock and has nothing to commit.
+pub(crate) async fn run(leader: &Leader, batcher: &mut Batcher) {
+    let replica = &*leader.replica;
+    let mut began = replica.env.now();
+    let publish = |version| replica.storage.publish(version);
+    let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
+    replica.waiting.reached(newest);
+    batcher.resolver.forget_before(replica.window_begin(newest));
+    replica.storage.note_elsewhere(batcher.resolver.memory());
     // Commits are more urgent than memory that can be given back a little later: those that wait in the queue, and those
     // under way, which need the storage's writer for themselves and would not get hold of it between two steps.
     loop {
-        let more = shared.storage.forget_before(shared.window_begin(newest), FORGET_ROWS);
-        let now = shared.env.now();
-        shared.counters.metrics.waits.work.note(now.saturating_sub(began));
-        let is_idle = shared.queue.depth().0 == 0 && shared.turns.have_passed(front.next_ticket);
+        let more = replica.storage.forget_before(replica.window_begin(newest), FORGET_ROWS);
+        let now = replica.env.now();
+        replica.counters.metrics.waits.work.note(now.saturating_sub(began));
+        let is_idle = leader.queue.depth().0 == 0 && leader.in_flight.is_empty();
         if !more || !is_idle {
             break;
         }
-        shared.env.yield_now().await;
-        began = shared.env.now();
+        replica.env.yield_now().await;
+        began = replica.env.now();
     }
-    if shared.health.failure().is_none()
-        && let Err(error) = tend_log(shared, front).await
+    if replica.health.failure().is_none()
+        && let Err(error) = tend_log(leader, batcher).await
     {
         probe!("pipeline: idle log could not be tended");
         // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
-        if shared.log.as_ref().is_some_and(|log| log.view.check().is_err()) {
-            shared.health.fail(error);
+        if replica.log.as_ref().is_some_and(|log| log.check().is_err()) {
+            leader.fail(error);
         }
     }
 }
 
-async fn tend_log(shared: &Shared, front: &mut Front) -> plinth_types::Result<()> {
-    let Some(log) = &mut front.log else {
-        if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
-            shared.versions.leased(lease);
-        }
+async fn tend_log(leader: &Leader, batcher: &mut Batcher) -> plinth_types::Result<()> {
+    let wanted = || leader.versions.wanted_lease(leader.replica.env.now());
+    let Some(log) = &mut batcher.log else {
+        wanted().into_iter().for_each(|lease| leader.versions.leased(lease));
         return Ok(());
     };
     log.mark_durable().await?;
-    if let Some(lease) = shared.versions.wanted_lease(shared.env.now()) {
+    if let Some(lease) = wanted() {
         probe!("pipeline: lease extended while idle");
         let position = log.extend_lease(lease).await?;
         log.syncer().sync(position).await?;
-        shared.versions.leased(lease);
+        leader.versions.leased(lease);
     }
     Ok(())
 }

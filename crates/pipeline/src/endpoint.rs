@@ -7,8 +7,8 @@ use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
 use crate::pinned;
+use crate::replica::Replica;
 use crate::room;
-use crate::shared::Shared;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
@@ -38,33 +38,39 @@ impl InProcess {
         &self.node
     }
 
-    fn shared(&self) -> &Arc<Shared> {
-        &self.node.shared
+    fn replica(&self) -> &Arc<Replica> {
+        &self.node.leader.replica
     }
 
     /// Reads at once if `version` has been reached, else when it is.
     fn at<T: Send + 'static>(
         &self,
         version: Version,
-        read: impl Fn(&Shared) -> Reply<T> + Send + 'static,
+        read: impl Fn(&Replica) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
-        let shared = self.shared().clone();
+        let leader = self.node.leader.clone();
+        let replica = self.replica();
         let (done, reply) = promise();
-        let reached = shared.waiting.wait(&shared.env, version, || now_committed(&shared));
+        let reached = replica.waiting.wait(&replica.env, version, || leader.newest_readable());
+        let replica = replica.clone();
         reached.on_complete(move |reached| match reached {
-            Ok(()) => read(&shared).on_complete(move |result| done.send(result)),
+            Ok(()) => read(&replica).on_complete(move |result| done.send(result)),
             Err(error) => done.send(Err(error)),
         });
         reply
     }
 
     /// A read of the sample: timed, and its bytes counted, if memory answers it.
-    fn measured<T>(&self, read: impl FnOnce(&Shared) -> Reply<T>, bytes: impl FnOnce(&T) -> u64) -> Reply<T> {
-        let (shared, began) = (self.shared(), self.shared().env.now());
-        let mut reply = read(shared);
+    fn measured<T>(
+        &self,
+        read: impl FnOnce(&Replica) -> Reply<T>,
+        bytes: impl FnOnce(&T) -> u64,
+    ) -> Reply<T> {
+        let (replica, began) = (self.replica(), self.replica().env.now());
+        let mut reply = read(replica);
         let Some(result) = reply.try_take() else { return reply };
-        let metrics = &shared.counters.metrics;
-        metrics.note_read(shared.env.now().saturating_sub(began));
+        let metrics = &replica.counters.metrics;
+        metrics.note_read(replica.env.now().saturating_sub(began));
         if let Ok(value) = &result {
             metrics.add(Count::Bytes, bytes(value) * u64::from(SAMPLE));
         }
@@ -72,8 +78,7 @@ impl InProcess {
     }
 
     fn is_future(&self, version: Version) -> bool {
-        let shared = self.shared();
-        version > shared.versions.committed() && version > now_committed(shared)
+        version > self.replica().newest() && version > self.node.leader.newest_readable()
     }
 }
 
@@ -81,110 +86,103 @@ fn value_bytes(values: &[Option<Bytes>]) -> u64 {
     values.iter().flatten().map(|value| value.len() as u64).sum()
 }
 
-/// The newest version that can be read, moved along with the clock.
-pub(crate) fn now_committed(shared: &Shared) -> Version {
-    shared.versions.read_version(shared.env.now(), |version| shared.storage.publish(version))
-}
-
 impl Endpoint for InProcess {
     fn env(&self) -> &Env {
-        &self.shared().env
+        &self.replica().env
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        let shared = self.shared();
-        if !shared.health.gate.is_open() {
-            return pace::begin(shared, request);
+        let leader = &self.node.leader;
+        if leader.gate.is_open() && leader.proofs.is_none() {
+            leader.replica.counters.metrics.started(request.priority, u64::from(request.others) + 1);
+            return Reply::ready(leader.read_version(request.lock_aware, request.priority));
         }
-        shared.counters.metrics.started(request.priority, u64::from(request.others) + 1);
-        Reply::ready(pace::answer(shared, request.lock_aware, request.priority))
+        pace::begin(leader, request)
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        let metrics = &self.shared().counters.metrics;
+        let metrics = &self.replica().counters.metrics;
         metrics.read_values(keys.len());
         if self.is_future(version) {
             let keys = keys.clone();
-            return self.at(version, move |shared| shared.storage.get_many(version, space, &keys));
+            return self.at(version, move |replica| replica.storage.get_many(version, space, &keys));
         }
         plinth_usdt::read(version, keys.len());
         if Metrics::is_sampled_read() && !keys.is_empty() {
             metrics.hot.note(Heat::Reads, keys.get(0));
-            let read = |shared: &Shared| shared.storage.get_many(version, space, keys);
+            let read = |replica: &Replica| replica.storage.get_many(version, space, keys);
             return self.measured(read, |values| value_bytes(values));
         }
-        self.shared().storage.get_many(version, space, keys)
+        self.replica().storage.get_many(version, space, keys)
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.shared().counters.metrics.read_values(1);
+        self.replica().counters.metrics.read_values(1);
         if self.is_future(version) {
             let selector = selector.clone();
-            return self.at(version, move |shared| shared.storage.get_key(version, space, &selector));
+            return self.at(version, move |replica| replica.storage.get_key(version, space, &selector));
         }
-        self.shared().storage.get_key(version, space, selector)
+        self.replica().storage.get_key(version, space, selector)
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.shared().counters.metrics.add(Count::Reads, 1);
+        self.replica().counters.metrics.add(Count::Reads, 1);
         if self.is_future(version) {
             let read = read.clone();
-            return self.at(version, move |shared| shared.storage.get_range(version, space, &read));
+            return self.at(version, move |replica| replica.storage.get_range(version, space, &read));
         }
         plinth_usdt::read_range(version, read.limit);
         if Metrics::is_sampled_read() {
-            self.shared().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
+            self.replica().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
         }
-        let mut reply = self.shared().storage.get_range(version, space, read);
+        let mut reply = self.replica().storage.get_range(version, space, read);
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {
-            self.shared().counters.metrics.read_rows(result);
+            self.replica().counters.metrics.read_rows(result);
         }
         Reply::ready(result)
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        if let Err(error) = room::admit(self.shared(), &request) {
+        if let Err(error) = room::admit(self.replica(), &request) {
             return Reply::ready(Err(error));
         }
-        if !self.shared().counters.metrics.is_sampled_commit() {
-            return self.shared().queue.submit(request);
+        let queue = &self.node.leader.queue;
+        if !self.replica().counters.metrics.is_sampled_commit() {
+            return queue.submit(request);
         }
-        let (shared, began) = (self.shared().clone(), self.shared().env.now());
+        let (replica, began) = (self.replica().clone(), self.replica().env.now());
         let (done, reply) = promise();
-        shared.queue.submit(request).on_complete({
-            let shared = shared.clone();
-            move |result| {
-                shared.counters.metrics.commit.record(shared.env.now().saturating_sub(began), 1);
-                done.send(result);
-            }
+        queue.submit(request).on_complete(move |result| {
+            replica.counters.metrics.commit.record(replica.env.now().saturating_sub(began), 1);
+            done.send(result);
         });
         reply
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, _version: Version) -> Reply<Version> {
-        let shared = self.shared();
-        let (id, reply) = shared.watches.add(key.clone(), value);
-        let version = shared.versions.committed();
+        let replica = self.replica();
+        let (id, reply) = replica.watches.add(key.clone(), value);
+        let version = replica.newest();
         let mut keys = KeyList::new();
         keys.push(&key);
-        let read = shared.storage.get_many(version, KeySpace::System, &keys);
-        let shared = shared.clone();
+        let read = replica.storage.get_many(version, KeySpace::System, &keys);
+        let replica = replica.clone();
         read.on_complete(move |values| {
             let value = values.map(|values| (version, values.into_iter().next().flatten()));
-            shared.watches.compare(&key, id, value);
+            replica.watches.compare(&key, id, value);
         });
         reply
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        let size = self.shared().storage.range_size(&range.begin, &range.end);
+        let size = self.replica().storage.range_size(&range.begin, &range.end);
         Reply::ready(Ok(i64::try_from(size).unwrap_or(i64::MAX)))
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         let chunk = u64::try_from(chunk).unwrap_or(0).max(1);
-        Reply::ready(Ok(self.shared().storage.split_points(&range.begin, &range.end, chunk)))
+        Reply::ready(Ok(self.replica().storage.split_points(&range.begin, &range.end, chunk)))
     }
 
     fn addresses_for_key(&self, _key: &[u8]) -> Reply<Vec<String>> {
@@ -200,13 +198,13 @@ impl Endpoint for InProcess {
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
-        if self.shared().storage.ssd_engine().is_none() {
+        if self.replica().storage.ssd_engine().is_none() {
             return Reply::ready(Err(pinned::no_files()));
         }
         // Writing what isn't in files yet takes time, which the caller's thread may not have.
         let (node, (promise, reply)) = (self.node.clone(), promise());
         let pin = async move { promise.send(node.pin_snapshot().await) };
-        drop(self.shared().env.spawn("pin", pin));
+        drop(self.replica().env.spawn("pin", pin));
         reply
     }
 

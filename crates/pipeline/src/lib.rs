@@ -1,55 +1,66 @@
 //! The roles of a database and the node that wires them: from a client's commit to a durable, visible version.
 //!
 //! ## Role
-//! A [`Node`] is a whole database in one process. It implements the client's `Endpoint`
-//! ([`InProcess`]), so a transaction reaches it by function calls; a server puts sockets in front of
-//! the same node.
+//! A [`Node`] is a whole database in one process: a *replica*, which lives as long as the process, and
+//! a *leader* besides, which lives for one term. It implements the client's `Endpoint` ([`InProcess`]),
+//! so a transaction reaches it by function calls; a server puts sockets in front of the same node.
 //!
 //! ## Data structure
 //! ```text
-//!  clients ── commit ──▶ queue ──▶ ┌─ baton: one worker ───────────┐     sync      turn: in version order
-//!     ▲                            │ sequencer, batch (resolver,   │ ──▶ beside ──▶ apply to storage, publish,
-//!     │                            │ metadata), append to the log  │     others     answer, fire watches
-//!     │                            └───────────────────────────────┘                      │
-//!     └── read version: newest published, one load ◀──────────────────────────────────────┘
-//!  clients ── reads ──▶ storage, on their own thread
+//!             ┌─ leader: one term ──────────────────────────────────────────────────────┐
+//!  commit ──▶ │ queue ─▶ batch lock: sequencer, resolver, append ─▶ in flight ─▶ settle │ ──▶ answers
+//!  start  ──▶ │ gate ─▶ newest version, proven where that is needed  ▲              │   │
+//!             └───────────────────────────────────── committed up to ┘              │   │
+//!             ┌─ replica: as long as the process ────────────────────────────────── ▼ ──┐
+//!  reads  ──▶ │ storage, log, versions applied, metadata told, watches  ◀── apply(entry) │
+//!             └─────────────────────────────────────────────────────────────────────────┘
 //! ```
+//! `node.rs` alone wires the roles to tasks and files. What a role has to do is a function of that
+//! role; a task (`worker`, `chores`, `checkpoints`) calls it and does the waiting.
 //!
-//! ## Invariants
-//! 1. Nothing is visible before it is durable; batches become visible in version order.
+//! ## Invariants (checked by [`Node::check_invariants`], and by assertions at the roles' edges)
+//! 1. Nothing is visible before it is committed; batches become visible in version order.
 //! 2. A read version is at least the version of every commit acknowledged before it was asked for.
 //! 3. No version above the log's lease is shown to anybody, and a restart begins beyond the lease.
-//! 4. After a failed sync nothing more is acknowledged.
+//! 4. After a failed sync, or a task that ended early, nothing more is acknowledged, and whoever waits
+//!    is answered.
 //! 5. The log is kept from the newest durable checkpoint on.
 //!
 //! ## Not here
 //! Conflict detection (`resolver`), bytes on disk (`log`, `storage`), what a transaction does before its
 //! commit (`client`).
-//! Read next: `worker.rs`, then `batch.rs`, `sequencer.rs`, `node.rs`, `replay/mod.rs`.
+//! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`, `replay/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod batch;
+mod batch_lock;
 mod check;
 mod checkpoints;
 mod chores;
+mod config;
 mod counters;
+mod directory;
 mod endpoint;
 mod events;
 mod gate;
+mod health;
 mod identity;
+mod in_flight;
+mod leader;
 mod metadata;
 mod metrics;
 mod node;
-mod order;
 mod pace;
 mod pinned;
+mod proof;
 mod queue;
 mod replay;
+mod replica;
 mod room;
 mod sequencer;
-mod shared;
 mod status;
 mod store;
+mod supervise;
 mod together;
 mod versions;
 mod visible;
@@ -58,11 +69,11 @@ mod watches;
 mod worker;
 
 pub use check::{CheckReport, SalvageReport, check, salvage};
+pub use config::{Creation, LoadTargets, NodeConfig};
 pub use endpoint::InProcess;
 pub use identity::{DIRECTORY_FORMAT, EngineKind};
 pub use metrics::LongestWaits;
-pub use node::{Creation, Node, NodeConfig};
-pub use pace::LoadTargets;
+pub use node::Node;
 pub use plinth_log::Problem;
 pub use plinth_storage::SsdSettings;
 pub use plinth_storage::ssd::Compression;

@@ -50,6 +50,11 @@ impl Metadata {
         touched
     }
 
+    /// Folds in all of an entry's mutations.
+    pub fn fold_all<'a>(&mut self, mutations: impl Iterator<Item = MutationRef<'a>>) {
+        mutations.for_each(|mutation| _ = self.fold(mutation));
+    }
+
     /// The version below which nothing may commit. The key holds it in 8 little-endian bytes.
     pub fn min_required_commit_version(&self) -> Version {
         let bytes = self.min_required.as_deref().and_then(|value| value.first_chunk::<8>());

@@ -5,102 +5,31 @@
 //! no other way in which data comes back.
 
 use crate::batch::internal_request;
-use crate::counters::Counters;
+use crate::batch_lock::lock;
+use crate::config::{Creation, NodeConfig};
+use crate::directory::Directory;
 use crate::identity::{self, DirectoryIdentity, EngineKind};
+use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
-use crate::order::{Baton, Turns, lock};
-use crate::pace::LoadTargets;
 use crate::replay::{Bounds, replay};
+use crate::replica::Replica;
 use crate::sequencer::Sequencer;
-use crate::shared::{Bells, Directory, Front, Health, LogHandles, Shared};
 use crate::store::{Recovering, Store};
 use crate::versions::Versions;
-use crate::visible::Visible;
-use crate::waiting::Waiting;
-use crate::watches::Watches;
-use crate::{checkpoints, chores, worker};
+use crate::{checkpoints, chores, supervise, worker};
 use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
-use plinth_log::{Identity, Log, LogConfig, Recovery};
+use plinth_log::{Identity, Log, Recovery};
 use plinth_resolver::Resolver;
-use plinth_storage::{MemoryStorage, SsdSettings, Storage};
+use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
-use plinth_types::version::VERSIONS_PER_SECOND;
-use plinth_types::{
-    Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, limits, planted, probe,
-};
+use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, planted, probe};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// How a node behaves.
-#[derive(Clone, Debug)]
-pub struct NodeConfig {
-    /// The storage engine of a database that is created; one that exists keeps its own.
-    pub engine: EngineKind,
-    /// What to do about a directory that holds no database, or holds one.
-    pub creation: Creation,
-    /// For how long transactions may read and commit, in versions (microseconds).
-    pub window: Version,
-    /// Commit workers; one fewer syncs are in flight while a batch forms.
-    pub commit_workers: usize,
-    /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
-    pub checkpoint_bytes: u64,
-    /// How the engine `ssd` behaves, its memory among it.
-    pub ssd: SsdSettings,
-    /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to find them, and what was overwritten or
-    /// cleared within the window. At the bound no commit that writes rows is taken. `None`: as much as they need.
-    pub memory_bytes: Option<u64>,
-    /// The log's own settings.
-    pub log: LogConfig,
-    /// How large queues may grow before transactions are held back.
-    pub load: LoadTargets,
-    /// A transaction that commits so long after its read version, in versions (microseconds), is slow: an event tells of it, and
-    /// `status` keeps it.
-    pub slow: Version,
-    #[cfg(feature = "planted-bugs")]
-    /// A bug for the tests of tests.
-    pub planted: Option<plinth_resolver::Planted>,
-}
-
-impl Default for NodeConfig {
-    fn default() -> Self {
-        Self {
-            engine: EngineKind::Memory,
-            creation: Creation::IfMissing,
-            window: limits::WINDOW_VERSIONS,
-            commit_workers: 3,
-            checkpoint_bytes: 256 << 20,
-            ssd: SsdSettings::default(),
-            memory_bytes: None,
-            log: LogConfig::default(),
-            load: LoadTargets::default(),
-            slow: VERSIONS_PER_SECOND,
-            #[cfg(feature = "planted-bugs")]
-            planted: None,
-        }
-    }
-}
-
-impl NodeConfig {
-    pub(crate) fn window_versions(&self) -> Version {
-        self.window
-    }
-}
-
-/// Whether opening may create a database.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Creation {
-    /// Create one if the directory is missing or empty.
-    IfMissing,
-    /// There must be one.
-    Never,
-    /// There must be none yet.
-    Always,
-}
-
 /// A running node. Dropping the last handle closes it.
 pub struct Node {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) leader: Arc<Leader>,
     tasks: Mutex<Vec<Task>>,
 }
 
@@ -153,38 +82,14 @@ impl Node {
         storage.publish(first);
         storage.forget_before(first, 0);
         let metadata = or_close(&storage, read_metadata(&storage, first).await).await?;
-        let workers = config.commit_workers.max(1);
-        let handles = log.as_ref().map(|log| LogHandles { syncer: log.syncer(), view: log.view() });
-        let front =
-            Front { log, resolver: new_resolver(first, &config), metadata: metadata.clone(), next_ticket: 0 };
-        let shared = Arc::new(Shared {
-            env: env.clone(),
-            config,
-            directory,
-            storage,
-            log: handles,
-            queue: Default::default(),
-            front: Baton::new(front),
-            turns: Turns::default(),
-            versions: Versions::new(sequencer, first),
-            visible: Visible::new(&metadata),
-            watches: Watches::default(),
-            waiting: Arc::new(Waiting::new()),
-            health: Health::default(),
-            bells: Bells::default(),
-            counters: Counters::beginning(env.now()),
-        });
-        let mut tasks: Vec<_> =
-            (0..workers).map(|n| env.spawn(&format!("commit-{n}"), worker::run(shared.clone()))).collect();
-        tasks.push(env.spawn("chores", chores::ring(shared.clone())));
-        if shared.directory.is_some() {
-            let task = match shared.storage {
-                Store::Memory(_) => env.spawn("checkpoint", checkpoints::run(shared.clone())),
-                Store::Ssd(_) => env.spawn("checkpoint", checkpoints::follow_tables(shared.clone())),
-            };
-            tasks.push(task);
-        }
-        Ok(Arc::new(Self { shared, tasks: Mutex::new(tasks) }))
+        let view = log.as_ref().map(Log::view);
+        let resolver = new_resolver(env, first, &config);
+        let replica = Arc::new(Replica::new(env, config, directory, (storage, view), (first, metadata)));
+        let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
+        // The only log there is needs no proof that this node leads.
+        let leader = Arc::new(Leader::begin(replica, batcher, Versions::new(sequencer), None));
+        let tasks = Mutex::new(start_tasks(&leader));
+        Ok(Arc::new(Self { leader, tasks }))
     }
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
@@ -192,12 +97,12 @@ impl Node {
         let mut rows = MutationList::new();
         rows.push(MutationType::Set, KEY_SERVERS_PREFIX, b"local");
         let configuration =
-            [("redundancy_mode", "single"), ("storage_engine", self.shared.config.engine.name())];
+            [("redundancy_mode", "single"), ("storage_engine", self.leader.replica.config.engine.name())];
         for (name, value) in configuration {
             rows.push(MutationType::Set, &[CONFIGURATION_PREFIX, name.as_bytes()].concat(), value.as_bytes());
         }
-        let request = internal_request(rows, self.shared.versions.committed());
-        self.shared.queue.submit(request).await.map(drop)
+        let request = internal_request(rows, self.leader.replica.newest());
+        self.leader.queue.submit(request).await.map(drop)
     }
 
     /// Stops taking commits, lets those under way end, and waits until everything is written.
@@ -207,15 +112,34 @@ impl Node {
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
+        let mut failure = None;
         for task in tasks {
-            task.await.map_err(|failed| Error::internal_error().with_detail(failed.to_string()))?;
+            // All of them are waited for: each may still write to the directory.
+            failure = failure.or(task.await.err().map(Error::from));
         }
-        let log = self.shared.front.take().await.log.take();
+        let replica = &self.leader.replica;
+        let log = self.leader.batcher.take().await.log.take();
         if let Some(log) = log {
-            log.close().await?;
+            failure = failure.or(log.close().await.err());
         }
-        self.shared.storage.close().await;
-        self.shared.health.failure().map_or(Ok(()), Err)
+        replica.storage.close().await;
+        replica.health.failure().or(failure).map_or(Ok(()), Err)
+    }
+
+    /// Waits until the node takes no more commits because something broke, and says what: a sync that failed, a
+    /// task that panicked. Never ready for a node that is merely closed.
+    pub async fn until_failed(&self) -> Error {
+        self.leader.replica.health.until_failed().await
+    }
+
+    /// Why the node takes no more commits, if something broke.
+    pub fn failure(&self) -> Option<Error> {
+        self.leader.replica.health.failure()
+    }
+
+    /// Panics if what the roles of this node believe of themselves contradicts itself. For simulations.
+    pub fn check_invariants(&self) {
+        self.leader.check_invariants();
     }
 
     /// Writes a checkpoint now and gives its version. For backups and tests; a node does it by itself.
@@ -223,23 +147,42 @@ impl Node {
     /// # Errors
     /// `unsupported_operation` for a database in memory; file errors.
     pub async fn checkpoint(&self) -> Result<Version> {
-        checkpoints::write(&self.shared).await
+        checkpoints::write(&self.leader.replica).await
     }
 
     fn begin_close(&self) {
-        if self.shared.health.begin_closing() {
-            self.shared.queue.close();
-            self.shared.bells.chores.notify();
-            self.shared.bells.checkpoint.notify();
+        let replica = &self.leader.replica;
+        if replica.health.begin_closing() {
+            self.leader.queue.close();
+            self.leader.chores_due.notify();
+            replica.checkpoint_due.notify();
         }
     }
+}
+
+/// The tasks of a node.
+fn start_tasks(leader: &Arc<Leader>) -> Vec<Task> {
+    let config = &leader.replica.config;
+    let mut tasks: Vec<_> = (0..config.commit_workers.max(1))
+        .map(|n| supervise::spawn(leader, &format!("commit-{n}"), worker::run(leader.clone())))
+        .collect();
+    tasks.push(supervise::spawn(leader, "chores", chores::keep_time(leader.clone())));
+    if leader.replica.directory.is_some() {
+        let replica = leader.replica.clone();
+        let task = match leader.replica.storage {
+            Store::Memory(_) => supervise::spawn(leader, "checkpoint", checkpoints::run(replica)),
+            Store::Ssd(_) => supervise::spawn(leader, "checkpoint", checkpoints::follow_tables(replica)),
+        };
+        tasks.push(task);
+    }
+    tasks
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         // Waiting lets the directory be opened again at once. Where that can't be (an answer dropped the last
         // handle on a worker's own thread, or this is a simulation) the tasks end by themselves.
-        if self.shared.env.is_simulated() || worker::is_worker_thread() {
+        if self.leader.replica.env.is_simulated() || worker::is_worker_thread() {
             self.begin_close();
         } else {
             // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
@@ -248,9 +191,10 @@ impl Drop for Node {
     }
 }
 
-fn new_resolver(first: Version, config: &NodeConfig) -> Resolver {
+/// Its hash is seeded at random: keys that collide can't be made up by somebody who knows the code.
+fn new_resolver(env: &Env, first: Version, config: &NodeConfig) -> Resolver {
     #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a planted bug changes it"))]
-    let mut resolver = Resolver::new(first);
+    let mut resolver = Resolver::with_seed(first, env.random_u64());
     #[cfg(feature = "planted-bugs")]
     if let Some(planted) = config.planted {
         resolver.plant(planted);

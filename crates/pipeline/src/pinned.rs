@@ -35,7 +35,7 @@ impl Node {
     /// # Errors
     /// `unsupported_operation` for the engine `memory`; those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
-        let Some(storage) = self.shared.storage.ssd_engine() else { return Err(no_files()) };
+        let Some(storage) = self.leader.replica.storage.ssd_engine() else { return Err(no_files()) };
         storage.flush().await?;
         let pinned = Arc::new(storage.pin());
         let version = pinned.version();
@@ -45,13 +45,13 @@ impl Node {
 
 impl PinnedSnapshot {
     fn metrics(&self) -> &Metrics {
-        &self.node.shared.counters.metrics
+        &self.node.leader.replica.counters.metrics
     }
 }
 
 impl Endpoint for PinnedSnapshot {
     fn env(&self) -> &Env {
-        &self.node.shared.env
+        &self.node.leader.replica.env
     }
 
     fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {

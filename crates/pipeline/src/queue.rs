@@ -1,13 +1,13 @@
 //! The commit queue: where clients leave their transactions and the front of the pipeline collects them.
 //!
-//! It has one reader at a time (the holder of the baton) and any number of writers. What waits in it
+//! It has one reader at a time (the holder of the batch lock) and any number of writers. What waits in it
 //! is bounded by bytes; beyond the bound commits are refused at once with
 //! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::Signal;
-use plinth_types::{CommitReply, CommitRequest, Error, limits};
+use plinth_types::{CommitReply, CommitRequest, Error, Result, limits};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
@@ -20,7 +20,37 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
     pub request: CommitRequest,
-    pub promise: Promise<CommitReply>,
+    pub answer: Answer,
+}
+
+/// The duty to tell a client what became of its transaction. Dropped unsent, be it by a task that
+/// panicked, it tells that nobody knows.
+pub(crate) struct Answer(Option<Promise<CommitReply>>);
+
+impl Answer {
+    pub fn new(promise: Promise<CommitReply>) -> Self {
+        Self(Some(promise))
+    }
+
+    pub fn send(mut self, result: Result<CommitReply>) {
+        if let Some(promise) = self.0.take() {
+            promise.send(result);
+        }
+    }
+
+    /// The transaction may have been committed, or not.
+    pub fn unknown(self, cause: &Error) {
+        self.send(Err(Error::commit_unknown_result().with_detail(cause.to_string())));
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(promise) = self.0.take() {
+            let detail = "the commit was given up on its way";
+            promise.send(Err(Error::commit_unknown_result().with_detail(detail)));
+        }
+    }
 }
 
 /// What the reader of the queue gets.
@@ -29,7 +59,7 @@ pub(crate) enum Work {
     Batch(Vec<Submitted>),
     /// Nothing to commit, but time for the chores (move the window, extend the lease).
     Chores,
-    /// The database is closing and the queue is empty.
+    /// No more will come: the database closes and the queue is empty, or the leader has resigned.
     Closed,
 }
 
@@ -41,6 +71,8 @@ struct State {
     peak: usize,
     chores: bool,
     closed: bool,
+    /// Why the leader has resigned, if it has.
+    failed: Option<Error>,
 }
 
 #[derive(Default)]
@@ -55,6 +87,9 @@ impl CommitQueue {
         let (promise, reply) = promise();
         {
             let mut state = lock(&self.state);
+            if let Some(cause) = &state.failed {
+                return Reply::ready(Err(cause.clone()));
+            }
             if state.closed {
                 return Reply::ready(Err(Error::shutdown_in_progress()));
             }
@@ -65,7 +100,7 @@ impl CommitQueue {
             }
             state.bytes += bytes;
             state.peak = state.peak.max(state.bytes);
-            state.waiting.push_back(Submitted { request, promise });
+            state.waiting.push_back(Submitted { request, answer: Answer::new(promise) });
         }
         self.changed.notify();
         reply
@@ -81,6 +116,19 @@ impl CommitQueue {
     pub fn close(&self) {
         lock(&self.state).closed = true;
         self.changed.notify();
+    }
+
+    /// The leader resigns: whoever waits is told why, and so is whoever comes later.
+    pub fn fail(&self, cause: &Error) {
+        let waiting = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            state.failed.get_or_insert_with(|| cause.clone());
+            state.bytes = 0;
+            std::mem::take(&mut state.waiting)
+        };
+        self.changed.notify();
+        waiting.into_iter().for_each(|submitted| submitted.answer.send(Err(cause.clone())));
     }
 
     /// How many transactions wait, and their bytes.

@@ -4,7 +4,7 @@
 //! them is, and so is what writes the system's keys, by which operators help themselves. The look at it is taken with those
 //! at the other gauges, so the bound may be exceeded by what is committed in the time between two of them.
 
-use crate::shared::Shared;
+use crate::replica::Replica;
 use plinth_storage::Storage;
 use plinth_types::system::NORMAL_END;
 use plinth_types::{CommitRequest, Error, MutationType, Result};
@@ -13,12 +13,12 @@ use plinth_types::{CommitRequest, Error, MutationType, Result};
 const ROW_BYTES: u64 = 75;
 
 /// Looks how much is taken; gives it as a share of the bound, 0 where there is none.
-pub(crate) fn look(shared: &Shared) -> f64 {
-    let bound = shared.config.memory_bytes.zip(shared.storage.memory_engine());
+pub(crate) fn look(replica: &Replica) -> f64 {
+    let bound = replica.config.memory_bytes.zip(replica.storage.memory_engine());
     let Some((bound, engine)) = bound else { return 0.0 };
     let memory = engine.memory();
     let taken = memory.data + memory.window + ROW_BYTES * engine.count();
-    shared.health.set_full(taken >= bound);
+    replica.health.set_full(taken >= bound);
     taken as f64 / bound.max(1) as f64
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn look(shared: &Shared) -> f64 {
 /// # Errors
 /// `operation_failed`, with the bound and what to do.
 #[inline]
-pub(crate) fn admit(shared: &Shared, request: &CommitRequest) -> Result<()> {
-    if shared.health.is_full() && writes_rows(request) { Err(refusal(shared)) } else { Ok(()) }
+pub(crate) fn admit(replica: &Replica, request: &CommitRequest) -> Result<()> {
+    if replica.health.is_full() && writes_rows(request) { Err(refusal(replica)) } else { Ok(()) }
 }
 
 fn writes_rows(request: &CommitRequest) -> bool {
@@ -39,8 +39,8 @@ fn writes_rows(request: &CommitRequest) -> bool {
 }
 
 #[cold]
-fn refusal(shared: &Shared) -> Error {
-    let bound = shared.config.memory_bytes.unwrap_or_default();
+fn refusal(replica: &Replica) -> Error {
+    let bound = replica.config.memory_bytes.unwrap_or_default();
     Error::operation_failed().with_detail(format!(
         "the rows take all of the {bound} bytes of memory that they may take (--memory): until some are cleared, no commit that \
          writes any is taken"

@@ -71,8 +71,8 @@ impl Sequencer {
 
     /// A batch is no longer in flight, whether it took effect or not.
     pub fn finish(&mut self) {
-        debug_assert!(self.in_flight > 0, "a batch ended that had not begun");
-        self.in_flight = self.in_flight.saturating_sub(1);
+        assert!(self.in_flight > 0, "a batch ended that had not begun");
+        self.in_flight -= 1;
     }
 
     /// The lease is durable up to `lease`.

@@ -8,9 +8,9 @@ mod roles;
 
 use crate::endpoint::LOCAL_ADDRESS;
 use crate::gate::{Limits, Reason};
+use crate::leader::Leader;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
-use crate::shared::Shared;
 use plinth_client::Description;
 use plinth_storage::{SsdStorage, Storage};
 use plinth_types::printable;
@@ -23,7 +23,7 @@ const PROTOCOL: &str = "fdb00b073000000";
 impl Node {
     /// What the database is called, and where it is.
     pub(crate) fn describe(&self) -> Description {
-        let (path, id) = match &self.shared.directory {
+        let (path, id) = match &self.leader.replica.directory {
             Some(directory) => (directory.path.display().to_string(), hex(&directory.ids.cluster_id)),
             None => (":memory:".to_string(), "memory".to_string()),
         };
@@ -33,7 +33,7 @@ impl Node {
 
     /// All measurements of the node, in Prometheus' text format (version 0.0.4).
     pub fn metrics_text(&self) -> String {
-        crate::metrics::render(&self.shared)
+        crate::metrics::render(&self.leader)
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn document(node: &Node) -> String {
 }
 
 fn client(node: &Node, description: &Description) -> Value {
-    let available = node.shared.health.failure().is_none();
+    let available = node.leader.replica.health.failure().is_none();
     json!({
         "cluster_file": { "path": description.cluster_file_path, "up_to_date": true },
         "coordinators": {
@@ -59,27 +59,27 @@ fn client(node: &Node, description: &Description) -> Value {
         },
         "database_status": { "available": available, "healthy": available },
         "messages": [],
-        "timestamp": node.shared.wall_clock_seconds(),
+        "timestamp": node.leader.replica.wall_clock_seconds(),
     })
 }
 
 fn cluster(node: &Node, description: &Description) -> Value {
-    let shared = &node.shared;
-    let failure = shared.health.failure();
-    let locked = shared.visible.answer(|| 0).locked;
+    let leader = &*node.leader;
+    let failure = leader.replica.health.failure();
+    let locked = leader.replica.visible.answer(|| 0).locked;
     let messages: Vec<_> = failure
         .iter()
         .map(|error| json!({ "name": "storage_failure", "description": error.to_string() }))
         .collect();
-    let uptime = shared.env.now().saturating_sub(shared.counters.opened).as_secs_f64();
+    let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
     json!({
         "active_primary_dc": "",
         "bounce_impact": { "can_clean_bounce": true },
         "clients": { "count": 0, "supported_versions": [] },
-        "cluster_controller_timestamp": shared.wall_clock_seconds(),
-        "configuration": configuration(shared),
+        "cluster_controller_timestamp": leader.replica.wall_clock_seconds(),
+        "configuration": configuration(leader),
         "connection_string": description.connection_string,
-        "data": data(shared),
+        "data": data(leader),
         "database_available": failure.is_none(),
         "database_lock_state": { "locked": locked },
         "database_locked": locked,
@@ -92,14 +92,14 @@ fn cluster(node: &Node, description: &Description) -> Value {
         "full_replication": true,
         "generation": 1,
         "incompatible_connections": [],
-        "latency_probe": latency_probe(shared),
+        "latency_probe": latency_probe(leader),
         "layers": { "_valid": true },
         "messages": messages,
         "newest_protocol_version": PROTOCOL,
-        "plinth": plinth(shared),
-        "processes": roles::processes(shared, uptime),
+        "plinth": plinth(leader),
+        "processes": roles::processes(leader, uptime),
         "protocol_version": PROTOCOL,
-        "qos": qos(shared),
+        "qos": qos(leader),
         "recovery_state": {
             "active_generations": 1,
             "description": "Recovery complete.",
@@ -107,36 +107,36 @@ fn cluster(node: &Node, description: &Description) -> Value {
             "seconds_since_last_recovered": uptime,
         },
         "version_epoch": { "enabled": false },
-        "workload": workload(shared),
+        "workload": workload(leader),
     })
 }
 
-fn configuration(shared: &Shared) -> Value {
+fn configuration(leader: &Leader) -> Value {
     json!({
         "commit_proxies": 1,
         "coordinators_count": 1,
         "excluded_servers": [],
         "grv_proxies": 1,
-        "log_engine": shared.config.engine.name(),
+        "log_engine": leader.replica.config.engine.name(),
         "logs": 1,
         "redundancy_mode": "single",
         "resolvers": 1,
-        "storage_engine": shared.config.engine.name(),
+        "storage_engine": leader.replica.config.engine.name(),
         "tenant_mode": "optional_experimental",
         "usable_regions": 1,
     })
 }
 
-fn data(shared: &Shared) -> Value {
-    let stored = shared.storage.data_bytes();
-    let free = shared.counters.metrics.free_bytes();
+fn data(leader: &Leader) -> Value {
+    let stored = leader.replica.storage.data_bytes();
+    let free = leader.replica.counters.metrics.free_bytes();
     let mut data = json!({
         "average_partition_size_bytes": stored,
         "moving_data": { "in_flight_bytes": 0, "in_queue_bytes": 0, "total_written_bytes": 0 },
         "partitions_count": 1,
         "state": { "healthy": true, "min_replicas_remaining": 1, "name": "healthy" },
         "system_kv_size_bytes": 0,
-        "total_disk_used_bytes": disk_used(shared),
+        "total_disk_used_bytes": disk_used(leader),
         "total_kv_size_bytes": stored,
     });
     if let Some(free) = free {
@@ -147,33 +147,33 @@ fn data(shared: &Shared) -> Value {
 }
 
 /// The log, and what the newest checkpoint takes, which is about what it holds.
-pub(crate) fn disk_used(shared: &Shared) -> u64 {
-    let log = shared.log.as_ref().map_or(0, |log| log.view.disk_bytes());
-    if let Some(storage) = shared.storage.ssd_engine() {
+pub(crate) fn disk_used(leader: &Leader) -> u64 {
+    let log = leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes());
+    if let Some(storage) = leader.replica.storage.ssd_engine() {
         return log + storage.figures().disk_bytes;
     }
-    let has_checkpoint = shared.counters.checkpoints.get() > 0;
-    log + if has_checkpoint { shared.storage.memory().data } else { 0 }
+    let has_checkpoint = leader.replica.counters.checkpoints.get() > 0;
+    log + if has_checkpoint { leader.replica.storage.memory().data } else { 0 }
 }
 
 /// A count, and how much of it happens in a second.
-fn counted(shared: &Shared, total: u64, rated: Rated) -> Value {
-    json!({ "counter": total, "hz": shared.counters.metrics.rates.hz(rated) })
+fn counted(leader: &Leader, total: u64, rated: Rated) -> Value {
+    json!({ "counter": total, "hz": leader.replica.counters.metrics.rates.hz(rated) })
 }
 
 fn never() -> Value {
     json!({ "counter": 0, "hz": 0 })
 }
 
-fn workload(shared: &Shared) -> Value {
-    let (counters, metrics) = (&shared.counters, &shared.counters.metrics);
-    let read = |count, rated| counted(shared, metrics.get(count), rated);
+fn workload(leader: &Leader) -> Value {
+    let (counters, metrics) = (&leader.replica.counters, &leader.replica.counters.metrics);
+    let read = |count, rated| counted(leader, metrics.get(count), rated);
     let rates = [Rated::StartedBatch, Rated::StartedDefault, Rated::StartedImmediate];
     let started: f64 = rates.iter().map(|rated| metrics.rates.hz(*rated)).sum();
     json!({
         "bytes": {
             "read": read(Count::Bytes, Rated::BytesRead),
-            "written": counted(shared, counters.bytes_written.get(), Rated::BytesWritten),
+            "written": counted(leader, counters.bytes_written.get(), Rated::BytesWritten),
         },
         "keys": { "read": read(Count::Keys, Rated::Keys) },
         "operations": {
@@ -182,11 +182,11 @@ fn workload(shared: &Shared) -> Value {
             "memory_errors": never(),
             "read_requests": read(Count::Reads, Rated::Reads),
             "reads": read(Count::Reads, Rated::Reads),
-            "writes": counted(shared, counters.mutations.get(), Rated::Mutations),
+            "writes": counted(leader, counters.mutations.get(), Rated::Mutations),
         },
         "transactions": {
-            "committed": counted(shared, counters.committed.get(), Rated::Committed),
-            "conflicted": counted(shared, counters.conflicted.get(), Rated::Conflicted),
+            "committed": counted(leader, counters.committed.get(), Rated::Committed),
+            "conflicted": counted(leader, counters.conflicted.get(), Rated::Conflicted),
             "refused": { "counter": counters.refused.get() },
             "rejected_for_queued_too_long": never(),
             "rejected_too_old": { "counter": counters.too_old.get() },
@@ -200,10 +200,10 @@ fn workload(shared: &Shared) -> Value {
 
 /// Medians of what transactions really met with, since the node was opened. FoundationDB has one transaction of its own
 /// measured now and then; a read version costs no time here unless it has to wait.
-fn latency_probe(shared: &Shared) -> Value {
-    let metrics = &shared.counters.metrics;
+fn latency_probe(leader: &Leader) -> Value {
+    let metrics = &leader.replica.counters.metrics;
     let start = metrics.start_wait.snapshot();
-    let waited = if shared.health.gate.is_open() { 0.0 } else { start.percentile(0.5) };
+    let waited = if leader.gate.is_open() { 0.0 } else { start.percentile(0.5) };
     json!({
         "batch_priority_transaction_start_seconds": waited,
         "commit_seconds": metrics.commit.snapshot().percentile(0.5),
@@ -225,17 +225,17 @@ fn limited_by(reason: Reason) -> Value {
     json!({ "description": reason.description(), "name": reason.name(), "reason_id": reason.id() })
 }
 
-fn qos(shared: &Shared) -> Value {
-    let Limits { default, batch, reason, batch_reason, released } = shared.health.gate.limits();
-    let (_, queue_bytes) = shared.queue.depth();
-    let window = shared.storage.memory().window;
-    let (manual, auto) = shared.health.gate.throttled_tags();
+fn qos(leader: &Leader) -> Value {
+    let Limits { default, batch, reason, batch_reason, released } = leader.gate.limits();
+    let (_, queue_bytes) = leader.queue.depth();
+    let window = leader.replica.storage.memory().window;
+    let (manual, auto) = leader.gate.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
-    let behind = shared.storage.durability_lag();
+    let behind = leader.replica.storage.durability_lag();
     let behind = json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
-        "batch_released_transactions_per_second": shared.counters.metrics.rates.hz(Rated::StartedBatch),
+        "batch_released_transactions_per_second": leader.replica.counters.metrics.rates.hz(Rated::StartedBatch),
         "batch_transactions_per_second_limit": limit(batch),
         // Storage has what is committed, always, and the log what is acknowledged. Tables have it later.
         "limiting_data_lag_storage_server": in_step,
@@ -271,47 +271,48 @@ fn statistics(snapshot: &Snapshot) -> Value {
     })
 }
 
-fn plinth(shared: &Shared) -> Value {
-    let memory = shared.storage.memory();
-    let counters = &shared.counters;
-    let (queued, queued_bytes) = shared.queue.depth();
+fn plinth(leader: &Leader) -> Value {
+    let memory = leader.replica.storage.memory();
+    let counters = &leader.replica.counters;
+    let (queued, queued_bytes) = leader.queue.depth();
     json!({
         "checkpoints": counters.checkpoints.get(),
         "commit_batches": counters.batches.get(),
+        "commit_batches_in_flight": leader.in_flight.len(),
         "commit_queue": { "bytes": queued_bytes, "transactions": queued },
         "log": {
-            "disk_bytes": shared.log.as_ref().map_or(0, |log| log.view.disk_bytes()),
+            "disk_bytes": leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
             "sync_seconds": statistics(&counters.metrics.sync.snapshot()),
         },
         "hot": {
-            "conflicts": hot(shared, Heat::Conflicts),
-            "reads": hot(shared, Heat::Reads),
-            "writes": hot(shared, Heat::Writes),
+            "conflicts": hot(leader, Heat::Conflicts),
+            "reads": hot(leader, Heat::Reads),
+            "writes": hot(leader, Heat::Writes),
         },
         "memory": {
-            "bound_bytes": shared.config.memory_bytes.filter(|_| shared.storage.memory_engine().is_some()),
+            "bound_bytes": leader.replica.config.memory_bytes.filter(|_| leader.replica.storage.memory_engine().is_some()),
             "data_bytes": memory.data,
             "index_bytes": memory.index,
             "window_bytes": memory.window,
         },
-        "slow_transactions": slow(shared),
-        "newest_version": shared.versions.committed(),
-        "ssd": shared.storage.ssd_engine().map(ssd),
-        "start_queue": { "transactions": shared.health.gate.waiting() },
-        "watches": shared.watches.len(),
-        "window_seconds": shared.config.window_versions() as f64 / VERSIONS_PER_SECOND as f64,
+        "slow_transactions": slow(leader),
+        "newest_version": leader.replica.newest(),
+        "ssd": leader.replica.storage.ssd_engine().map(ssd),
+        "start_queue": { "transactions": leader.gate.waiting() },
+        "watches": leader.replica.watches.len(),
+        "window_seconds": leader.replica.config.window as f64 / VERSIONS_PER_SECOND as f64,
     })
 }
 
 /// The ranges under which many samples lie.
-fn hot(shared: &Shared, heat: Heat) -> Value {
-    let ranges = shared.counters.metrics.hot.ranges(heat);
+fn hot(leader: &Leader, heat: Heat) -> Value {
+    let ranges = leader.replica.counters.metrics.hot.ranges(heat);
     let range =
         |range: HotRange| json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share });
     ranges.into_iter().map(range).collect()
 }
 
-fn slow(shared: &Shared) -> Value {
+fn slow(leader: &Leader) -> Value {
     let slow = |slow: SlowTransaction| {
         json!({
             "age_seconds": slow.age as f64 / VERSIONS_PER_SECOND as f64,
@@ -321,7 +322,7 @@ fn slow(shared: &Shared) -> Value {
             "version": slow.version,
         })
     };
-    shared.counters.metrics.hot.slow().into_iter().map(slow).collect()
+    leader.replica.counters.metrics.hot.slow().into_iter().map(slow).collect()
 }
 
 fn ssd(storage: &SsdStorage) -> Value {

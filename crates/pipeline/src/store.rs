@@ -4,12 +4,11 @@
 //! needed then, and what has to be waited for at the end. `memory` has checkpoints, which `checkpoints` writes; `ssd`
 //! moves its tables on by itself.
 
-use crate::checkpoints;
+use crate::config::NodeConfig;
+use crate::directory::Directory;
 use crate::identity::EngineKind;
-use crate::node::NodeConfig;
-use crate::shared::Directory;
 use plinth_env::{Env, Reply};
-use plinth_storage::{Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage};
+use plinth_storage::{Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage, checkpoint};
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
     Version,
@@ -44,7 +43,7 @@ impl Recovering {
     /// Opens the engine of a database, and says up to which version it has everything.
     pub async fn open(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<(Self, Version)> {
         if config.engine == EngineKind::Memory {
-            let loaded = checkpoints::load_newest(env, directory).await?;
+            let loaded = load_newest(env, directory).await?;
             let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
             let replay = MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
             return Ok((Self::Memory(Box::new(replay)), version));
@@ -143,6 +142,12 @@ impl Store {
     pub fn refusal(&self) -> Option<Error> {
         if self.fullness() < 1.0 { None } else { self.ssd_engine()?.trouble() }
     }
+}
+
+/// Loads the newest checkpoint, if there is one.
+async fn load_newest(env: &Env, directory: &Directory) -> Result<Option<(MemoryStorage, Version)>> {
+    let loaded = checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity()).await?;
+    Ok(loaded.map(|loaded| (loaded.store, loaded.version)))
 }
 
 type Identity = plinth_storage::checkpoint::Identity;

@@ -1,17 +1,40 @@
-//! The newest committed version, and the sequencer behind it.
+//! Versions: the newest that readers may be at, and the sequencer that hands new ones out.
 //!
-//! Reading the committed version is one atomic load; only a version that has fallen behind the clock
-//! (nothing was committed for a tenth of a second) takes the sequencer's lock.
+//! The first belongs to the replica and is one atomic load. The second belongs to the leader: only a
+//! version that has fallen behind the clock (nothing was committed for a tenth of a second) takes its
+//! lock.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use crate::sequencer::{Assigned, Sequencer};
 use plinth_types::Version;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+/// The newest version up to which everything has been applied. It only rises.
+pub(crate) struct Applied(AtomicI64);
+
+impl Applied {
+    /// Storage holds everything up to `newest`.
+    pub fn new(newest: Version) -> Self {
+        Self(AtomicI64::new(newest))
+    }
+
+    /// The newest version that reads may be at.
+    #[inline]
+    pub fn newest(&self) -> Version {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Storage serves `version` from now on.
+    pub fn reach(&self, version: Version) {
+        let before = self.0.swap(version, Ordering::AcqRel);
+        assert!(before < version, "version {version} was reached after {before}");
+    }
+}
+
+/// The versions of one term.
 pub(crate) struct Versions {
-    committed: AtomicI64,
     clock_base: (Version, Duration),
     sequencer: Mutex<Sequencer>,
     /// Whether a reader wanted a version newer than the newest commit.
@@ -19,41 +42,31 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// `committed` is the version of the data as it stands.
-    pub fn new(sequencer: Sequencer, committed: Version) -> Self {
+    pub fn new(sequencer: Sequencer) -> Self {
         let clock_base = sequencer.clock_base();
-        Self {
-            committed: AtomicI64::new(committed),
-            clock_base,
-            sequencer: Mutex::new(sequencer),
-            asked: AtomicBool::new(true),
-        }
+        Self { clock_base, sequencer: Mutex::new(sequencer), asked: AtomicBool::new(true) }
     }
 
-    /// The newest version that reads may be at.
-    pub fn committed(&self) -> Version {
-        self.committed.load(Ordering::Acquire)
-    }
-
-    /// The version for a new transaction: the newest committed one, moved along with the clock while nothing
+    /// The version for a new transaction: the newest applied one, moved along with the clock while nothing
     /// is in flight. `publish` makes storage serve a version before anybody learns of it.
-    pub fn read_version(&self, now: Duration, publish: impl FnOnce(Version)) -> Version {
-        let committed = self.committed();
+    #[inline]
+    pub fn read_version(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
+        let newest = applied.newest();
         let (base, since) = self.clock_base;
-        if !Sequencer::is_stale(base, since, committed, now) {
-            return committed;
+        if !Sequencer::is_stale(base, since, newest, now) {
+            return newest;
         }
         self.asked.store(true, Ordering::Relaxed);
-        self.follow(now, publish)
+        self.follow(applied, now, publish)
     }
 
     /// The same for the node's own chores, which are no reason to go on extending the lease.
-    pub fn follow(&self, now: Duration, publish: impl FnOnce(Version)) -> Version {
+    pub fn follow(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
         let mut sequencer = lock(&self.sequencer);
-        let committed = self.committed();
-        let Some(followed) = sequencer.follow(committed, now) else { return committed };
+        let newest = applied.newest();
+        let Some(followed) = sequencer.follow(newest, now) else { return newest };
         publish(followed);
-        self.committed.store(followed, Ordering::Release);
+        applied.reach(followed);
         followed
     }
 
@@ -62,17 +75,12 @@ impl Versions {
         lock(&self.sequencer).assign(now)
     }
 
-    /// The batch at `version` has been applied and published by storage: everybody may know. In version order.
-    pub fn commit(&self, version: Version) {
+    /// A batch is no longer in flight: it has taken effect, or left no trace. With it a lease may have become
+    /// durable.
+    pub fn finish(&self, lease: Option<Version>) {
         let mut sequencer = lock(&self.sequencer);
-        debug_assert!(version > self.committed(), "batches end out of order");
-        self.committed.store(version, Ordering::Release);
+        lease.into_iter().for_each(|lease| sequencer.leased(lease));
         sequencer.finish();
-    }
-
-    /// A batch ended without effect.
-    pub fn abandon(&self) {
-        lock(&self.sequencer).finish();
     }
 
     /// The lease is durable.

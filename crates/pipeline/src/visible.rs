@@ -12,13 +12,7 @@ use std::sync::{PoisonError, RwLock};
 #[derive(Default)]
 pub(crate) struct Visible {
     anything: AtomicBool,
-    told: RwLock<Told>,
-}
-
-#[derive(Clone, Default)]
-struct Told {
-    locked: bool,
-    metadata_version: Option<Bytes>,
+    metadata: RwLock<Metadata>,
 }
 
 /// A read version with what belongs to it.
@@ -30,19 +24,24 @@ pub(crate) struct Answer {
 
 impl Visible {
     /// As of a start.
-    pub fn new(metadata: &Metadata) -> Self {
+    pub fn new(metadata: Metadata) -> Self {
         let visible = Self::default();
-        visible.change(metadata, || {});
+        visible.change(|now| *now = metadata, || {});
         visible
     }
 
-    /// Shows `metadata`; `commit` makes the version known at which it holds.
-    pub fn change(&self, metadata: &Metadata, commit: impl FnOnce()) {
-        let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
-        *told =
-            Told { locked: metadata.locked.is_some(), metadata_version: metadata.metadata_version.clone() };
-        self.anything.store(told.locked || told.metadata_version.is_some(), Ordering::SeqCst);
-        commit();
+    /// Changes the metadata; `reach` makes the version known at which it holds.
+    pub fn change(&self, change: impl FnOnce(&mut Metadata), reach: impl FnOnce()) {
+        let mut metadata = self.metadata.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut metadata);
+        let anything = metadata.locked.is_some() || metadata.metadata_version.is_some();
+        self.anything.store(anything, Ordering::SeqCst);
+        reach();
+    }
+
+    /// The metadata as it is at the newest version.
+    pub fn metadata(&self) -> Metadata {
+        self.metadata.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The answer to a request for a read version, which `version` gives.
@@ -52,7 +51,8 @@ impl Visible {
         if !self.anything.load(Ordering::SeqCst) {
             return answer;
         }
-        let told = self.told.read().unwrap_or_else(PoisonError::into_inner);
-        Answer { version: version(), locked: told.locked, metadata_version: told.metadata_version.clone() }
+        let metadata = self.metadata.read().unwrap_or_else(PoisonError::into_inner);
+        let metadata_version = metadata.metadata_version.clone();
+        Answer { version: version(), locked: metadata.locked.is_some(), metadata_version }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads at a version that the database has not reached yet: they wait, for a second at most.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::{Env, Timer};
 use plinth_types::{Error, Version, probe};

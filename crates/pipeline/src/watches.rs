@@ -5,7 +5,7 @@
 //! is published. Registering looks at the present value after the watch is in the table, so that no
 //! change can slip between.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Bytes, Result, Version, planted, probe};
 use std::collections::HashMap;

@@ -1,49 +1,39 @@
 //! A commit worker: takes a batch from the queue to its effect. A node runs several of them.
 //!
 //! ```text
-//!   holding the baton (one worker)                     then, beside the others           in turn
-//!   queue -> version -> decide -> append to the log -> pass the baton on -> sync  ->  apply, publish, answer
+//!   holding the batch lock (one worker)                      then, beside the others
+//!   queue -> version -> decide -> append to the log -> in flight     a sync, if one is to be done
+//!                                                            -> settle what is committed: apply, publish, answer
 //! ```
 //!
-//! So while one worker forms a batch the others wait for their syncs: with three workers two syncs are
-//! in flight and the next batch fills meanwhile; and an idle system commits at once, on one thread,
-//! without waiting for company.
+//! So while one worker forms a batch the others sync; and an idle system commits at once, on one thread,
+//! without waiting for company. How many batches are in flight is a number ([`NodeConfig::commit_depth`]): a
+//! worker waits for the log only where that many are, or to lend its thread to a sync.
 //!
-//! Nothing is applied before it is durable. A batch whose append fails (the disk is full) leaves no
+//! Nothing is applied before it is committed. A batch whose append fails (the disk is full) leaves no
 //! trace; one whose sync fails has an unknown fate: its clients are told so, and the node takes no
 //! more commits.
+//!
+//! [`NodeConfig::commit_depth`]: crate::NodeConfig::commit_depth
 
-use crate::batch::{Accepted, Decided, ENTRY_FORMAT, Refused, decide};
+use crate::batch::{Decided, ENTRY_FORMAT, Refused, decide};
 use crate::events;
+use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
-use crate::shared::{Front, Shared};
-use plinth_env::reply::Promise;
 use plinth_log::Position;
-use plinth_storage::{Change, Storage};
-use plinth_types::{CommitReply, Error, MutationList, Result, Version, planted, probe};
+use plinth_storage::Storage;
+use plinth_types::{Error, Result, Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How many rows of forgotten versions are given back with each batch: more than a batch makes, on average.
+/// How many rows of forgotten versions are given back while a batch waits for room.
 const FORGET_ROWS: usize = 4096;
 
 /// How long a batch waits before it looks for room in the window again.
 const PAUSE_WHILE_FULL: Duration = Duration::from_millis(5);
-
-/// A batch between its append and its effect.
-struct Flight {
-    version: Version,
-    ticket: u64,
-    /// `None`: the database lives in memory alone.
-    position: Option<Position>,
-    lease: Option<Version>,
-    decided: Decided,
-    /// How long it took to get so far.
-    formed: Duration,
-    span: tracing::Span,
-}
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -55,114 +45,175 @@ pub(crate) fn is_worker_thread() -> bool {
 }
 
 /// Works until the queue is closed and empty.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(leader: Arc<Leader>) {
     IS_WORKER.set(true);
+    let depth = leader.replica.config.commit_depth.max(1);
     loop {
-        let mut front = shared.front.take().await;
-        match shared.queue.next().await {
+        let mut batcher = leader.batcher.take().await;
+        if planted!("a commit worker ends early") {
+            return;
+        }
+        if leader.in_flight.uncommitted() >= depth
+            && let Some(last) = leader.in_flight.last_position()
+        {
+            drop(batcher);
+            wait_for_commit(&leader, last).await;
+            // Others have left the next sync to this worker.
+            drive(&leader).await;
+            continue;
+        }
+        match leader.queue.next().await {
             Work::Closed => return,
-            Work::Chores => crate::chores::run(&shared, &mut front).await,
+            Work::Chores => {
+                crate::chores::run(&leader, &mut batcher).await;
+            }
             Work::Batch(batch) => {
-                wait_for_room(&shared, &mut front).await;
-                let flight = begin(&shared, &mut front, batch).await;
-                drop(front);
-                if let Some(flight) = flight {
-                    finish(&shared, flight).await;
-                }
+                wait_for_room(&leader, &mut batcher).await;
+                begin(&leader, &mut batcher, batch).await;
             }
         }
+        drop(batcher);
+        leader.settle_early().await;
+        drive(&leader).await;
     }
+}
+
+/// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A worker that waits for the log
+/// takes the next sync, so that this one can form the next batch.
+async fn drive(leader: &Leader) {
+    let Some(log) = &leader.log else { return leader.settle(None).await };
+    loop {
+        let began = leader.replica.env.now();
+        match log.drive().await {
+            // What a sync of the chores has covered is settled here too.
+            Ok(None) => return leader.settle(Some(log.durable())).await,
+            Ok(Some(committed)) => {
+                note_sync(leader, began);
+                leader.settle(Some(committed)).await;
+                if leader.waiting_for_log.load(Ordering::SeqCst) > 0 {
+                    return;
+                }
+            }
+            Err(error) => return leader.fail(error),
+        }
+    }
+}
+
+/// Waits until the log is committed up to `position`, and lends it this thread meanwhile.
+async fn wait_for_commit(leader: &Leader, position: Position) {
+    let Some(log) = &leader.log else { return };
+    probe!("pipeline: as many batches are in flight as may be");
+    let began = leader.replica.env.now();
+    leader.waiting_for_log.fetch_add(1, Ordering::SeqCst);
+    let synced = log.sync(position).await;
+    leader.waiting_for_log.fetch_sub(1, Ordering::SeqCst);
+    match synced {
+        Ok(()) => {
+            note_sync(leader, began);
+            leader.settle(Some(position)).await;
+        }
+        Err(error) => leader.fail(error),
+    }
+}
+
+fn note_sync(leader: &Leader, began: Duration) {
+    let took = leader.replica.env.now().saturating_sub(began);
+    leader.replica.counters.metrics.sync.record(took, 1);
 }
 
 /// While the memory for the window is full, lets versions go by instead of a batch, so that it is emptied.
-async fn wait_for_room(shared: &Shared, front: &mut Front) {
-    while shared.storage.fullness() >= 1.0 && shared.storage.refusal().is_none() {
-        if shared.health.failure().is_some() || shared.health.is_closing() {
+async fn wait_for_room(leader: &Leader, batcher: &mut Batcher) {
+    let replica = &*leader.replica;
+    while replica.storage.fullness() >= 1.0 && replica.storage.refusal().is_none() {
+        if replica.health.is_over() {
             return;
         }
         probe!("pipeline: batch waits for room in the window");
-        shared.env.sleep(PAUSE_WHILE_FULL).await;
-        let newest = shared.versions.follow(shared.env.now(), |version| shared.storage.publish(version));
-        shared.waiting.reached(newest);
-        let begin = shared.window_begin(newest);
-        front.resolver.forget_before(begin);
-        shared.storage.note_elsewhere(front.resolver.memory());
-        shared.storage.forget_before(begin, FORGET_ROWS);
+        replica.env.sleep(PAUSE_WHILE_FULL).await;
+        let publish = |version| replica.storage.publish(version);
+        let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
+        replica.waiting.reached(newest);
+        let begin = replica.window_begin(newest);
+        batcher.resolver.forget_before(begin);
+        replica.storage.note_elsewhere(batcher.resolver.memory());
+        replica.storage.forget_before(begin, FORGET_ROWS);
     }
 }
 
-/// Decides and appends a batch. `None` if nothing of it can take effect; then its clients have been told.
-async fn begin(shared: &Shared, front: &mut Front, batch: Vec<Submitted>) -> Option<Flight> {
-    if let Some(error) = shared.health.failure().or_else(|| shared.storage.refusal()) {
-        batch.into_iter().for_each(|submitted| submitted.promise.send(Err(error.clone())));
-        return None;
+/// Decides and appends a batch. If nothing of it can take effect, its clients are told at once.
+async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
+    let replica = &*leader.replica;
+    if let Some(error) = replica.health.failure().or_else(|| replica.storage.refusal()) {
+        return batch.into_iter().for_each(|submitted| submitted.answer.send(Err(error.clone())));
     }
-    let began = shared.env.now();
-    let assigned = shared.versions.assign(began);
+    assert!(!planted!("a commit worker panics before it appends"), "planted");
+    let began = replica.env.now();
+    let assigned = leader.versions.assign(began);
     let version = assigned.version;
     let span = events::batch(version, batch.len());
-    front.resolver.forget_before(shared.window_begin(version));
-    let notes = (shared.wall_clock_seconds(), shared.config.slow);
-    let mut decided = decide(batch, version, notes, &front.metadata, &mut front.resolver);
-    shared.storage.note_elsewhere(front.resolver.memory());
-    count_refused(shared, &decided.refused);
+    batcher.resolver.forget_before(replica.window_begin(version));
+    let notes = (replica.wall_clock_seconds(), replica.config.slow);
+    let mut decided = decide(batch, version, notes, &batcher.metadata, &mut batcher.resolver);
+    replica.storage.note_elsewhere(batcher.resolver.memory());
+    count_refused(leader, &decided.refused);
     span.record("conflicts", decided.refused.len());
-    notice(shared, version, &mut decided);
+    notice(leader, version, &mut decided);
     for refused in decided.refused.drain(..) {
-        refused.promise.send(refused.answer);
+        refused.answer.send(refused.verdict);
     }
     if decided.accepted.is_empty() {
-        shared.versions.abandon();
-        return None;
+        return leader.versions.finish(None);
     }
-    let was_sound = is_log_sound(shared);
-    let position = match append(shared, front, version, assigned.lease, &decided).await {
+    if decided.accepted.len() > 1 {
+        probe!("pipeline: several transactions in a batch");
+    }
+    let was_sound = is_log_sound(leader);
+    let position = match append(leader, batcher, version, assigned.lease, &decided).await {
         Ok(position) => position,
-        Err(error) if was_sound && !is_log_sound(shared) => {
-            probe!("pipeline: append failed and left bytes behind");
-            // Bytes were written and could not be taken back: a restart may find the batch.
-            leave_unknown(shared, decided.accepted, error);
-            return None;
-        }
-        Err(error) => {
-            probe!("pipeline: append refused");
-            shared.versions.abandon();
-            shared.counters.refused.add(decided.accepted.len() as u64);
-            decided.accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
-            return None;
-        }
+        Err(error) => return not_appended(leader, decided, error, was_sound),
     };
+    assert!(!planted!("a commit worker panics behind its append"), "planted");
     if let Some(metadata) = &decided.metadata {
-        front.metadata = metadata.clone();
+        batcher.metadata = metadata.clone();
     }
-    let ticket = front.next_ticket;
-    front.next_ticket += 1;
-    let formed = shared.env.now().saturating_sub(began);
-    Some(Flight { version, ticket, position, lease: assigned.lease, decided, formed, span })
+    let appended = replica.env.now();
+    let formed = appended.saturating_sub(began);
+    let sync_span = events::log_sync(&span);
+    let batch =
+        Batch { version, position, lease: assigned.lease, decided, formed, appended, span, sync_span };
+    if let Err((batch, cause)) = leader.in_flight.push(batch) {
+        batch.unknown(&cause);
+    }
 }
 
-fn is_log_sound(shared: &Shared) -> bool {
-    shared.log.as_ref().is_none_or(|log| log.view.check().is_ok())
+/// The batch is not in the log; or nobody knows whether it is.
+fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool) {
+    if was_sound && !is_log_sound(leader) {
+        probe!("pipeline: append failed and left bytes behind");
+        // Bytes were written and could not be taken back: a restart may find the batch. Its version stays in flight:
+        // if read versions followed the clock beyond it, a reader could miss at a later version what a restart
+        // then shows at an earlier one.
+        decided.accepted.into_iter().for_each(|accepted| accepted.answer.unknown(&error));
+        return leader.fail(error);
+    }
+    probe!("pipeline: append refused");
+    leader.versions.finish(None);
+    leader.replica.counters.refused.add(decided.accepted.len() as u64);
+    decided.accepted.into_iter().for_each(|accepted| accepted.answer.send(Err(error.clone())));
 }
 
-/// The fate of a batch is known only after a restart, and the node takes no more commits.
-///
-/// Its version is not abandoned: read versions stay below it for good. If they followed the clock beyond it, a
-/// reader could miss at a later version what a restart then shows at an earlier one.
-fn leave_unknown(shared: &Shared, accepted: Vec<Accepted>, cause: Error) {
-    let error = Error::commit_unknown_result().with_detail(cause.to_string());
-    shared.health.fail(cause);
-    accepted.into_iter().for_each(|accepted| accepted.promise.send(Err(error.clone())));
+fn is_log_sound(leader: &Leader) -> bool {
+    leader.replica.log.as_ref().is_none_or(|log| log.check().is_ok())
 }
 
 async fn append(
-    shared: &Shared,
-    front: &mut Front,
+    leader: &Leader,
+    batcher: &mut Batcher,
     version: Version,
     lease: Option<Version>,
     decided: &Decided,
 ) -> Result<Option<Position>> {
-    let Some(log) = &mut front.log else { return Ok(None) };
+    let Some(log) = &mut batcher.log else { return Ok(None) };
     if let Some(lease) = lease {
         log.extend_lease(lease).await?;
     }
@@ -171,116 +222,14 @@ async fn append(
     parts.extend(decided.accepted.iter().map(|accepted| accepted.mutations.as_bytes()));
     parts.push(decided.records.as_bytes());
     let position = log.append(version, &parts).await?;
-    shared.counters.bytes_written.add(parts.iter().map(|part| part.len() as u64).sum());
+    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    leader.replica.counters.bytes_written.add(bytes);
     Ok(Some(position))
 }
 
-/// Makes a batch durable and, in its turn, visible.
-async fn finish(shared: &Shared, flight: Flight) {
-    if flight.decided.accepted.len() > 1 {
-        probe!("pipeline: several transactions in a batch");
-    }
-    if planted!("visible before it is durable") {
-        shared.turns.wait(flight.ticket).await;
-        drop(take_effect(shared, &flight).await);
-    }
-    let began = shared.env.now();
-    let synced = match (&shared.log, flight.position) {
-        (Some(log), Some(position)) => {
-            let span = events::log_sync(&flight.span);
-            let synced = log.syncer.sync(position).await;
-            drop(span);
-            shared.counters.metrics.sync.record(shared.env.now().saturating_sub(began), 1);
-            synced
-        }
-        _ => Ok(()),
-    };
-    shared.turns.wait(flight.ticket).await;
-    let turn = shared.env.now();
-    if let Err(error) = synced {
-        shared.health.fail(error);
-    }
-    if let Some(cause) = shared.health.failure() {
-        shared.turns.pass(flight.ticket);
-        return leave_unknown(shared, flight.decided.accepted, cause);
-    }
-    let is_early = planted!("visible before it is durable");
-    let span = events::apply(&flight.span);
-    let effect = if is_early { Ok(Vec::new()) } else { take_effect(shared, &flight).await };
-    drop(span);
-    shared.turns.pass(flight.ticket);
-    let fired = match effect {
-        Ok(fired) => fired,
-        // It is in the log, and a restart will apply it.
-        Err(cause) => return leave_unknown(shared, flight.decided.accepted, cause),
-    };
-    let version = flight.version;
-    let took = flight.formed + shared.env.now().saturating_sub(began);
-    plinth_usdt::commit(version, flight.decided.accepted.len(), took);
-    for Accepted { batch_index, promise, .. } in flight.decided.accepted {
-        promise.send(Ok(CommitReply::Committed { version, batch_index }));
-    }
-    fired.into_iter().for_each(|promise| promise.send(Ok(version)));
-    shared.waiting.reached(version);
-    let waits = &shared.counters.metrics.waits;
-    waits.sync.note(turn.saturating_sub(began));
-    waits.work.note(flight.formed + shared.env.now().saturating_sub(turn));
-}
-
-/// Applies and publishes a durable batch, in its turn. Gives the watches that it fires.
-///
-/// # Errors
-/// If what an atomic operation changes could not be read. Then nothing was applied, and the node takes no more commits.
-async fn take_effect(shared: &Shared, flight: &Flight) -> Result<Vec<Promise<Version>>> {
-    let version = flight.version;
-    let mutations = || {
-        let lists = flight.decided.accepted.iter().map(|accepted| &accepted.mutations);
-        lists.chain([&flight.decided.records]).flat_map(MutationList::iter)
-    };
-    let prepared = shared.storage.prepare(&mut mutations());
-    if let Err(error) = prepared.await {
-        shared.health.fail(error.clone());
-        return Err(error);
-    }
-    let mut fired = Vec::new();
-    apply(shared, version, &mut mutations(), &mut fired);
-    shared.storage.publish(version);
-    if let Some(lease) = flight.lease {
-        shared.versions.leased(lease);
-    }
-    match &flight.decided.metadata {
-        Some(metadata) => shared.visible.change(metadata, || shared.versions.commit(version)),
-        None => shared.versions.commit(version),
-    }
-    shared.storage.forget_before(shared.window_begin(version), FORGET_ROWS);
-    let counters = &shared.counters;
-    counters.batches.add(1);
-    counters.committed.add(flight.decided.accepted.len() as u64);
-    counters
-        .mutations
-        .add(flight.decided.accepted.iter().map(|accepted| accepted.mutations.len() as u64).sum());
-    Ok(fired)
-}
-
-fn apply(
-    shared: &Shared,
-    version: Version,
-    mutations: &mut dyn Iterator<Item = plinth_types::MutationRef<'_>>,
-    fired: &mut Vec<Promise<Version>>,
-) {
-    if shared.watches.is_empty() {
-        return shared.storage.apply(version, mutations, None);
-    }
-    let mut changed = |change: Change<'_>| match change {
-        Change::Key(key, value) => shared.watches.changed(key, value, fired),
-        Change::Range(begin, end) => shared.watches.cleared(begin, end, fired),
-    };
-    shared.storage.apply(version, mutations, Some(&mut changed));
-}
-
 /// Notes what is hot and what was slow: of the writes one a batch.
-fn notice(shared: &Shared, version: Version, decided: &mut Decided) {
-    let hot = &shared.counters.metrics.hot;
+fn notice(leader: &Leader, version: Version, decided: &mut Decided) {
+    let hot = &leader.replica.counters.metrics.hot;
     decided.conflicting.iter().for_each(|key| hot.note(Heat::Conflicts, key));
     for slow in decided.slow.drain(..) {
         events::slow(&slow);
@@ -294,10 +243,10 @@ fn notice(shared: &Shared, version: Version, decided: &mut Decided) {
     }
 }
 
-fn count_refused(shared: &Shared, refused: &[Refused]) {
-    let counters = &shared.counters;
+fn count_refused(leader: &Leader, refused: &[Refused]) {
+    let counters = &leader.replica.counters;
     for refused in refused {
-        match &refused.answer {
+        match &refused.verdict {
             Ok(_) => counters.conflicted.add(1),
             Err(error) if *error == Error::transaction_too_old() => counters.too_old.add(1),
             Err(_) => counters.refused.add(1),

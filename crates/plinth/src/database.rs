@@ -193,6 +193,12 @@ impl Database {
         self.node.as_ref().map(|node| node.take_longest_waits()).unwrap_or_default()
     }
 
+    /// Why the database takes no more commits, if something broke in this process: a sync that failed, a task that panicked. It
+    /// is to be opened anew then, best by a new process. `None` while all is well, and where the database is in another process.
+    pub fn failure(&self) -> Option<Error> {
+        self.node.as_ref()?.failure()
+    }
+
     /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where it is in another process.
     pub fn metrics_text(&self) -> String {
         self.node.as_ref().map(|node| node.metrics_text()).unwrap_or_default()
@@ -274,6 +280,12 @@ impl Builder {
     /// takes memory for what is overwritten in it.
     pub fn window(mut self, window: Duration) -> Self {
         self.config.window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        self
+    }
+
+    /// How many batches of commits may be on their way to the disk at a time, at least 1. While that many are, the next one fills.
+    pub fn commit_depth(mut self, batches: usize) -> Self {
+        self.config.commit_depth = batches;
         self
     }
 

@@ -126,6 +126,9 @@ impl Nemesis {
         let longest = if self.random.chance(0.5) { 1_000_000 } else { 60_000 };
         let time = Duration::from_micros(self.random.below(longest));
         self.work_for(time);
+        if let Some(life) = &self.life {
+            life.node.check_invariants();
+        }
         if self.life.is_none() || self.random.chance(0.4) {
             self.end_life_somehow();
             return self.open();

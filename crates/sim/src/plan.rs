@@ -134,6 +134,7 @@ pub(crate) fn draw_config(random: &mut Random, setting: Setting, bug: Option<Bug
         engine: setting.engine,
         window: setting.window,
         commit_workers: random.in_range(1..6) as usize,
+        commit_depth: random.in_range(1..33) as usize,
         checkpoint_bytes: 1 << random.in_range(10..20),
         ssd: draw_tables(random),
         log,

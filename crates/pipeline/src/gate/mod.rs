@@ -21,7 +21,7 @@ mod tags;
 pub(crate) use controller::{Controller, Gauges, Limits, Reason, Targets};
 pub(crate) use tags::{Rules, THROTTLE_BEGIN, THROTTLE_END};
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use auto::Auto;
 use bucket::Bucket;
 use plinth_client::{Priority, ReadVersionRequest};

@@ -4,7 +4,7 @@
 //! trie, as deep as a branch still holds its share of all samples. So a single hot key shows as itself, and a hot table as
 //! its prefix, without anybody having said where tables begin.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use plinth_types::{Bytes, Version};
 use std::collections::VecDeque;
 use std::sync::Mutex;

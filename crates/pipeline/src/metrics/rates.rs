@@ -1,6 +1,6 @@
 //! How much of something happens in a second, lately.
 
-use crate::order::lock;
+use crate::batch_lock::lock;
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 
 use super::histogram::Histogram;
 use super::{Count, Metrics};
-use crate::shared::Shared;
+use crate::leader::Leader;
 use plinth_storage::Storage;
 use std::fmt::Write;
 
@@ -49,18 +49,18 @@ impl Text {
 }
 
 /// All measurements of a node.
-pub(crate) fn render(shared: &Shared) -> String {
+pub(crate) fn render(leader: &Leader) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
-    transactions(&mut text, shared);
-    reads(&mut text, &shared.counters.metrics);
-    latencies(&mut text, &shared.counters.metrics);
-    queues(&mut text, shared);
-    space(&mut text, shared);
+    transactions(&mut text, leader);
+    reads(&mut text, &leader.replica.counters.metrics);
+    latencies(&mut text, &leader.replica.counters.metrics);
+    queues(&mut text, leader);
+    space(&mut text, leader);
     text.0
 }
 
-fn transactions(text: &mut Text, shared: &Shared) {
-    let (metrics, counters) = (&shared.counters.metrics, &shared.counters);
+fn transactions(text: &mut Text, leader: &Leader) {
+    let (metrics, counters) = (&leader.replica.counters.metrics, &leader.replica.counters);
     let of = |count| metrics.get(count) as f64;
     text.family(
         "plinth_transactions_started_total",
@@ -110,14 +110,14 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     text.histogram("plinth_read_seconds", "Reads answered from memory, a sample of them.", &metrics.read);
 }
 
-fn queues(text: &mut Text, shared: &Shared) {
-    let (queued, queued_bytes) = shared.queue.depth();
+fn queues(text: &mut Text, leader: &Leader) {
+    let (queued, queued_bytes) = leader.queue.depth();
     text.gauge("plinth_commit_queue_transactions", "Transactions that wait to be committed.", queued as f64);
     text.gauge("plinth_commit_queue_bytes", "Their bytes.", queued_bytes as f64);
-    let waiting = shared.health.gate.waiting() as f64;
+    let waiting = leader.gate.waiting() as f64;
     text.gauge("plinth_start_queue_transactions", "Transactions that are held back.", waiting);
-    text.gauge("plinth_watches", "Watches outstanding.", shared.watches.len() as f64);
-    let limits = shared.health.gate.limits();
+    text.gauge("plinth_watches", "Watches outstanding.", leader.replica.watches.len() as f64);
+    let limits = leader.gate.limits();
     // Infinite is spelt +Inf, which is how Rust's `inf` is not.
     let limit = |rate: f64| if rate.is_finite() { rate } else { f64::MAX };
     text.family(
@@ -128,7 +128,7 @@ fn queues(text: &mut Text, shared: &Shared) {
     );
     let labels = format!("{{cause=\"{}\"}}", limits.reason.name());
     text.family("plinth_limited_by", "gauge", "What limits the rate of transactions.", &[(&labels, 1.0)]);
-    let (manual, auto) = shared.health.gate.throttled_tags();
+    let (manual, auto) = leader.gate.throttled_tags();
     text.family(
         "plinth_throttled_tags",
         "gauge",
@@ -137,8 +137,8 @@ fn queues(text: &mut Text, shared: &Shared) {
     );
 }
 
-fn space(text: &mut Text, shared: &Shared) {
-    let memory = shared.storage.memory();
+fn space(text: &mut Text, leader: &Leader) {
+    let memory = leader.replica.storage.memory();
     text.family(
         "plinth_memory_bytes",
         "gauge",
@@ -149,24 +149,28 @@ fn space(text: &mut Text, shared: &Shared) {
             ("{part=\"window\"}", memory.window as f64),
         ],
     );
-    text.gauge("plinth_data_bytes", "Keys and values that are stored.", shared.storage.data_bytes() as f64);
-    let disk = crate::status::disk_used(shared) as f64;
+    text.gauge(
+        "plinth_data_bytes",
+        "Keys and values that are stored.",
+        leader.replica.storage.data_bytes() as f64,
+    );
+    let disk = crate::status::disk_used(leader) as f64;
     text.gauge("plinth_disk_used_bytes", "Disk that the log and the data take.", disk);
-    if let Some(storage) = shared.storage.ssd_engine() {
+    if let Some(storage) = leader.replica.storage.ssd_engine() {
         let pinned = storage.figures().pinned as f64;
         text.gauge("plinth_pinned_snapshots", "Snapshots that are pinned.", pinned);
     }
-    text.gauge("plinth_committed_version", "The newest version.", shared.versions.committed() as f64);
-    let available = if shared.health.failure().is_none() { 1.0 } else { 0.0 };
+    text.gauge("plinth_committed_version", "The newest version.", leader.replica.newest() as f64);
+    let available = if leader.replica.health.failure().is_none() { 1.0 } else { 0.0 };
     text.gauge("plinth_available", "Whether commits are taken.", available);
-    let locked = if shared.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
+    let locked = if leader.replica.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
     text.gauge("plinth_locked", "Whether the database is locked.", locked);
-    let uptime = shared.env.now().saturating_sub(shared.counters.opened).as_secs_f64();
+    let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
     text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
-    if let Some(free) = shared.counters.metrics.free_bytes() {
+    if let Some(free) = leader.replica.counters.metrics.free_bytes() {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
     }
-    if let Some(log) = &shared.log {
-        text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.view.disk_bytes() as f64);
+    if let Some(log) = &leader.replica.log {
+        text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.disk_bytes() as f64);
     }
 }

@@ -43,7 +43,7 @@ pub struct LongestWaits {
 impl Node {
     /// What held up commits longest since this was last asked.
     pub fn take_longest_waits(&self) -> LongestWaits {
-        let Waits { sync, work, checkpoint_step } = &self.shared.counters.metrics.waits;
+        let Waits { sync, work, checkpoint_step } = &self.leader.replica.counters.metrics.waits;
         LongestWaits { sync: sync.take(), work: work.take(), checkpoint_step: checkpoint_step.take() }
     }
 }

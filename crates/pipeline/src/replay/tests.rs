@@ -6,6 +6,9 @@
 use super::Bounds;
 use super::batch::Batch;
 use super::handover::handover;
+use crate::config::NodeConfig;
+use crate::metadata::{Metadata, may_concern};
+use crate::replica::{Entry, Replica};
 use crate::store::{Recovering, Store};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
@@ -212,6 +215,66 @@ fn the_engine_ssd_has_what_the_log_has() {
             engine_is_right(&env, Recovering::Ssd(storage), seed).await;
         }
     });
+}
+
+/// The log's entries as the node takes them while it runs: one after the other, through [`Replica::apply`].
+async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -> (Rows, u64, Version) {
+    let config = NodeConfig { window: 0, ..NodeConfig::default() };
+    let replica = Replica::new(env, config, None, (store, None), (0, Metadata::default()));
+    for (at, list) in entries.iter().enumerate() {
+        let touches_metadata = list.iter().any(may_concern);
+        let entry = Entry { version: 10 * (at + 1) as Version, lists: vec![list], touches_metadata };
+        replica.apply(&entry).await.unwrap();
+        replica.check_invariants();
+    }
+    let store = &replica.storage;
+    let found = (rows_of(store), store.count(), store.newest());
+    store.close().await;
+    found
+}
+
+/// The same as a restart takes them: merged into one load in key order.
+async fn loaded_at_once(env: &Env, mut engine: Recovering, entries: &[MutationList]) -> (Rows, u64, Version) {
+    let mut batch = Batch::default();
+    entries.iter().for_each(|list| batch.add(Bytes::copy_from_slice(list.as_bytes())));
+    engine.apply(env, 10 * entries.len() as Version, &batch.into_key_order()).await.unwrap();
+    let store = engine.finish();
+    let found = (rows_of(&store), store.count(), store.newest());
+    store.close().await;
+    found
+}
+
+#[test]
+fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
+    let env = Env::real();
+    let identity = plinth_storage::checkpoint::Identity { cluster_id: [1; 16], node_id: [2; 16] };
+    let ssd = async |dir: &plinth_env::TemporaryDir| {
+        SsdStorage::create(&env, dir.path(), identity).await.unwrap();
+        let settings = SsdSettings::with_memory(16 << 20);
+        SsdStorage::open(&env, dir.path(), identity, settings).await.unwrap()
+    };
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let clears = random.index(4);
+        let entries: Vec<_> = (0..1 + random.index(60)).map(|_| entry(&mut random, clears)).collect();
+        block_on(async {
+            let replay = MemoryReplay::new(MemoryStorage::new(0)).unwrap();
+            let expected = loaded_at_once(&env, Recovering::Memory(Box::new(replay)), &entries).await;
+            let store = Store::Memory(MemoryStorage::new(0));
+            assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
+            if seed % 20 != 0 {
+                return;
+            }
+            let dirs = [
+                env.files().temporary_dir("plinth-one-by-one").await.unwrap(),
+                env.files().temporary_dir("plinth-at-once").await.unwrap(),
+            ];
+            let engine = Recovering::Ssd(ssd(&dirs[1]).await);
+            assert_eq!(loaded_at_once(&env, engine, &entries).await, expected, "seed {seed}");
+            let store = Store::Ssd(ssd(&dirs[0]).await);
+            assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
+        });
+    }
 }
 
 #[test]

@@ -2,18 +2,21 @@
 
 use super::{counted, disk_used, hex, never, statistics};
 use crate::endpoint::LOCAL_ADDRESS;
+use crate::leader::Leader;
 use crate::metrics::{Count, Rated};
-use crate::shared::Shared;
 use plinth_storage::Storage;
 use serde_json::{Value, json};
 
 /// The processes by id.
-pub(super) fn processes(shared: &Shared, uptime: f64) -> Value {
-    let id =
-        shared.directory.as_ref().map_or_else(|| "0".repeat(32), |directory| hex(&directory.ids.node_id));
-    let memory = shared.storage.memory();
+pub(super) fn processes(leader: &Leader, uptime: f64) -> Value {
+    let id = leader
+        .replica
+        .directory
+        .as_ref()
+        .map_or_else(|| "0".repeat(32), |directory| hex(&directory.ids.node_id));
+    let memory = leader.replica.storage.memory();
     let mut disk = json!({ "busy": 0 });
-    if let Some(free) = shared.counters.metrics.free_bytes() {
+    if let Some(free) = leader.replica.counters.metrics.free_bytes() {
         disk["free_bytes"] = json!(free);
     }
     let role = |name: &str, more: Value| {
@@ -39,15 +42,15 @@ pub(super) fn processes(shared: &Shared, uptime: f64) -> Value {
             role("cluster_controller", json!({})),
             role("grv_proxy", json!({
                 "grv_latency_statistics": {
-                    "default": statistics(&shared.counters.metrics.start_wait.snapshot()),
+                    "default": statistics(&leader.replica.counters.metrics.start_wait.snapshot()),
                 },
             })),
             role("commit_proxy", json!({
-                "commit_latency_statistics": statistics(&shared.counters.metrics.commit.snapshot()),
+                "commit_latency_statistics": statistics(&leader.replica.counters.metrics.commit.snapshot()),
             })),
             role("resolver", json!({})),
-            role("log", log(shared)),
-            role("storage", storage(shared)),
+            role("log", log(leader)),
+            role("storage", storage(leader)),
         ],
         "uptime_seconds": uptime,
         "version": "7.3.0",
@@ -55,31 +58,31 @@ pub(super) fn processes(shared: &Shared, uptime: f64) -> Value {
     json!({ id: process })
 }
 
-fn log(shared: &Shared) -> Value {
-    let written = counted(shared, shared.counters.bytes_written.get(), Rated::BytesWritten);
+fn log(leader: &Leader) -> Value {
+    let written = counted(leader, leader.replica.counters.bytes_written.get(), Rated::BytesWritten);
     json!({
-        "data_version": shared.versions.committed(),
+        "data_version": leader.replica.newest(),
         "durable_bytes": written,
         "input_bytes": written,
-        "queue_disk_used_bytes": shared.log.as_ref().map_or(0, |log| log.view.disk_bytes()),
+        "queue_disk_used_bytes": leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
     })
 }
 
-fn storage(shared: &Shared) -> Value {
-    let (memory, counters) = (shared.storage.memory(), &shared.counters);
-    let read = |count, rated| counted(shared, counters.metrics.get(count), rated);
+fn storage(leader: &Leader) -> Value {
+    let (memory, counters) = (leader.replica.storage.memory(), &leader.replica.counters);
+    let read = |count, rated| counted(leader, counters.metrics.get(count), rated);
     let lag = json!({ "seconds": 0, "versions": 0 });
     let mut storage = json!({
         "bytes_queried": read(Count::Bytes, Rated::BytesRead),
         "data_lag": lag,
-        "data_version": shared.versions.committed(),
+        "data_version": leader.replica.newest(),
         "durability_lag": lag,
         "finished_queries": read(Count::Reads, Rated::Reads),
         "keys_queried": read(Count::Keys, Rated::Keys),
-        "kvstore_used_bytes": disk_used(shared),
+        "kvstore_used_bytes": disk_used(leader),
         "low_priority_queries": never(),
-        "mutation_bytes": counted(shared, counters.bytes_written.get(), Rated::BytesWritten),
-        "mutations": counted(shared, counters.mutations.get(), Rated::Mutations),
+        "mutation_bytes": counted(leader, counters.bytes_written.get(), Rated::BytesWritten),
+        "mutations": counted(leader, counters.mutations.get(), Rated::Mutations),
         "query_queue_max": 0,
         "read_latency_statistics": statistics(&counters.metrics.read.snapshot()),
         "stored_bytes": memory.data,

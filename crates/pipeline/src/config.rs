@@ -1,0 +1,87 @@
+//! What a node is opened with.
+//!
+//! Plain settings, without behaviour: whoever opens a node fills them in, the roles read them.
+
+use crate::identity::EngineKind;
+use plinth_log::LogConfig;
+use plinth_storage::SsdSettings;
+use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{Version, limits};
+
+/// How a node behaves.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The storage engine of a database that is created; one that exists keeps its own.
+    pub engine: EngineKind,
+    /// What to do about a directory that holds no database, or holds one.
+    pub creation: Creation,
+    /// For how long transactions may read and commit, in versions (microseconds).
+    pub window: Version,
+    /// Threads that carry commits to the log: while one gathers a batch the others may lend themselves to its syncs.
+    pub commit_workers: usize,
+    /// How many batches may be appended and not yet committed, at least 1. While that many are, the next one fills.
+    pub commit_depth: usize,
+    /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
+    pub checkpoint_bytes: u64,
+    /// How the engine `ssd` behaves, its memory among it.
+    pub ssd: SsdSettings,
+    /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to find them, and what was overwritten or
+    /// cleared within the window. At the bound no commit that writes rows is taken. `None`: as much as they need.
+    pub memory_bytes: Option<u64>,
+    /// The log's own settings.
+    pub log: LogConfig,
+    /// How large queues may grow before transactions are held back.
+    pub load: LoadTargets,
+    /// A transaction that commits so long after its read version, in versions (microseconds), is slow: an event tells of it, and
+    /// `status` keeps it.
+    pub slow: Version,
+    #[cfg(feature = "planted-bugs")]
+    /// A bug for the tests of tests.
+    pub planted: Option<plinth_resolver::Planted>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            engine: EngineKind::Memory,
+            creation: Creation::IfMissing,
+            window: limits::WINDOW_VERSIONS,
+            commit_workers: 3,
+            commit_depth: 3,
+            checkpoint_bytes: 256 << 20,
+            ssd: SsdSettings::default(),
+            memory_bytes: None,
+            log: LogConfig::default(),
+            load: LoadTargets::default(),
+            slow: VERSIONS_PER_SECOND,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
+        }
+    }
+}
+
+/// Whether opening may create a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Creation {
+    /// Create one if the directory is missing or empty.
+    IfMissing,
+    /// There must be one.
+    Never,
+    /// There must be none yet.
+    Always,
+}
+
+/// How large the node's queues may grow before transactions are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadTargets {
+    /// Bytes of transactions that wait to be committed.
+    pub queue_bytes: u64,
+    /// Bytes of older versions of rows in memory; with the engine `ssd` two fifths of its memory at most.
+    pub window_bytes: u64,
+}
+
+impl Default for LoadTargets {
+    fn default() -> Self {
+        Self { queue_bytes: 64 << 20, window_bytes: 4 << 30 }
+    }
+}

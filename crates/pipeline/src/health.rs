@@ -1,0 +1,68 @@
+//! Whether a node still takes commits, and why not.
+
+use plinth_env::Signal;
+use plinth_types::Error;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Default)]
+pub(crate) struct Health {
+    failure: OnceLock<Error>,
+    failed: Signal,
+    closing: AtomicBool,
+    /// Rows take all the memory that they may take.
+    full: AtomicBool,
+}
+
+impl Health {
+    /// From now on no commit is taken: what is on disk, or in memory, is not known any more. The first
+    /// cause counts.
+    pub fn fail(&self, error: Error) {
+        if self.failure.set(error.clone()).is_ok() {
+            crate::events::failed(&error);
+            self.failed.notify();
+        }
+    }
+
+    /// Why no commit is taken, if so.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
+    }
+
+    /// Waits until the node fails, and says why.
+    pub async fn until_failed(&self) -> Error {
+        loop {
+            if let Some(cause) = self.failure() {
+                // The next one who waits is to be woken too.
+                self.failed.notify();
+                return cause;
+            }
+            self.failed.wait().await;
+        }
+    }
+
+    /// Rows take all the memory that they may take, or they don't.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// Whether rows take all the memory that they may take.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// True for the first caller.
+    pub fn begin_closing(&self) -> bool {
+        !self.closing.swap(true, Ordering::SeqCst)
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Whether tasks are to end: the node closes, or has failed.
+    pub fn is_over(&self) -> bool {
+        self.is_closing() || self.failure.get().is_some()
+    }
+}

@@ -1,0 +1,163 @@
+//! The replica: what every node is, for as long as its process lives.
+//!
+//! ```text
+//!   entry, committed ──▶ apply ──▶ storage ──▶ versions: the newest that reads may be at
+//!                                     │
+//!                                     ├──▶ metadata that new transactions are told
+//!                                     └──▶ watches that the entry fires
+//! ```
+//!
+//! [`Replica::apply`] is the one way in which an entry takes effect while the node runs. Nothing here
+//! knows who leads, or how an entry came to be committed.
+//!
+//! Always: entries are applied in the order of their versions, each whole; a version is shown to
+//! readers only when everything up to it has been applied.
+
+use crate::config::NodeConfig;
+use crate::counters::Counters;
+use crate::directory::Directory;
+use crate::health::Health;
+use crate::metadata::Metadata;
+use crate::store::Store;
+use crate::versions::Applied;
+use crate::visible::Visible;
+use crate::waiting::Waiting;
+use crate::watches::Watches;
+use plinth_env::Env;
+use plinth_env::reply::Promise;
+use plinth_env::sync::{Signal, race};
+use plinth_log::LogView;
+use plinth_storage::{Change, Storage};
+use plinth_types::{MutationList, MutationRef, Result, Version, planted};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many rows of forgotten versions are given back with each entry: more than one makes, on average.
+const FORGET_ROWS: usize = 4096;
+
+/// What takes effect at one version.
+pub(crate) struct Entry<'a> {
+    pub version: Version,
+    /// The mutations, list after list.
+    pub lists: Vec<&'a MutationList>,
+    /// Whether any of them may change the metadata.
+    pub touches_metadata: bool,
+}
+
+impl Entry<'_> {
+    fn mutations(&self) -> impl Iterator<Item = MutationRef<'_>> {
+        self.lists.iter().flat_map(|list| list.iter())
+    }
+}
+
+/// Storage, versions, watches, reads.
+pub(crate) struct Replica {
+    pub env: Env,
+    pub config: NodeConfig,
+    pub directory: Option<Directory>,
+    pub storage: Store,
+    /// `None`: the database lives in memory alone.
+    pub log: Option<LogView>,
+    pub versions: Applied,
+    pub visible: Visible,
+    pub watches: Watches,
+    pub waiting: Arc<Waiting>,
+    pub health: Health,
+    pub counters: Counters,
+    /// Wakes the task that writes checkpoints.
+    pub checkpoint_due: Signal,
+}
+
+impl Replica {
+    /// A replica whose storage holds everything up to `newest`.
+    pub fn new(
+        env: &Env,
+        config: NodeConfig,
+        directory: Option<Directory>,
+        (storage, log): (Store, Option<LogView>),
+        (newest, metadata): (Version, Metadata),
+    ) -> Self {
+        Self {
+            env: env.clone(),
+            config,
+            directory,
+            storage,
+            log,
+            versions: Applied::new(newest),
+            visible: Visible::new(metadata),
+            watches: Watches::default(),
+            waiting: Arc::new(Waiting::new()),
+            health: Health::default(),
+            counters: Counters::beginning(env.now()),
+            checkpoint_due: Signal::new(),
+        }
+    }
+
+    /// A committed entry takes effect: rows, metadata, and the version that readers may be at. Gives the watches
+    /// that it fires, to be told once whoever committed it has been answered.
+    ///
+    /// # Errors
+    /// If what an atomic operation changes could not be read. Nothing was applied then, and the node has failed:
+    /// the next entry would be applied to rows that lack this one.
+    pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
+        let version = entry.version;
+        assert!(version > self.versions.newest(), "entries are applied in the order of their versions");
+        let prepared = self.storage.prepare(&mut entry.mutations());
+        if let Err(error) = prepared.await {
+            self.health.fail(error.clone());
+            return Err(error);
+        }
+        assert!(!planted!("a commit worker panics while it applies"), "planted");
+        let mut fired = Vec::new();
+        self.change_rows(entry, &mut fired);
+        self.storage.publish(version);
+        if entry.touches_metadata {
+            self.visible
+                .change(|metadata| metadata.fold_all(entry.mutations()), || self.versions.reach(version));
+        } else {
+            self.versions.reach(version);
+        }
+        self.storage.forget_before(self.window_begin(version), FORGET_ROWS);
+        self.counters.batches.add(1);
+        self.counters.mutations.add(entry.lists.iter().map(|list| list.len() as u64).sum());
+        Ok(fired)
+    }
+
+    fn change_rows(&self, entry: &Entry<'_>, fired: &mut Vec<Promise<Version>>) {
+        if self.watches.is_empty() {
+            return self.storage.apply(entry.version, &mut entry.mutations(), None);
+        }
+        let mut changed = |change: Change<'_>| match change {
+            Change::Key(key, value) => self.watches.changed(key, value, fired),
+            Change::Range(begin, end) => self.watches.cleared(begin, end, fired),
+        };
+        self.storage.apply(entry.version, &mut entry.mutations(), Some(&mut changed));
+    }
+
+    /// The newest version that reads may be at.
+    pub fn newest(&self) -> Version {
+        self.versions.newest()
+    }
+
+    /// The oldest version that the window still holds when the newest is `newest`.
+    pub fn window_begin(&self, newest: Version) -> Version {
+        newest.saturating_sub(self.config.window)
+    }
+
+    /// Seconds since the Unix epoch.
+    pub fn wall_clock_seconds(&self) -> u64 {
+        self.env.wall_clock().as_secs()
+    }
+
+    /// Sleeps, but not beyond a wake-up.
+    pub async fn pause(&self, wake_up: &Signal, at_most: Duration) {
+        race(wake_up.wait(), self.env.sleep(at_most)).await;
+    }
+
+    /// Panics if what must hold between two entries doesn't.
+    pub fn check_invariants(&self) {
+        let newest = self.newest();
+        assert!(self.storage.newest() >= newest, "readers may be at a version that storage doesn't serve");
+        assert!(self.storage.oldest() <= newest, "the newest version has left the window");
+    }
+}
