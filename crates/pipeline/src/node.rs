@@ -21,7 +21,7 @@ use crate::watches::Watches;
 use crate::{checkpoints, chores, worker};
 use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
-use plinth_log::{Identity, Log, LogConfig, Recovery};
+use plinth_log::{Identity, LocalLog, LogConfig, Recovery};
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, SsdSettings, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
@@ -145,7 +145,7 @@ impl Node {
         config: NodeConfig,
         directory: Option<Directory>,
         storage: Store,
-        log: Option<Log>,
+        log: Option<LocalLog>,
         sequencer: Sequencer,
     ) -> Result<Arc<Self>> {
         // Whatever was read before this run is older than the window.
@@ -275,9 +275,9 @@ async fn recover(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Store, Log, Sequencer, bool)> {
+) -> Result<(Store, LocalLog, Sequencer, bool)> {
     let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
-    let replayed = match log.register(checkpoints::CONSUMER, stored + 1) {
+    let replayed = match log.register(checkpoints::CONSUMER, stored + 1, None) {
         Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
         Err(error) => Err(error),
     };
@@ -308,14 +308,14 @@ async fn open_both(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Recovering, Version, Log, Recovery)> {
+) -> Result<(Recovering, Version, LocalLog, Recovery)> {
     let (allow, permission) = promise();
     let (answer, opened) = promise();
     let opening = {
         let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
         let (env, lock) = (env.clone(), directory.lock.clone());
         async move {
-            answer.send(Log::open_when(&env, &path, ids, config, permission).await);
+            answer.send(LocalLog::open_when(&env, &path, ids, config, permission).await);
             // Held as long as the log may be written to, even if nobody waits for it any longer.
             drop(lock);
         }
@@ -402,7 +402,7 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     let storage_ids =
         plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id };
     Store::create(env, dir, storage_ids, config.engine).await?;
-    let (log, _) = Log::create(env, &log_dir, ids, config.log.clone()).await?;
+    let (log, _) = LocalLog::create(env, &log_dir, ids, config.log.clone()).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
     log.close().await?;
     env.files().sync_dir(dir).await?;

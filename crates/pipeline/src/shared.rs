@@ -13,7 +13,7 @@ use crate::waiting::Waiting;
 use crate::watches::Watches;
 use plinth_env::sync::{Signal, race};
 use plinth_env::{DirLock, Env};
-use plinth_log::{Identity, Log, LogView, Syncer};
+use plinth_log::{Identity, LocalLog, LocalView, Syncer};
 use plinth_resolver::Resolver;
 use plinth_types::{Error, Version};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The front of the pipeline: owned by whichever commit worker holds the baton.
 pub(crate) struct Front {
     /// `None`: the database lives in memory alone.
-    pub log: Option<Log>,
+    pub log: Option<LocalLog>,
     pub resolver: Resolver,
     pub metadata: Metadata,
     /// The turn in which the next batch takes effect.
@@ -99,7 +99,7 @@ impl Health {
 /// What everybody but the writer does with the log.
 pub(crate) struct LogHandles {
     pub syncer: Syncer,
-    pub view: LogView,
+    pub view: LocalView,
 }
 
 /// Signals to the tasks that are not commit workers.
