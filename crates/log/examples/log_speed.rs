@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plinth_env::{Env, Open, block_on};
-use plinth_log::{Identity, Log, LogConfig};
+use plinth_log::{Identity, LocalLog, LogConfig};
 use plinth_types::Result;
 
 const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
@@ -41,10 +41,10 @@ fn main() -> Result<()> {
     })
 }
 
-async fn new_log(env: &Env, dir: &Path, config: LogConfig) -> Result<(PathBuf, Log)> {
+async fn new_log(env: &Env, dir: &Path, config: LogConfig) -> Result<(PathBuf, LocalLog)> {
     let dir = dir.join("log");
     env.files().remove_dir_all(&dir).await?;
-    let (mut log, _) = Log::create(env, &dir, IDENTITY, config).await?;
+    let (mut log, _) = LocalLog::create(env, &dir, IDENTITY, config).await?;
     let position = log.extend_lease(i64::MAX / 2).await?;
     log.syncer().sync(position).await?;
     Ok((dir, log))
@@ -73,7 +73,7 @@ async fn appends(env: &Env, dir: &Path, body_len: usize, total: u64) -> Result<(
     log.close().await?;
 
     let began = env.now();
-    let (log, _) = Log::open(env, &path, IDENTITY, LogConfig::default()).await?;
+    let (log, _) = LocalLog::open(env, &path, IDENTITY, LogConfig::default()).await?;
     let opened = env.now().saturating_sub(began);
     let (began, mut reader, mut bytes) = (env.now(), log.reader(1), 0);
     while let Some(entry) = reader.next().await? {
@@ -143,7 +143,7 @@ async fn commits(env: &Env, dir: &Path) -> Result<()> {
 async fn sustained(env: &Env, dir: &Path) -> Result<()> {
     let (_, mut log) =
         new_log(env, dir, LogConfig { max_segment_bytes: 16 << 20, ..LogConfig::default() }).await?;
-    log.register("nobody", 1)?;
+    log.register("nobody", 1, None)?;
     let (syncer, body) = (log.syncer(), vec![7; BATCH]);
     for part in ["first 64 MB, new segments", "next 64 MB", "next 64 MB", "next 64 MB"] {
         let mut times = Vec::with_capacity(4096);

@@ -12,7 +12,7 @@ pub struct Identity {
 }
 
 /// A record's place in the log: what [`Syncer::sync`](crate::Syncer::sync) takes. Later is larger.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Position(pub(crate) u64);
 
 impl Position {
@@ -40,6 +40,8 @@ pub struct LogConfig {
     pub spare_bytes: u64,
     /// How many syncs may be in flight at the same time.
     pub syncs_in_flight: usize,
+    /// Bytes of the newest entries that are kept in memory while a reader follows the log.
+    pub tail_bytes: usize,
     /// A bug to have, for tests of tests.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
@@ -54,6 +56,7 @@ impl Default for LogConfig {
             max_segment_bytes: 64 << 20,
             spare_bytes: 256 << 20,
             syncs_in_flight: 2,
+            tail_bytes: 16 << 20,
             #[cfg(feature = "planted-bugs")]
             planted: crate::planted::Planted::None,
         }
@@ -104,7 +107,7 @@ impl LogConfig {
     }
 }
 
-/// What [`Log::open`](crate::Log::open) found.
+/// What [`LocalLog::open`](crate::LocalLog::open) found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
     /// The epoch of this opening: larger than every earlier one's.

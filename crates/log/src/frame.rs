@@ -6,7 +6,6 @@ use plinth_types::Version;
 
 use crate::format::{ALIGNMENT, Kind, RECORD_HEADER_LEN, RecordHeader, State, body_checksum};
 use crate::link::Link;
-use crate::shared::Mark;
 
 /// What the operating system reads and writes at once.
 pub(crate) const BLOCK: u64 = 4096;
@@ -24,13 +23,13 @@ pub(crate) struct Frame<'a> {
     buffer: &'a mut Vec<u8>,
     seed: u32,
     epoch: u64,
-    durable: &'a Mark,
+    durable: &'a Link,
     link: Link,
 }
 
 impl<'a> Frame<'a> {
     /// Records that follow `link`, in a buffer that is emptied. `durable` is how far the log is durable.
-    pub(crate) fn new(buffer: &'a mut Vec<u8>, seed: u32, epoch: u64, durable: &'a Mark, link: Link) -> Self {
+    pub(crate) fn new(buffer: &'a mut Vec<u8>, seed: u32, epoch: u64, durable: &'a Link, link: Link) -> Self {
         buffer.clear();
         Self { buffer, seed, epoch, durable, link }
     }

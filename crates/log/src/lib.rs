@@ -23,7 +23,7 @@
 //! Every checksum begins with the segment's identity (cluster, node, log, serial number, a random
 //! number), so that what a file held in an earlier life is never read as a record.
 //!
-//! ## Invariants (checked by [`Log::check_invariants`] and by every walk through the files)
+//! ## Invariants (checked by [`LocalLog::check_invariants`] and by every walk through the files)
 //! 1. Records are numbered without gaps, entries too; each names the checksum of the one before;
 //!    epochs never fall; versions rise; no entry is above the lease that was written before it.
 //! 2. Segments are numbered without gaps: a missing file is damage.
@@ -36,16 +36,21 @@
 //!
 //! ## Not here
 //! What the bodies mean, which version is next, when to sync (`pipeline`); the lock on the directory
-//! (its owner); replication, which will be another implementation of the same promises.
+//! (its owner); replication, which is another implementation of [`CommitLog`].
 //!
-//! Read next: `docs/format/log.md`, [`Log`] in `log.rs`, then `writer.rs`, `syncer.rs`, `recovery.rs`.
+//! Read next: `docs/format/log.md`, the traits in `commit_log.rs`, [`LocalLog`] in
+//! `log.rs`, then `writer.rs`, `syncer.rs`, `recovery.rs`.
 #![forbid(unsafe_code)]
 
 mod check;
+mod commit_log;
 mod config;
+pub mod conformance;
+mod consumers;
 pub mod format;
 mod frame;
 mod link;
+mod local;
 mod log;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
@@ -57,13 +62,15 @@ mod scan;
 mod segment;
 mod shared;
 mod syncer;
+mod tail;
 mod upkeep;
 mod walk;
 mod writer;
 
 pub use check::{Report, Salvage, Salvaged, verify};
+pub use commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
 pub use config::{CutTail, Identity, LogConfig, Position, Recovery};
-pub use log::{Log, LogView};
+pub use log::{LocalLog, LocalView};
 pub use problem::Problem;
 pub use reader::{Entry, Reader};
 pub use syncer::Syncer;

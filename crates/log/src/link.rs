@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use plinth_types::Version;
 
+use crate::commit_log::Progress;
+use crate::config::Position;
 use crate::format::{Kind, RecordHeader, State};
 use crate::problem::Flaw;
 
@@ -30,6 +32,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// The same, as callers are told.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { position: Position(self.sequence), version: self.version, lease: self.state.lease }
+    }
+
     /// Before the first record of a log.
     pub(crate) fn origin() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The log as its users hold it: [`Log`] for the one writer, [`LogView`] for everybody else.
+//! The log as its users hold it: [`LocalLog`] for the one writer, [`LocalView`] for everybody else.
 //!
 //! Everything here is a few lines over the parts that do the work. The writer's methods take `&mut self`,
 //! because there is one writer; what consumers ask for (register, pop) is noted at once and written
@@ -10,14 +10,15 @@ use std::sync::Arc;
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
+use crate::commit_log::Progress;
 use crate::config::{Identity, LogConfig, Position, Recovery};
-use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS, State};
+use crate::format::State;
 use crate::frame::Frame;
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::recovery::recover;
 use crate::segment::{Directory, Wanted};
-use crate::shared::{Mark, Shared};
+use crate::shared::Shared;
 use crate::syncer::Syncer;
 use crate::upkeep;
 use crate::writer::{NewEntry, Writer};
@@ -25,22 +26,22 @@ use crate::writer::{NewEntry, Writer};
 /// A commit log, open for appending.
 ///
 /// There is one writer; readers, consumers and syncs go through handles that can be given to other
-/// tasks ([`Log::view`], [`Log::syncer`]). Nothing excludes a second [`Log`] on the same directory:
+/// tasks ([`LocalLog::view`], [`LocalLog::syncer`]). Nothing excludes a second [`LocalLog`] on the same directory:
 /// that is the business of whoever owns the directory's lock.
-pub struct Log {
+pub struct LocalLog {
     writer: Writer,
-    view: LogView,
+    view: LocalView,
     /// The state record that says of everything before it that it is durable, if nothing followed it.
     marker: u64,
 }
 
 /// A handle to a log: for consumers, readers, and whoever wants to know how far it is. Cheap to clone.
 #[derive(Clone)]
-pub struct LogView {
-    shared: Arc<Shared>,
+pub struct LocalView {
+    pub(crate) shared: Arc<Shared>,
 }
 
-impl Log {
+impl LocalLog {
     /// Makes a new log in `dir`, which is made if need be, and opens it. A crash leaves a whole log or none.
     ///
     /// # Errors
@@ -51,8 +52,27 @@ impl Log {
         identity: Identity,
         config: LogConfig,
     ) -> Result<(Self, Recovery)> {
+        Self::create_at(env, dir, identity, config, (0, 0, 0)).await
+    }
+
+    /// Makes a new log that begins behind an entry that it doesn't have: its index, term and version. For
+    /// a node that has the rows of that version from elsewhere. The lease reaches up to the version.
+    ///
+    /// # Errors
+    /// As those of [`LocalLog::create`]; `version_invalid` if the version is below 0.
+    pub async fn create_at(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        identity: Identity,
+        config: LogConfig,
+        (index, term, version): (u64, u64, Version),
+    ) -> Result<(Self, Recovery)> {
         let dir = dir.as_ref();
         config.check()?;
+        if version < 0 {
+            let detail = format!("a log can't begin behind version {version}");
+            return Err(Error::version_invalid().with_detail(detail));
+        }
         env.files().create_dir_all(dir).await?;
         if !Directory::list(env, dir).await?.segments.is_empty() {
             let detail = format!("there is a log in {} already", dir.display());
@@ -60,8 +80,11 @@ impl Log {
         }
         let wanted = Wanted::new(identity, &config, 1, config.first_segment_bytes);
         let first_record = |seed| {
-            let (mut bytes, origin) = (Vec::new(), Link::origin());
-            Frame::new(&mut bytes, seed, 0, &Mark::of(&origin), origin).put_state(Arc::new(State::default()));
+            let (mut bytes, mut origin) = (Vec::new(), Link::origin());
+            (origin.index, origin.epoch, origin.version) = (index, term, version);
+            origin.durable = version;
+            let state = State { lease: version, ..State::default() };
+            Frame::new(&mut bytes, seed, term, &origin.clone(), origin).put_state(Arc::new(state));
             bytes
         };
         wanted.make(env, dir, first_record, || true).await?;
@@ -83,11 +106,11 @@ impl Log {
         Self::open_when(env, dir, identity, config, std::future::ready(Ok(()))).await
     }
 
-    /// Opens the log like [`Log::open`], but changes nothing in `dir` before `permission` is given: whoever has other
+    /// Opens the log like [`LocalLog::open`], but changes nothing in `dir` before `permission` is given: whoever has other
     /// things to read at a start can read them meanwhile, and find them damaged, or too new.
     ///
     /// # Errors
-    /// As those of [`Log::open`], and that of `permission`, after which nothing was changed.
+    /// As those of [`LocalLog::open`], and that of `permission`, after which nothing was changed.
     pub async fn open_when(
         env: &Env,
         dir: impl AsRef<Path>,
@@ -102,7 +125,7 @@ impl Log {
         let recovery = Recovery { epoch: recovered.recovery.epoch + 1, ..recovered.recovery };
         let shared = Shared::new(env.clone(), dir, identity, config, recovered.start);
         let writer = Writer::new(shared.clone(), link, recovery.epoch, recovered.dirty);
-        let mut log = Self { writer, view: LogView { shared }, marker: 0 };
+        let mut log = Self { writer, view: LocalView { shared }, marker: 0 };
         let position = log.writer.write_state(lease).await?;
         log.syncer().sync(position).await?;
         log.marker = position.0;
@@ -122,11 +145,11 @@ impl Log {
     }
 
     /// Appends a record that lets versions up to `upto` be handed out, once it is durable: see
-    /// [`LogView::lease`]. Entries may be appended up to it at once. Does nothing if the lease reaches
+    /// [`LocalView::lease`]. Entries may be appended up to it at once. Does nothing if the lease reaches
     /// that far already.
     ///
     /// # Errors
-    /// As those of [`Log::append`].
+    /// As those of [`LocalLog::append`].
     pub async fn extend_lease(&mut self, upto: Version) -> Result<Position> {
         if upto <= self.writer.link.state.lease {
             return Ok(self.written());
@@ -139,7 +162,7 @@ impl Log {
     /// have popped. To be called when the system falls idle; does nothing if nothing happened since.
     ///
     /// # Errors
-    /// As those of [`Log::append`] and [`Syncer::sync`].
+    /// As those of [`LocalLog::append`] and [`Syncer::sync`].
     pub async fn mark_durable(&mut self) -> Result<()> {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {
             return Ok(());
@@ -156,8 +179,8 @@ impl Log {
         Position(self.writer.link.sequence)
     }
 
-    /// This opening's epoch.
-    pub fn epoch(&self) -> u64 {
+    /// The term in which this writer appends: each opening begins a new one.
+    pub fn term(&self) -> u64 {
         self.writer.epoch
     }
 
@@ -167,15 +190,15 @@ impl Log {
     }
 
     /// A handle for readers and consumers.
-    pub fn view(&self) -> LogView {
+    pub fn view(&self) -> LocalView {
         self.view.clone()
     }
 
-    /// Leaves the log as after [`Log::mark_durable`] and waits for its background task to end. A log
+    /// Leaves the log as after [`LocalLog::mark_durable`] and waits for its background task to end. A log
     /// that is merely dropped is as after a crash, except that nothing written is lost.
     ///
     /// # Errors
-    /// As those of [`Log::mark_durable`]; the log is closed all the same.
+    /// As those of [`LocalLog::mark_durable`]; the log is closed all the same.
     pub async fn close(mut self) -> Result<()> {
         let marked = self.mark_durable().await;
         self.view.shared.change(|inner| inner.upkeep.is_closing = true);
@@ -195,32 +218,42 @@ impl Log {
     }
 }
 
-impl std::ops::Deref for Log {
-    type Target = LogView;
+impl std::ops::Deref for LocalLog {
+    type Target = LocalView;
 
-    fn deref(&self) -> &LogView {
+    fn deref(&self) -> &LocalView {
         &self.view
     }
 }
 
-impl Drop for Log {
+impl Drop for LocalLog {
     fn drop(&mut self) {
         self.view.shared.change(|inner| inner.upkeep.is_closing = true);
     }
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for LocalLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Link { sequence, index, version, .. } = &self.writer.link;
         let fields = format_args!("{sequence} records, {index} entries, version {version}").to_string();
-        f.debug_tuple("Log").field(&fields).finish()
+        f.debug_tuple("LocalLog").field(&fields).finish()
     }
 }
 
-impl LogView {
+impl LocalView {
     /// The version of the last durable entry.
     pub fn known_durable(&self) -> Version {
         self.shared.with(|inner| inner.durable.version)
+    }
+
+    /// Up to where entries will never be lost; here the same as what is durable.
+    pub fn committed(&self) -> Progress {
+        self.shared.with(|inner| inner.committed().progress())
+    }
+
+    /// Up to where everything is synced.
+    pub fn durable(&self) -> Progress {
+        self.shared.with(|inner| inner.durable.progress())
     }
 
     /// The lease that is durable: no version above it may be handed out.
@@ -248,88 +281,13 @@ impl LogView {
 
     /// Reads durable entries with versions from `from` on, in order.
     pub fn reader(&self, from: Version) -> Reader {
-        Reader::new(self.shared.clone(), from)
-    }
-
-    /// Makes `consumer` known: entries from version `from` on are kept until it pops them. A consumer
-    /// that is known already, be it from before a restart, stays where it is. Gives the version that
-    /// it is to go on from.
-    ///
-    /// Durable as soon as anything appended later is.
-    ///
-    /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the name
-    /// is empty or too long, or there are too many consumers.
-    pub fn register(&self, consumer: &str, from: Version) -> Result<Version> {
-        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
-        if consumer.is_empty() || consumer.len() > MAX_CONSUMER_NAME_LEN {
-            return refuse(format!(
-                "a consumer's name has 1 to {MAX_CONSUMER_NAME_LEN} bytes, not {}",
-                consumer.len()
-            ));
-        }
-        // There are no versions below 1.
-        let from = from.max(1);
-        let registered = self.shared.with(|inner| {
-            let known = inner.consumers.popped.get(consumer).copied();
-            if let Some(popped) = known {
-                return Ok(popped.saturating_add(1));
-            }
-            if inner.consumers.popped.len() >= MAX_CONSUMERS {
-                return refuse(format!("the log has {MAX_CONSUMERS} consumers already"));
-            }
-            check_kept(inner.gone(), from)?;
-            inner.consumers.popped.insert(consumer.to_string(), from - 1);
-            inner.consumers.generation += 1;
-            Ok(from)
-        });
-        upkeep::look(&self.shared);
-        registered
-    }
-
-    /// `consumer` needs no entries up to version `upto` any longer. Segments that no consumer needs are
-    /// reused or removed, once this is durable: as soon as anything appended later is.
-    ///
-    /// # Errors
-    /// `client_invalid_operation` if there is no such consumer. Popping backwards does nothing.
-    pub fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
-        let popped = self.shared.with(|inner| {
-            inner.upkeep.is_stuck = false;
-            let Some(popped) = inner.consumers.popped.get_mut(consumer) else {
-                let detail = format!("the log has no consumer {consumer}");
-                return Err(Error::client_invalid_operation().with_detail(detail));
-            };
-            if upto > *popped {
-                *popped = upto;
-                inner.consumers.generation += 1;
-            }
-            Ok(())
-        });
-        upkeep::look(&self.shared);
-        popped
-    }
-
-    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is kept.
-    pub fn unregister(&self, consumer: &str) {
-        self.shared.with(|inner| {
-            if inner.consumers.popped.remove(consumer).is_some() {
-                inner.consumers.generation += 1;
-            }
-        });
-    }
-
-    /// The consumers, and from which version on each needs entries.
-    pub fn consumers(&self) -> Vec<(String, Version)> {
-        self.shared.with(|inner| {
-            let popped = inner.consumers.popped.iter();
-            popped.map(|(name, popped)| (name.clone(), popped.saturating_add(1))).collect()
-        })
+        Reader::new(self.shared.clone(), from, None)
     }
 }
 
-impl std::fmt::Debug for LogView {
+impl std::fmt::Debug for LocalView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogView").field("known_durable", &self.known_durable()).finish()
+        f.debug_struct("LocalView").field("known_durable", &self.known_durable()).finish()
     }
 }
 

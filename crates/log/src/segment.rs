@@ -120,15 +120,18 @@ impl Segment {
     }
 }
 
-/// Keeps a segment from being reused while a reader stands in it.
+/// A reader's hold on a segment: it may keep the segment from being reused.
 pub(crate) struct Pin {
     segment: Arc<Segment>,
+    holds: bool,
 }
 
 impl Pin {
-    pub(crate) fn new(segment: Arc<Segment>) -> Self {
-        segment.readers.fetch_add(1, Ordering::AcqRel);
-        Self { segment }
+    pub(crate) fn new(segment: Arc<Segment>, holds: bool) -> Self {
+        if holds {
+            segment.readers.fetch_add(1, Ordering::AcqRel);
+        }
+        Self { segment, holds }
     }
 
     pub(crate) fn segment(&self) -> &Arc<Segment> {
@@ -138,7 +141,10 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.segment.readers.fetch_sub(1, Ordering::AcqRel);
+        if self.holds {
+            let readers = self.segment.readers.fetch_sub(1, Ordering::AcqRel);
+            assert!(readers > 0, "a segment is let go as often as it was held");
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //!                   durable     written
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -21,28 +21,12 @@ use plinth_env::Env;
 use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{Identity, LogConfig};
-use crate::format::{RECORDS_START, State};
+use crate::consumers::Consumers;
+use crate::format::RECORDS_START;
 use crate::link::Link;
 use crate::segment::Segment;
+use crate::tail::Tail;
 use crate::upkeep::{Next, Upkeep};
-
-/// A point that the log has reached: after which record.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark {
-    /// Number of the record.
-    pub(crate) sequence: u64,
-    /// Index and version of the last entry at or before it.
-    pub(crate) index: u64,
-    pub(crate) version: Version,
-    /// The last state at or before it.
-    pub(crate) state: Arc<State>,
-}
-
-impl Mark {
-    pub(crate) fn of(link: &Link) -> Self {
-        Self { sequence: link.sequence, index: link.index, version: link.version, state: link.state.clone() }
-    }
-}
 
 /// A segment that is part of the log.
 pub(crate) struct Kept {
@@ -64,19 +48,12 @@ pub(crate) struct Syncs {
     pub(crate) lanes: Vec<Option<u64>>,
 }
 
-/// What callers want of the log's consumers, and whether the writer has written it down.
-#[derive(Default)]
-pub(crate) struct Consumers {
-    pub(crate) popped: BTreeMap<String, Version>,
-    /// Grows with every change.
-    pub(crate) generation: u64,
-}
-
 pub(crate) struct Inner {
     pub(crate) segments: VecDeque<Kept>,
-    pub(crate) written: Mark,
-    pub(crate) durable: Mark,
+    pub(crate) written: Link,
+    pub(crate) durable: Link,
     pub(crate) consumers: Consumers,
+    pub(crate) tail: Tail,
     pub(crate) syncs: Syncs,
     pub(crate) upkeep: Upkeep,
     /// Why nothing is written or acknowledged any longer.
@@ -100,11 +77,12 @@ impl Shared {
         config: LogConfig,
         start: Start,
     ) -> Arc<Self> {
-        let mark = Mark::of(&start.link);
+        let mark = start.link;
         let inner = Inner {
             segments: start.segments,
             written: mark.clone(),
-            consumers: Consumers { popped: mark.state.popped.clone(), generation: 0 },
+            consumers: Consumers::new(&mark.state),
+            tail: Tail::default(),
             durable: mark,
             syncs: Syncs { lanes: vec![None; config.syncs_in_flight] },
             upkeep: start.upkeep,
@@ -171,8 +149,13 @@ impl Inner {
     /// Up to which version no consumer needs anything, whatever crash may come.
     pub(crate) fn floor(&self) -> Option<Version> {
         let durable = self.durable.state.floor()?;
-        let wanted = self.consumers.popped.values().min().copied()?;
+        let wanted = self.consumers.floor()?;
         Some(durable.min(wanted))
+    }
+
+    /// Up to where entries will never be lost: on one node, what is durable.
+    pub(crate) fn committed(&self) -> &Link {
+        &self.durable
     }
 
     /// The version and index of the last entry that is no longer in the log.

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use plinth_types::{Error, Result};
 
+use crate::commit_log::Progress;
 use crate::config::Position;
+use crate::link::Link;
 use crate::segment::Segment;
-use crate::shared::{Inner, Mark, Shared};
+use crate::shared::{Inner, Shared};
 use crate::upkeep;
 
 /// Makes records durable. Cheap to clone; may be used by several tasks at once.
@@ -23,7 +25,7 @@ pub struct Syncer {
 /// What one sync is to do.
 struct Job {
     lane: usize,
-    reaches: Mark,
+    reaches: Link,
     segments: Vec<Arc<Segment>>,
 }
 
@@ -71,6 +73,17 @@ impl Syncer {
     }
 }
 
+/// One sync on the caller's thread, if there is one to do: see [`LogView::drive`](crate::LogView::drive).
+pub(crate) async fn drive(shared: &Arc<Shared>) -> Result<Option<Progress>> {
+    let job = shared.with(|inner| {
+        inner.check_poison()?;
+        Ok::<_, Error>(if inner.is_uncovered() { inner.take_lane() } else { None })
+    })?;
+    let Some(job) = job else { return Ok(None) };
+    Lane { shared, lane: job.lane, is_held: true }.run(&job).await?;
+    Ok(Some(shared.with(|inner| inner.committed().progress())))
+}
+
 impl std::fmt::Debug for Syncer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Syncer")
@@ -94,12 +107,23 @@ impl Inner {
         if self.syncs.lanes.iter().flatten().any(|reaches| *reaches >= upto) {
             return None;
         }
+        self.take_lane().map(Turn::Sync)
+    }
+
+    /// A sync of all that is written, if there is a lane for it.
+    fn take_lane(&mut self) -> Option<Job> {
         let lane = self.syncs.lanes.iter().position(Option::is_none)?;
         self.syncs.lanes[lane] = Some(self.written.sequence);
         let durable = self.durable.sequence;
         let segments =
             self.segments.iter().filter(|kept| kept.last > durable).map(|kept| kept.segment.clone());
-        Some(Turn::Sync(Job { lane, reaches: self.written.clone(), segments: segments.collect() }))
+        Some(Job { lane, reaches: self.written.clone(), segments: segments.collect() })
+    }
+
+    /// Whether anything is written that neither is durable nor will be once the syncs under way have ended.
+    fn is_uncovered(&self) -> bool {
+        let covered = self.syncs.lanes.iter().flatten().copied().max().unwrap_or(0);
+        self.written.sequence > covered.max(self.durable.sequence)
     }
 }
 

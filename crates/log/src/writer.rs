@@ -10,14 +10,17 @@
 use std::sync::Arc;
 
 use plinth_env::is_disk_full;
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::config::Position;
+use crate::consumers::Dropped;
 use crate::format::{MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, State, record_span};
 use crate::frame::{BLOCK, Frame, padded_end};
 use crate::link::Link;
+use crate::reader::Entry;
 use crate::segment::Segment;
-use crate::shared::{Kept, Mark, Shared};
+use crate::shared::{Inner, Kept, Shared};
+use crate::tail::Resume;
 use crate::upkeep::{self, Next, Prepared};
 
 /// A write buffer that has grown beyond this is given back.
@@ -60,6 +63,8 @@ struct Draft {
     len: u64,
     link: Link,
     generation: u64,
+    /// Bytes of the entry's body, which is last; none without an entry.
+    body_len: Option<u64>,
 }
 
 impl Writer {
@@ -129,7 +134,7 @@ impl Writer {
         let (durable, changed, generation) = self.shared.with(|inner| {
             inner.check_poison()?;
             let generation = inner.consumers.generation;
-            let changed = (generation != self.generation).then(|| inner.consumers.popped.clone());
+            let changed = (generation != self.generation).then(|| inner.consumers.popped());
             Ok::<_, Error>((inner.durable.clone(), changed, generation))
         })?;
         let mut state = None;
@@ -163,7 +168,8 @@ impl Writer {
         let room = segment.header.bytes.max(start + len);
         let end = padded_end(start, start + len).max(dirty).min(room);
         self.buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
-        Ok(Draft { switch, start, len, link, generation })
+        let body_len = entry.map(|entry| entry.len());
+        Ok(Draft { switch, start, len, link, generation, body_len })
     }
 
     /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
@@ -207,7 +213,10 @@ impl Writer {
     fn accept(&mut self, draft: Draft) {
         let before = (self.link.sequence, self.link.index, self.link.version);
         let end = draft.start + draft.len;
+        let followed = self.shared.with(|inner| inner.tail.is_followed());
+        let body = if followed { self.written_body(&draft) } else { None };
         let switched = draft.switch.map(|next| next.segment);
+        assert!(draft.link.sequence > self.link.sequence, "a write adds records");
         self.link = draft.link;
         self.generation = draft.generation;
         self.dirty = end;
@@ -216,22 +225,49 @@ impl Writer {
             self.segment = segment.clone();
         }
         let is_time_for_next = end > self.segment.header.bytes / 4;
-        let look = self.shared.with(|inner| {
+        let (look, dropped) = self.shared.with(|inner| {
+            let mut dropped = Vec::new();
             if let Some(segment) = switched {
                 inner.segments.push_back(Kept { segment, before, last: 0, end, leaving: false });
+                dropped = inner.drop_laggards();
             }
             let last = inner.segments.back_mut().expect("a log has a segment");
             (last.last, last.end) = (self.link.sequence, end);
-            inner.written = Mark::of(&self.link);
+            inner.written = self.link.clone();
+            if let Some(body) = body
+                && inner.tail.is_followed()
+            {
+                self.keep(inner, body);
+            }
             let look = is_time_for_next && matches!(inner.upkeep.next, Next::None);
             if look {
                 inner.upkeep.next = Next::Wanted { urgent: false };
             }
-            look
+            (look, dropped)
         });
         if look {
             upkeep::look(&self.shared);
         }
+        if !dropped.is_empty() {
+            dropped.iter().for_each(Dropped::announce);
+            // Readers that wait for such a consumer learn it now.
+            self.shared.change(|_| ());
+        }
+    }
+
+    /// The body of the entry in the buffer, for readers that follow.
+    fn written_body(&self, draft: &Draft) -> Option<Bytes> {
+        let body_len = draft.body_len?;
+        let at = usize::try_from(draft.len - record_span(body_len)).ok()? + RECORD_HEADER_LEN;
+        let body = self.buffer.get(at..at + usize::try_from(body_len).ok()?)?;
+        Some(Bytes::copy_from_slice(body))
+    }
+
+    fn keep(&self, inner: &mut Inner, body: Bytes) {
+        let Link { index, epoch, version, .. } = self.link;
+        let serial = self.segment.header.serial;
+        let after = Resume { serial, offset: self.end, link: self.link.clone() };
+        inner.tail.push(Entry { index, epoch, version, body }, after, self.shared.config.tail_bytes);
     }
 
     /// The write has failed: whatever part of it arrived must not be taken for a record.

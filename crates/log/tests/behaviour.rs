@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_log::{Identity, Log, LogConfig, verify};
+use plinth_log::{Identity, LocalLog, LogConfig, verify};
 use plinth_types::{Error, Version};
 use support::{DIR, IDENTITY, body, check, commit, create, create_leased, open, read, small, versions};
 
@@ -56,7 +56,7 @@ fn each_opening_begins_a_new_epoch() {
     in_simulation(|env| async move {
         let mut log = create_leased(&env, LogConfig::default()).await;
         for epoch in 1..6 {
-            assert_eq!(log.epoch(), epoch);
+            assert_eq!(log.term(), epoch);
             commit(&mut log, epoch as i64, b"").await;
             log.close().await.unwrap();
             let (next, recovery) = open(&env, LogConfig::default()).await.unwrap();
@@ -145,8 +145,8 @@ fn the_slowest_consumer_holds_segments_back_and_places_survive_restarts() {
     in_simulation(|env| async move {
         let config = small(8192, 8192);
         let mut log = create_leased(&env, config.clone()).await;
-        assert_eq!(log.register("storage", 1), Ok(1));
-        assert_eq!(log.register("backup", 0), Ok(1));
+        assert_eq!(log.register("storage", 1, None), Ok(1));
+        assert_eq!(log.register("backup", 0, None), Ok(1));
         for version in 1..200 {
             commit(&mut log, version, &body(version, 400)).await;
         }
@@ -160,7 +160,7 @@ fn the_slowest_consumer_holds_segments_back_and_places_survive_restarts() {
 
         let (mut log, recovery) = open(&env, config.clone()).await.unwrap();
         assert_eq!(log.consumers(), [("backup".to_string(), 101), ("storage".to_string(), 151)]);
-        assert_eq!(log.register("backup", 1), Ok(101), "a known consumer stays where it is");
+        assert_eq!(log.register("backup", 1, None), Ok(101), "a known consumer stays where it is");
         commit(&mut log, 200, &body(200, 400)).await;
         rest(&env).await;
         log.close().await.unwrap();
@@ -169,9 +169,9 @@ fn the_slowest_consumer_holds_segments_back_and_places_survive_restarts() {
         assert!(recovery.first_index <= later.first_index && later.first_index <= 101);
         assert_eq!(read(&log, 101).await.unwrap().len(), 100);
         assert_eq!(read(&log, 1).await, Err(Error::version_invalid()));
-        assert_eq!(log.register("late", 1), Err(Error::version_invalid()));
+        assert_eq!(log.register("late", 1, None), Err(Error::version_invalid()));
         assert_eq!(log.pop("nobody", 1), Err(Error::client_invalid_operation()));
-        assert_eq!(log.register("", 101), Err(Error::invalid_option_value()));
+        assert_eq!(log.register("", 101, None), Err(Error::invalid_option_value()));
         log.unregister("backup");
         assert_eq!(log.consumers().len(), 1);
         log.close().await.unwrap();
@@ -183,7 +183,7 @@ fn segments_are_reused_and_the_log_stays_small() {
     in_simulation(|env| async move {
         let config = small(8192, 32_768);
         let mut log = create_leased(&env, config.clone()).await;
-        log.register("storage", 1).unwrap();
+        log.register("storage", 1, None).unwrap();
         let mut most = 0;
         for version in 1..3000 {
             commit(&mut log, version, &body(version, 700)).await;
@@ -208,7 +208,7 @@ fn segments_are_reused_and_the_log_stays_small() {
 fn a_reader_keeps_the_segment_it_stands_in() {
     in_simulation(|env| async move {
         let mut log = create_leased(&env, small(8192, 8192)).await;
-        log.register("storage", 1).unwrap();
+        log.register("storage", 1, None).unwrap();
         commit(&mut log, 1, &body(1, 400)).await;
         let mut reader = log.reader(1);
         reader.next().await.unwrap().unwrap();
@@ -245,7 +245,7 @@ fn others_logs_and_missing_logs_are_refused_by_name() {
     in_simulation(|env| async move {
         assert_eq!(open(&env, LogConfig::default()).await.unwrap_err(), Error::file_not_found());
         create(&env, LogConfig::default()).await.close().await.unwrap();
-        let again = Log::create(&env, DIR, IDENTITY, LogConfig::default()).await.unwrap_err();
+        let again = LocalLog::create(&env, DIR, IDENTITY, LogConfig::default()).await.unwrap_err();
         assert_eq!(again, Error::client_invalid_operation());
         let strangers = [
             (Identity { cluster_id: [9; 16], ..IDENTITY }, 0, "cluster c1c1"),
@@ -254,12 +254,12 @@ fn others_logs_and_missing_logs_are_refused_by_name() {
         ];
         for (identity, log_id, named) in strangers {
             let config = LogConfig { log_id, ..LogConfig::default() };
-            let error = Log::open(&env, DIR, identity, config).await.unwrap_err();
+            let error = LocalLog::open(&env, DIR, identity, config).await.unwrap_err();
             assert_eq!(error, Error::client_invalid_operation());
             let detail = error.detail().unwrap();
             assert!(detail.contains(named) && detail.contains("segment-0000000000000001.log"), "{detail}");
         }
-        let tiny = Log::open(&env, DIR, IDENTITY, small(100, 100)).await.unwrap_err();
+        let tiny = LocalLog::open(&env, DIR, IDENTITY, small(100, 100)).await.unwrap_err();
         assert_eq!(tiny, Error::invalid_option_value());
     });
 }
@@ -270,7 +270,7 @@ fn a_log_created_by_a_crashed_process_is_whole_or_not_there() {
         let sim = Simulation::new(seed);
         let env = sim.process("node");
         let limit = std::time::Duration::from_micros(sim.random().below(2500));
-        let created = sim.run_until_within(limit, Log::create(&env, DIR, IDENTITY, small(8192, 8192)));
+        let created = sim.run_until_within(limit, LocalLog::create(&env, DIR, IDENTITY, small(8192, 8192)));
         sim.crash(&env);
         let env = sim.restart(&env);
         sim.run_until(async {
@@ -295,7 +295,7 @@ fn marking_twice_writes_once() {
         let marked = log.written();
         log.mark_durable().await.unwrap();
         assert_eq!(log.written(), marked);
-        log.register("storage", 1).unwrap();
+        log.register("storage", 1, None).unwrap();
         log.mark_durable().await.unwrap();
         assert!(log.written() > marked, "a new consumer is written down");
     });

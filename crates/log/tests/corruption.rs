@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_env::{Env, Open};
-use plinth_log::{Entry, Log, LogConfig, Report, Salvage, Salvaged, verify};
+use plinth_log::{Entry, LocalLog, LogConfig, Report, Salvage, Salvaged, verify};
 use plinth_types::{Error, Result};
 use support::{DIR, body, commit, create_leased, open, read, small};
 
@@ -34,7 +34,7 @@ impl Specimen {
         let env = sim.process("node");
         let (entries, files) = sim.run_until(async {
             let mut log = create_leased(&env, config()).await;
-            log.register("storage", 1).unwrap();
+            log.register("storage", 1, None).unwrap();
             for version in 1..=entries {
                 commit(&mut log, version, &body(version, body_len)).await;
             }
@@ -115,7 +115,7 @@ impl Specimen {
 }
 
 /// Closing a damaged log may fail; what it does to the files is undone by the next `restore`.
-async fn close_quietly(log: Log) {
+async fn close_quietly(log: LocalLog) {
     let _ = log.close().await;
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plinth_env::simulated::{CallKind, Simulation, Unsynced};
 use plinth_env::{Env, is_disk_full};
-use plinth_log::Log;
+use plinth_log::LocalLog;
 use plinth_types::Error;
 use support::{DIR, body, check, commit, create_leased, open, read, small};
 
@@ -170,7 +170,7 @@ fn two_syncs_are_in_flight_at_the_same_time() {
     slow_syncs(&sim, &env, sync);
     let took = |syncs: u32| {
         let (sim, env) = (&sim, &env);
-        move |log: &mut Log, first: i64| {
+        move |log: &mut LocalLog, first: i64| {
             let began = sim.now();
             let tasks: Vec<_> = (0..syncs)
                 .map(|number| {

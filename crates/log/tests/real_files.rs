@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use plinth_env::{Env, block_on};
-use plinth_log::{Log, verify};
+use plinth_log::{LocalLog, verify};
 use plinth_types::Version;
 use support::{IDENTITY, body, check, small};
 
@@ -20,8 +20,8 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
         let scratch = env.files().temporary_dir("plinth-log-test").await.unwrap();
         let dir = scratch.path().join("log");
         let config = small(8192, 65_536);
-        let (mut log, _) = Log::create(&env, &dir, IDENTITY, config.clone()).await.unwrap();
-        log.register("storage", 1).unwrap();
+        let (mut log, _) = LocalLog::create(&env, &dir, IDENTITY, config.clone()).await.unwrap();
+        log.register("storage", 1, None).unwrap();
         let mut last: Version = 0;
         for _ in 0..4 {
             let position = log.extend_lease(last + 1000).await.unwrap();
@@ -65,7 +65,7 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
             reader.await.unwrap();
             log.close().await.unwrap();
             assert_eq!(verify(&env, &dir).await.unwrap().problems, []);
-            let (next, recovery) = Log::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
+            let (next, recovery) = LocalLog::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
             assert_eq!((recovery.last_version, recovery.known_durable), (last, last));
             log = next;
         }

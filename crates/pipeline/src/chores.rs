@@ -82,7 +82,7 @@ async fn tend_log(leader: &Leader, batcher: &mut Batcher) -> plinth_types::Resul
     if let Some(lease) = wanted() {
         probe!("pipeline: lease extended while idle");
         let position = log.extend_lease(lease).await?;
-        log.syncer().sync(position).await?;
+        log.view().sync(position).await?;
         leader.versions.leased(lease);
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Health {
     failure: OnceLock<Error>,
     failed: Signal,
+    over: Signal,
     closing: AtomicBool,
     /// Rows take all the memory that they may take.
     full: AtomicBool,
@@ -21,6 +22,7 @@ impl Health {
         if self.failure.set(error.clone()).is_ok() {
             crate::events::failed(&error);
             self.failed.notify();
+            self.over.notify();
         }
     }
 
@@ -54,11 +56,22 @@ impl Health {
 
     /// True for the first caller.
     pub fn begin_closing(&self) -> bool {
-        !self.closing.swap(true, Ordering::SeqCst)
+        let is_first = !self.closing.swap(true, Ordering::SeqCst);
+        self.over.notify();
+        is_first
     }
 
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Waits until tasks are to end.
+    pub async fn until_over(&self) {
+        while !self.is_over() {
+            self.over.wait().await;
+        }
+        // The next one who waits is to be woken too.
+        self.over.notify();
     }
 
     /// Whether tasks are to end: the node closes, or has failed.

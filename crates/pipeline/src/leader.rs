@@ -26,7 +26,7 @@ use crate::visible;
 use plinth_client::{Priority, ReadVersionReply};
 use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_log::{Log, Position, Syncer};
+use plinth_log::{CommitLog, Position};
 use plinth_resolver::Resolver;
 use plinth_storage::Storage;
 use plinth_types::{CommitReply, Error, Result, Version, planted, probe};
@@ -40,7 +40,7 @@ pub(crate) type Gate = crate::gate::Gate<Promise<ReadVersionReply>>;
 /// What decides batches and appends them. One task at a time holds it.
 pub(crate) struct Batcher {
     /// `None`: the database lives in memory alone.
-    pub log: Option<Log>,
+    pub log: Option<Box<dyn CommitLog>>,
     pub resolver: Resolver,
     /// After the last batch that was decided, which may not be visible yet.
     pub metadata: Metadata,
@@ -89,8 +89,6 @@ impl Batch {
 /// Queue, batcher, sequencer, gate: one term of them.
 pub(crate) struct Leader {
     pub replica: Arc<Replica>,
-    /// Makes what was appended committed; `None`: the database lives in memory alone.
-    pub log: Option<Syncer>,
     pub queue: CommitQueue,
     pub batcher: BatchLock<Batcher>,
     pub in_flight: InFlight<Batch>,
@@ -114,7 +112,6 @@ impl Leader {
         prover: Option<Box<dyn Prover>>,
     ) -> Self {
         Self {
-            log: batcher.log.as_ref().map(Log::syncer),
             replica,
             queue: CommitQueue::default(),
             batcher: BatchLock::new(batcher),

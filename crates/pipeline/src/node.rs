@@ -19,7 +19,7 @@ use crate::versions::Versions;
 use crate::{checkpoints, chores, supervise, worker};
 use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
-use plinth_log::{Identity, Log, Recovery};
+use plinth_log::{CommitLog, Identity, LocalLog, Recovery};
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
@@ -50,7 +50,7 @@ impl Node {
         let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
         let config = fitted(config, identity.engine);
         let (storage, log, sequencer, is_new) = recover(env, &directory, &config).await?;
-        let node = Self::start(env, config, Some(directory), storage, Some(log), sequencer).await?;
+        let node = Self::start(env, config, Some(directory), storage, Some(Box::new(log)), sequencer).await?;
         if is_new && let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
             let _ = node.close().await;
@@ -74,7 +74,7 @@ impl Node {
         config: NodeConfig,
         directory: Option<Directory>,
         storage: Store,
-        log: Option<Log>,
+        log: Option<Box<dyn CommitLog>>,
         sequencer: Sequencer,
     ) -> Result<Arc<Self>> {
         // Whatever was read before this run is older than the window.
@@ -82,7 +82,7 @@ impl Node {
         storage.publish(first);
         storage.forget_before(first, 0);
         let metadata = or_close(&storage, read_metadata(&storage, first).await).await?;
-        let view = log.as_ref().map(Log::view);
+        let view = log.as_ref().map(|log| log.view());
         let resolver = new_resolver(env, first, &config);
         let replica = Arc::new(Replica::new(env, config, directory, (storage, view), (first, metadata)));
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
@@ -166,6 +166,9 @@ fn start_tasks(leader: &Arc<Leader>) -> Vec<Task> {
     let mut tasks: Vec<_> = (0..config.commit_workers.max(1))
         .map(|n| supervise::spawn(leader, &format!("commit-{n}"), worker::run(leader.clone())))
         .collect();
+    if leader.replica.log.as_ref().is_some_and(|log| log.commits_by_itself()) {
+        tasks.push(supervise::spawn(leader, "commits", worker::follow_commits(leader.clone())));
+    }
     tasks.push(supervise::spawn(leader, "chores", chores::keep_time(leader.clone())));
     if leader.replica.directory.is_some() {
         let replica = leader.replica.clone();
@@ -219,9 +222,9 @@ async fn recover(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Store, Log, Sequencer, bool)> {
+) -> Result<(Store, LocalLog, Sequencer, bool)> {
     let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
-    let replayed = match log.register(checkpoints::CONSUMER, stored + 1) {
+    let replayed = match log.register(checkpoints::CONSUMER, stored + 1, None) {
         Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
         Err(error) => Err(error),
     };
@@ -252,14 +255,14 @@ async fn open_both(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Recovering, Version, Log, Recovery)> {
+) -> Result<(Recovering, Version, LocalLog, Recovery)> {
     let (allow, permission) = promise();
     let (answer, opened) = promise();
     let opening = {
         let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
         let (env, lock) = (env.clone(), directory.lock.clone());
         async move {
-            answer.send(Log::open_when(&env, &path, ids, config, permission).await);
+            answer.send(LocalLog::open_when(&env, &path, ids, config, permission).await);
             // Held as long as the log may be written to, even if nobody waits for it any longer.
             drop(lock);
         }
@@ -346,7 +349,7 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     let storage_ids =
         plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id };
     Store::create(env, dir, storage_ids, config.engine).await?;
-    let (log, _) = Log::create(env, &log_dir, ids, config.log.clone()).await?;
+    let (log, _) = LocalLog::create(env, &log_dir, ids, config.log.clone()).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
     log.close().await?;
     env.files().sync_dir(dir).await?;

@@ -57,7 +57,7 @@ pub(crate) struct Replica {
     pub directory: Option<Directory>,
     pub storage: Store,
     /// `None`: the database lives in memory alone.
-    pub log: Option<LogView>,
+    pub log: Option<Arc<dyn LogView>>,
     pub versions: Applied,
     pub visible: Visible,
     pub watches: Watches,
@@ -74,7 +74,7 @@ impl Replica {
         env: &Env,
         config: NodeConfig,
         directory: Option<Directory>,
-        (storage, log): (Store, Option<LogView>),
+        (storage, log): (Store, Option<Arc<dyn LogView>>),
         (newest, metadata): (Version, Metadata),
     ) -> Self {
         Self {

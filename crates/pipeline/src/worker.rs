@@ -21,6 +21,7 @@ use crate::events;
 use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
+use plinth_env::sync::{First, race};
 use plinth_log::Position;
 use plinth_storage::Storage;
 use plinth_types::{Error, Result, Version, planted, probe};
@@ -81,15 +82,15 @@ pub(crate) async fn run(leader: Arc<Leader>) {
 /// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A worker that waits for the log
 /// takes the next sync, so that this one can form the next batch.
 async fn drive(leader: &Leader) {
-    let Some(log) = &leader.log else { return leader.settle(None).await };
+    let Some(log) = &leader.replica.log else { return leader.settle(None).await };
     loop {
         let began = leader.replica.env.now();
         match log.drive().await {
             // What a sync of the chores has covered is settled here too.
-            Ok(None) => return leader.settle(Some(log.durable())).await,
+            Ok(None) => return leader.settle(Some(log.committed().position)).await,
             Ok(Some(committed)) => {
                 note_sync(leader, began);
-                leader.settle(Some(committed)).await;
+                leader.settle(Some(committed.position)).await;
                 if leader.waiting_for_log.load(Ordering::SeqCst) > 0 {
                     return;
                 }
@@ -99,9 +100,29 @@ async fn drive(leader: &Leader) {
     }
 }
 
+/// Settles what a log commits that does so by itself, until the node closes. One that has to be driven is settled by whoever drives.
+pub(crate) async fn follow_commits(leader: Arc<Leader>) {
+    let Some(log) = leader.replica.log.clone() else { return };
+    let mut committed = log.committed().position;
+    let health = &leader.replica.health;
+    loop {
+        // A node that closes waits until all that was appended has taken effect.
+        let told = match race(log.until_committed(committed), health.until_over()).await {
+            First::Left(told) => told,
+            First::Right(()) if leader.in_flight.is_empty() => return,
+            First::Right(()) => log.until_committed(committed).await,
+        };
+        match told {
+            Ok(progress) => committed = progress.position,
+            Err(error) => return leader.fail(error),
+        }
+        leader.settle(Some(committed)).await;
+    }
+}
+
 /// Waits until the log is committed up to `position`, and lends it this thread meanwhile.
 async fn wait_for_commit(leader: &Leader, position: Position) {
-    let Some(log) = &leader.log else { return };
+    let Some(log) = &leader.replica.log else { return };
     probe!("pipeline: as many batches are in flight as may be");
     let began = leader.replica.env.now();
     leader.waiting_for_log.fetch_add(1, Ordering::SeqCst);
@@ -110,7 +131,7 @@ async fn wait_for_commit(leader: &Leader, position: Position) {
     match synced {
         Ok(()) => {
             note_sync(leader, began);
-            leader.settle(Some(position)).await;
+            leader.settle(Some(log.committed().position)).await;
         }
         Err(error) => leader.fail(error),
     }

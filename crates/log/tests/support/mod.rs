@@ -4,7 +4,7 @@
 pub mod model;
 
 use plinth_env::Env;
-use plinth_log::{Entry, Identity, Log, LogConfig, LogView, Recovery};
+use plinth_log::{Entry, Identity, LocalLog, LocalView, LogConfig, Recovery};
 use plinth_types::{Result, Version};
 
 pub const DIR: &str = "/data/log";
@@ -32,16 +32,16 @@ pub fn body(version: Version, len: usize) -> Vec<u8> {
     (0..len).map(|_| step()).collect()
 }
 
-pub async fn create(env: &Env, config: LogConfig) -> Log {
-    Log::create(env, DIR, IDENTITY, config).await.expect("a new log").0
+pub async fn create(env: &Env, config: LogConfig) -> LocalLog {
+    LocalLog::create(env, DIR, IDENTITY, config).await.expect("a new log").0
 }
 
-pub async fn open(env: &Env, config: LogConfig) -> Result<(Log, Recovery)> {
-    Log::open(env, DIR, IDENTITY, config).await
+pub async fn open(env: &Env, config: LogConfig) -> Result<(LocalLog, Recovery)> {
+    LocalLog::open(env, DIR, IDENTITY, config).await
 }
 
 /// A new log whose lease is as long as any test needs.
-pub async fn create_leased(env: &Env, config: LogConfig) -> Log {
+pub async fn create_leased(env: &Env, config: LogConfig) -> LocalLog {
     let mut log = create(env, config).await;
     let position = log.extend_lease(1_000_000).await.expect("a lease");
     log.syncer().sync(position).await.expect("a sync");
@@ -49,14 +49,14 @@ pub async fn create_leased(env: &Env, config: LogConfig) -> Log {
 }
 
 /// Appends an entry and makes it durable.
-pub async fn commit(log: &mut Log, version: Version, body: &[u8]) {
+pub async fn commit(log: &mut LocalLog, version: Version, body: &[u8]) {
     let position = log.append(version, &[body]).await.expect("an append");
     log.syncer().sync(position).await.expect("a sync");
     log.check_invariants();
 }
 
 /// All durable entries from a version on.
-pub async fn read(view: &LogView, from: Version) -> Result<Vec<Entry>> {
+pub async fn read(view: &LocalView, from: Version) -> Result<Vec<Entry>> {
     let (mut reader, mut entries) = (view.reader(from), Vec::new());
     while let Some(entry) = reader.next().await? {
         entries.push(entry);

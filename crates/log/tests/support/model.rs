@@ -10,7 +10,7 @@ use std::time::Duration;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_env::{Env, is_disk_full};
 use plinth_log::planted::Planted;
-use plinth_log::{Log, LogConfig, LogView, Position, Recovery, verify};
+use plinth_log::{LocalLog, LocalView, LogConfig, Position, Recovery, verify};
 use plinth_types::{Error, Version};
 
 use super::{DIR, IDENTITY, body, check, small};
@@ -135,7 +135,7 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
     let model: Shared =
         Arc::new(Mutex::new(Model { first_index: 1, popped: vec![None; 3], ..Model::default() }));
     let mut env = sim.process("node");
-    let created = sim.run_until(async { Log::create(&env, DIR, IDENTITY, plan.config.clone()).await });
+    let created = sim.run_until(async { LocalLog::create(&env, DIR, IDENTITY, plan.config.clone()).await });
     let (log, recovery) = created.map_err(|error| format!("create: {error}"))?;
     with(&model, |model| model.epoch = recovery.epoch);
     sim.run_until(log.close()).map_err(|error| format!("close: {error}"))?;
@@ -195,7 +195,7 @@ fn open(
     env: &Env,
     plan: &Plan,
     random: &mut Random,
-) -> Result<Option<(Log, Recovery)>, String> {
+) -> Result<Option<(LocalLog, Recovery)>, String> {
     let report = sim.run_until(verify(env, DIR)).map_err(|error| format!("verify: {error}"))?;
     if let Some(problem) = report.problems.first() {
         return Err(format!("verify after a crash: {problem}"));
@@ -206,7 +206,7 @@ fn open(
     if under_faults {
         sim.set_faults(env, plan.faults.clone());
     }
-    let opened = sim.run_until_within(limit, Log::open(env, DIR, IDENTITY, plan.config.clone()));
+    let opened = sim.run_until_within(limit, LocalLog::open(env, DIR, IDENTITY, plan.config.clone()));
     sim.set_faults(env, FaultPlan::default());
     match opened {
         None => Ok(None),
@@ -224,7 +224,7 @@ fn open(
 }
 
 /// Compares what the log holds after a crash with what it must and may hold, and goes on from there.
-async fn compare(shared: &Shared, log: &Log, recovery: &Recovery) -> Result<(), String> {
+async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result<(), String> {
     let (popped, floor) = with(shared, |model| {
         let floor = model.popped.iter().flatten().min().copied().unwrap_or(0);
         (model.popped.clone(), floor)
@@ -286,7 +286,7 @@ async fn compare(shared: &Shared, log: &Log, recovery: &Recovery) -> Result<(), 
 
 /// The writer's task.
 struct Work {
-    log: Log,
+    log: LocalLog,
     model: Shared,
     random: Random,
     env: Env,
@@ -396,7 +396,7 @@ impl Work {
         match known {
             None => {
                 let from = upto.unwrap_or(0);
-                let from = self.log.register(CONSUMERS[place], from)?;
+                let from = self.log.register(CONSUMERS[place], from, None)?;
                 with(&self.model, |model| model.popped[place] = Some(from - 1));
             }
             Some(popped) => {
@@ -409,7 +409,7 @@ impl Work {
     }
 
     async fn peek(&mut self) -> Result<(), Error> {
-        let view: LogView = self.log.view();
+        let view: LocalView = self.log.view();
         let floor = with(&self.model, |model| model.popped.iter().flatten().min().copied().unwrap_or(0));
         let acknowledged = with(&self.model, |model| model.acknowledged);
         let found = super::read(&view, floor + 1).await?;

@@ -27,7 +27,7 @@ use crate::store::Recovering;
 use batch::Batch;
 use handover::{Sender, handover};
 use plinth_env::Env;
-use plinth_log::{LogView, Reader};
+use plinth_log::{LocalView, Reader};
 use plinth_types::{Error, MutationList, Result, Version};
 
 /// Batches that are ready and not applied yet, at most.
@@ -60,7 +60,7 @@ struct Ordered {
 /// Applies what the log has beyond `from`; gives the version reached.
 pub(crate) async fn replay(
     env: &Env,
-    log: &LogView,
+    log: &LocalView,
     engine: &mut Recovering,
     from: Version,
     bounds: Bounds,

@@ -1,0 +1,128 @@
+//! [`LocalLog`] as an implementation of [`CommitLog`]: on one node committed means durable.
+
+use std::sync::Arc;
+
+use plinth_types::{Error, Result, Version};
+
+use crate::commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
+use crate::config::Position;
+use crate::log::{LocalLog, LocalView};
+use crate::reader::{Entry, Reader};
+use crate::syncer::{Syncer, drive};
+
+impl CommitLog for LocalLog {
+    fn term(&self) -> u64 {
+        Self::term(self)
+    }
+
+    fn written(&self) -> Position {
+        Self::written(self)
+    }
+
+    fn view(&self) -> Arc<dyn LogView> {
+        Arc::new(Self::view(self))
+    }
+
+    fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>> {
+        Box::pin(Self::append(self, version, parts))
+    }
+
+    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>> {
+        Box::pin(Self::extend_lease(self, upto))
+    }
+
+    fn mark_durable(&mut self) -> Waiting<'_, Result<()>> {
+        Box::pin(Self::mark_durable(self))
+    }
+
+    fn close(self: Box<Self>) -> Waiting<'static, Result<()>> {
+        Box::pin(Self::close(*self))
+    }
+
+    fn check_invariants(&self) {
+        Self::check_invariants(self);
+    }
+}
+
+impl LogView for LocalView {
+    fn committed(&self) -> Progress {
+        Self::committed(self)
+    }
+
+    fn durable(&self) -> Progress {
+        Self::durable(self)
+    }
+
+    fn until_committed(&self, beyond: Position) -> Waiting<'_, Result<Progress>> {
+        Box::pin(self.shared.until(move |inner| {
+            let committed = inner.committed().progress();
+            if committed.position > beyond {
+                return Some(Ok(committed));
+            }
+            inner.check_poison().err().or_else(|| inner.is_closed()).map(Err)
+        }))
+    }
+
+    fn drive(&self) -> Waiting<'_, Result<Option<Progress>>> {
+        Box::pin(drive(&self.shared))
+    }
+
+    fn sync(&self, upto: Position) -> Waiting<'_, Result<()>> {
+        let syncer = Syncer::new(self.shared.clone());
+        Box::pin(async move { syncer.sync(upto).await })
+    }
+
+    fn check(&self) -> Result<()> {
+        Self::check(self)
+    }
+
+    fn reader(&self, from: Version) -> Box<dyn LogReader> {
+        Box::new(Self::reader(self, from))
+    }
+
+    fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>> {
+        Ok(Box::new(Self::reader_of(self, consumer)?))
+    }
+
+    fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
+        Self::register(self, consumer, from, bound_bytes)
+    }
+
+    fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
+        Self::pop(self, consumer, upto)
+    }
+
+    fn unregister(&self, consumer: &str) {
+        Self::unregister(self, consumer);
+    }
+
+    fn consumers(&self) -> Vec<(String, Version)> {
+        Self::consumers(self)
+    }
+
+    fn bytes(&self) -> u64 {
+        Self::bytes(self)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        Self::disk_bytes(self)
+    }
+}
+
+impl LogReader for Reader {
+    fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>> {
+        Box::pin(Self::next(self))
+    }
+
+    fn wait(&mut self) -> Waiting<'_, Result<Entry>> {
+        Box::pin(Self::wait(self))
+    }
+}
+
+impl crate::shared::Inner {
+    /// The error of waiting for a log that nobody appends to any more.
+    pub(crate) fn is_closed(&self) -> Option<Error> {
+        let what = "the log is closed: nothing more will be appended";
+        self.upkeep.is_closing.then(|| Error::shutdown_in_progress().with_detail(what))
+    }
+}
