@@ -9,6 +9,7 @@ use crate::pace;
 use crate::pinned;
 use crate::replica::Replica;
 use crate::room;
+use crate::status::LOCAL_ADDRESS;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
@@ -213,6 +214,3 @@ impl Endpoint for InProcess {
         false
     }
 }
-
-/// What stands for an address where the database is in the process.
-pub(crate) const LOCAL_ADDRESS: &str = "127.0.0.1:4500";

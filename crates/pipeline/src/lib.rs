@@ -42,6 +42,7 @@ mod counters;
 mod directory;
 mod endpoint;
 mod events;
+mod exposition;
 mod gate;
 mod health;
 mod identity;

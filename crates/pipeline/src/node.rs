@@ -11,12 +11,13 @@ use crate::directory::Directory;
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
+use crate::metrics::LongestWaits;
 use crate::replay::{Bounds, replay};
 use crate::replica::Replica;
 use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store};
 use crate::versions::Versions;
-use crate::{checkpoints, chores, supervise, worker};
+use crate::{checkpoints, chores, exposition, supervise, worker};
 use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
 use plinth_log::{CommitLog, Identity, LocalLog, Recovery};
@@ -130,6 +131,16 @@ impl Node {
     /// task that panicked. Never ready for a node that is merely closed.
     pub async fn until_failed(&self) -> Error {
         self.leader.replica.health.until_failed().await
+    }
+
+    /// What held up commits longest since this was last asked.
+    pub fn take_longest_waits(&self) -> LongestWaits {
+        self.leader.replica.counters.metrics.waits.take()
+    }
+
+    /// All measurements of the node, in Prometheus' text format (version 0.0.4).
+    pub fn metrics_text(&self) -> String {
+        exposition::render(&self.leader)
     }
 
     /// Why the node takes no more commits, if something broke.

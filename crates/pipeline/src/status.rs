@@ -6,7 +6,6 @@
 
 mod roles;
 
-use crate::endpoint::LOCAL_ADDRESS;
 use crate::gate::{Limits, Reason};
 use crate::leader::Leader;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
@@ -16,6 +15,9 @@ use plinth_storage::{SsdStorage, Storage};
 use plinth_types::printable;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use serde_json::{Value, json};
+
+/// What stands for an address where the database is in the process.
+pub(crate) const LOCAL_ADDRESS: &str = "127.0.0.1:4500";
 
 /// The protocol version of FoundationDB 7.3, whose behaviour the node has.
 const PROTOCOL: &str = "fdb00b073000000";
@@ -29,11 +31,6 @@ impl Node {
         };
         let connection_string = format!("plinth:{id}@{LOCAL_ADDRESS}");
         Description { cluster_file_path: path, connection_string, cluster_id: id }
-    }
-
-    /// All measurements of the node, in Prometheus' text format (version 0.0.4).
-    pub fn metrics_text(&self) -> String {
-        crate::metrics::render(&self.leader)
     }
 }
 

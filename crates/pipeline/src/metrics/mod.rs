@@ -8,14 +8,12 @@ mod histogram;
 mod hot;
 mod rates;
 mod striped;
-mod text;
 mod waits;
 
 pub(crate) use histogram::{Histogram, Snapshot};
 pub(crate) use hot::{Heat, Hot, HotRange, SlowTransaction};
 pub(crate) use rates::{Rated, Rates};
 pub(crate) use striped::Striped;
-pub(crate) use text::render;
 pub use waits::LongestWaits;
 pub(crate) use waits::Waits;
 

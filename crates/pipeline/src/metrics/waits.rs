@@ -3,7 +3,6 @@
 //! A commit's time is the log's sync, which is the disk's, and everything else, which is ours. A checkpoint adds to the
 //! first through the disk, which takes one request after the other: as long as one of its steps keeps the disk busy.
 
-use crate::node::Node;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,10 +39,10 @@ pub struct LongestWaits {
     pub checkpoint_step: Duration,
 }
 
-impl Node {
-    /// What held up commits longest since this was last asked.
-    pub fn take_longest_waits(&self) -> LongestWaits {
-        let Waits { sync, work, checkpoint_step } = &self.leader.replica.counters.metrics.waits;
+impl Waits {
+    /// What was longest since this was last asked.
+    pub fn take(&self) -> LongestWaits {
+        let Self { sync, work, checkpoint_step } = self;
         LongestWaits { sync: sync.take(), work: work.take(), checkpoint_step: checkpoint_step.take() }
     }
 }

@@ -1,7 +1,7 @@
 //! The one process in the status document, and its roles: all of them.
 
+use super::LOCAL_ADDRESS;
 use super::{counted, disk_used, hex, never, statistics};
-use crate::endpoint::LOCAL_ADDRESS;
 use crate::leader::Leader;
 use crate::metrics::{Count, Rated};
 use plinth_storage::Storage;

@@ -2,9 +2,8 @@
 //!
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
-use super::histogram::Histogram;
-use super::{Count, Metrics};
 use crate::leader::Leader;
+use crate::metrics::{Count, Histogram, Metrics};
 use plinth_storage::Storage;
 use std::fmt::Write;
 
