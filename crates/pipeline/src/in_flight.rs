@@ -80,11 +80,6 @@ impl<B: Appended> InFlight<B> {
         self.len() == 0
     }
 
-    /// How many batches are appended and not yet known to be committed.
-    pub fn uncommitted(&self) -> usize {
-        lock(&self.state).batches.len()
-    }
-
     /// Where the last batch lies in the log, if any is in flight.
     pub fn last_position(&self) -> Option<Position> {
         lock(&self.state).batches.back().and_then(Appended::position)

@@ -54,7 +54,7 @@ pub(crate) async fn run(leader: Arc<Leader>) {
         if planted!("a commit worker ends early") {
             return;
         }
-        if leader.in_flight.uncommitted() >= depth
+        if leader.in_flight.len() >= depth
             && let Some(last) = leader.in_flight.last_position()
         {
             drop(batcher);
