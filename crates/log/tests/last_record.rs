@@ -140,6 +140,36 @@ fn a_busy_writer_notes_nothing_and_an_idle_log_once() {
     assert_eq!(count(CallKind::Write), writes + 101 + 2 * 3);
 }
 
+/// The record up to which the notes say that the log is durable.
+async fn noted(env: &Env) -> u64 {
+    let notes = env.files().read(Path::new(DIR).join("DURABLE")).await.unwrap();
+    let sequence = |place: usize| u64::from_le_bytes(notes[place + 24..place + 32].try_into().unwrap());
+    sequence(0).max(sequence(4096))
+}
+
+#[test]
+fn a_note_never_says_more_than_is_durable() {
+    let sim = Simulation::new(6);
+    let env = sim.process("node");
+    let mut log = log_with(&sim, &env, 1, SOON);
+    // The record of version 3 is written while that of version 2 is synced: it doesn't say that that is durable.
+    sim.update_faults(&env, |faults| {
+        (faults.sync.latency_min, faults.sync.latency_max) =
+            (Duration::from_millis(5), Duration::from_millis(5));
+    });
+    let second = sim.run_until(log.append(2, &[b"2"])).unwrap();
+    let syncer = log.syncer();
+    let synced = env.spawn("sync", async move { syncer.sync(second).await.unwrap() });
+    sim.run_for(Duration::from_millis(1));
+    let third = sim.run_until(log.append(3, &[b"3"])).unwrap();
+    sim.run_until(synced).unwrap();
+    assert!(sim.run_until(noted(&env)) < second.sequence());
+    sim.run_for(SOON);
+    assert_eq!(sim.run_until(noted(&env)), second.sequence());
+    sim.run_for(Duration::from_secs(1));
+    assert!(sim.run_until(noted(&env)) < third.sequence(), "nobody has synced it");
+}
+
 #[test]
 fn a_log_without_its_notes_is_damaged_and_one_place_of_two_is_enough() {
     let sim = Simulation::new(5);
