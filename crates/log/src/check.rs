@@ -108,7 +108,7 @@ impl Salvage {
             beginning: None,
             segments: files.directory.segments.len() as u64,
             has_ended: files.stations.is_empty(),
-            walk: Walk::new(files.stations),
+            walk: Walk::new(files.stations, files.mark.sequence),
             problems,
             step: None,
             durable_sequence: None,

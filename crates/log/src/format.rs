@@ -4,6 +4,8 @@
 //! picture is in `docs/format/log.md`, and golden bytes in the tests hold both to it. Nothing that is
 //! decoded is trusted before its checksum has been compared, and nothing here panics on foreign bytes.
 
+pub(crate) mod mark;
+
 use std::collections::BTreeMap;
 
 use plinth_types::{Error, Result, Version};
@@ -91,6 +93,12 @@ fn version_at(bytes: &[u8], at: usize) -> Version {
 
 fn ids_at(bytes: &[u8], at: usize) -> [u8; 16] {
     bytes[at..at + 16].try_into().expect("sixteen bytes")
+}
+
+/// The checksum of a log's ids: what checksums of files begin with that are no segments.
+fn ids_seed(identity: &Identity, log_id: u64) -> u32 {
+    let ids = crc32c::crc32c_append(crc32c::crc32c(&identity.cluster_id), &identity.node_id);
+    crc32c::crc32c_append(ids, &log_id.to_le_bytes())
 }
 
 /// Bytes from one record's beginning to the next one's.

@@ -52,6 +52,7 @@ mod frame;
 mod link;
 mod local;
 mod log;
+mod marks;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;

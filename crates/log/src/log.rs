@@ -13,12 +13,14 @@ use plinth_types::{Error, Result, Version};
 use crate::commit_log::Progress;
 use crate::config::{Identity, LogConfig, Position, Recovery};
 use crate::format::State;
+use crate::format::mark::mark_seed;
 use crate::frame::Frame;
 use crate::link::Link;
+use crate::marks::{self, Marks};
 use crate::reader::Reader;
 use crate::recovery::recover;
 use crate::segment::{Directory, Wanted};
-use crate::shared::Shared;
+use crate::shared::{Inner, Shared};
 use crate::syncer::Syncer;
 use crate::upkeep;
 use crate::writer::{NewEntry, Writer};
@@ -87,6 +89,7 @@ impl LocalLog {
             Frame::new(&mut bytes, seed, term, &origin.clone(), origin).put_state(Arc::new(state));
             bytes
         };
+        Marks::create(env, dir, mark_seed(&identity, config.log_id)).await?;
         wanted.make(env, dir, first_record, || true).await?;
         Self::open(env, dir, identity, config).await
     }
@@ -128,7 +131,8 @@ impl LocalLog {
         let mut log = Self { writer, view: LocalView { shared }, marker: 0 };
         let position = log.writer.write_state(lease).await?;
         log.syncer().sync(position).await?;
-        log.marker = position.0;
+        log.set_marker(position);
+        marks::start(&log.view.shared);
         upkeep::look(&log.view.shared);
         Ok((log, recovery))
     }
@@ -170,8 +174,17 @@ impl LocalLog {
         self.syncer().sync(self.written()).await?;
         let position = self.writer.write_state(self.writer.link.state.lease).await?;
         self.syncer().sync(position).await?;
-        self.marker = position.0;
+        self.set_marker(position);
         Ok(())
+    }
+
+    /// Nothing would be missed if the record at `position` were lost: nobody need note that it is durable.
+    fn set_marker(&mut self, position: Position) {
+        self.marker = position.0;
+        self.view.shared.with(|inner| {
+            assert!(position.0 <= inner.durable.sequence, "a marker is synced");
+            inner.marked = inner.marked.max(position.0);
+        });
     }
 
     /// The position of the last record.
@@ -194,16 +207,25 @@ impl LocalLog {
         self.view.clone()
     }
 
-    /// Leaves the log as after [`LocalLog::mark_durable`] and waits for its background task to end. A log
+    /// Leaves the log as after [`LocalLog::mark_durable`], notes where it ends, and waits for its background
+    /// tasks to end. A log
     /// that is merely dropped is as after a crash, except that nothing written is lost.
     ///
     /// # Errors
     /// As those of [`LocalLog::mark_durable`]; the log is closed all the same.
     pub async fn close(mut self) -> Result<()> {
         let marked = self.mark_durable().await;
+        self.begin_close();
+        let shared = &self.view.shared;
+        let is_over = |inner: &mut Inner| !inner.upkeep.is_running && !inner.upkeep.is_marking;
+        shared.until(|inner| is_over(inner).then_some(())).await;
+        marked?;
+        marks::mark_end(shared).await
+    }
+
+    fn begin_close(&self) {
         self.view.shared.change(|inner| inner.upkeep.is_closing = true);
-        self.view.shared.until(|inner| (!inner.upkeep.is_running).then_some(())).await;
-        marked
+        self.view.shared.marks.closing.notify();
     }
 
     /// Panics if what the log believes of itself contradicts itself.
@@ -228,7 +250,7 @@ impl std::ops::Deref for LocalLog {
 
 impl Drop for LocalLog {
     fn drop(&mut self) {
-        self.view.shared.change(|inner| inner.upkeep.is_closing = true);
+        self.begin_close();
     }
 }
 

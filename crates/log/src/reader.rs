@@ -86,7 +86,7 @@ impl Reader {
     pub async fn next(&mut self) -> Result<Option<Entry>> {
         loop {
             self.check_consumer()?;
-            if let Some(entry) = self.from_memory() {
+            if let Some(entry) = self.take_from_memory() {
                 return Ok(Some(entry));
             }
             if !self.find_place()? {
@@ -164,7 +164,7 @@ impl Reader {
     }
 
     /// The next entry, if it is one of those in memory.
-    fn from_memory(&mut self) -> Option<Entry> {
+    fn take_from_memory(&mut self) -> Option<Entry> {
         if !self.follows {
             return None;
         }

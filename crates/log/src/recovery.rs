@@ -20,8 +20,10 @@ use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{CutTail, Identity, LogConfig, Recovery};
+use crate::format::mark::mark_seed;
 use crate::format::{RECORDS_START, State};
 use crate::frame::BLOCK;
+use crate::marks::Marks;
 use crate::problem::{Flaw, Problem};
 use crate::segment::{check_owner, segment_path, unfinished_path};
 use crate::shared::{Kept, Start};
@@ -58,7 +60,7 @@ pub(crate) async fn recover(
     if let Some(problem) = files.problems.into_iter().next() {
         return Err(problem.into());
     }
-    let mut walk = Walk::new(files.stations);
+    let mut walk = Walk::new(files.stations, files.mark.sequence);
     let mut read = read_all(&mut walk).await?;
     let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
     let survey = walk.survey().await?;
@@ -90,14 +92,15 @@ pub(crate) async fn recover(
         first_index: read.kept[0].before.1 + 1,
         last_index: link.index,
         last_version: link.version,
-        known_durable: link.durable,
+        known_durable: link.durable.max(files.mark.version),
         lease: link.state.lease,
         cut_tail,
     };
     // What follows the last record in its block is of unknown origin in a recycled file.
     let dirty = last.end.next_multiple_of(BLOCK);
     let segments = std::mem::take(&mut read.kept);
-    Ok(Recovered { start: Start { segments, link, upkeep }, dirty, recovery })
+    let marks = Marks::open(env, dir, mark_seed(identity, config.log_id), files.mark).await?;
+    Ok(Recovered { start: Start { segments, link, upkeep, marks }, dirty, recovery })
 }
 
 /// What there is to read.
@@ -126,7 +129,7 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
         let kept = kept.back_mut().expect("one was pushed");
         (kept.last, kept.end) = (header.sequence, walk.offset);
         before = (header.sequence, header.index, header.version);
-        let durable = walk.link.as_ref().map_or(0, |link| link.durable_sequence);
+        let durable = walk.link.as_ref().map_or(0, |link| link.durable_sequence).max(walk.marked);
         unsure.push_back((header.sequence, station, offset));
         while unsure.front().is_some_and(|(sequence, ..)| *sequence <= durable) {
             unsure.pop_front();

@@ -24,6 +24,7 @@ use crate::config::{Identity, LogConfig};
 use crate::consumers::Consumers;
 use crate::format::RECORDS_START;
 use crate::link::Link;
+use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::tail::Tail;
 use crate::upkeep::{Next, Upkeep};
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) segments: VecDeque<Kept>,
     pub(crate) written: Link,
     pub(crate) durable: Link,
+    /// The last record of which anything that is written says that it is durable.
+    pub(crate) marked: u64,
     pub(crate) consumers: Consumers,
     pub(crate) tail: Tail,
     pub(crate) syncs: Syncs,
@@ -66,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) dir: PathBuf,
     pub(crate) identity: Identity,
     pub(crate) config: LogConfig,
+    pub(crate) marks: Marks,
     inner: Mutex<Inner>,
 }
 
@@ -84,12 +88,13 @@ impl Shared {
             consumers: Consumers::new(&mark.state),
             tail: Tail::default(),
             durable: mark,
+            marked: 0,
             syncs: Syncs { lanes: vec![None; config.syncs_in_flight] },
             upkeep: start.upkeep,
             poison: None,
             waiters: Vec::new(),
         };
-        Arc::new(Self { env, dir, identity, config, inner: Mutex::new(inner) })
+        Arc::new(Self { env, dir, identity, config, marks: start.marks, inner: Mutex::new(inner) })
     }
 
     /// Does something with the values, quickly.
@@ -126,6 +131,7 @@ pub(crate) struct Start {
     pub(crate) segments: VecDeque<Kept>,
     pub(crate) link: Link,
     pub(crate) upkeep: Upkeep,
+    pub(crate) marks: Marks,
 }
 
 impl Inner {
@@ -182,6 +188,7 @@ impl Inner {
     /// Checks what must hold between the values at any time.
     pub(crate) fn check_invariants(&self) {
         assert!(self.durable.sequence <= self.written.sequence);
+        assert!(self.marked <= self.durable.sequence);
         assert!(self.durable.version <= self.written.version);
         assert!(self.durable.state.lease <= self.written.state.lease);
         assert!(self.segments.back().is_some_and(|kept| kept.last == self.written.sequence));

@@ -164,6 +164,7 @@ impl Lane<'_> {
         });
         if result.is_ok() {
             // The last one is, or may be, still written to.
+            self.shared.marks.synced.notify();
             job.segments.iter().rev().skip(1).for_each(|segment| segment.close_lanes());
         }
         upkeep::look(self.shared);

@@ -64,6 +64,8 @@ pub(crate) struct Upkeep {
     pub(crate) is_closing: bool,
     /// The task runs.
     pub(crate) is_running: bool,
+    /// The task that notes how far the log is durable runs.
+    pub(crate) is_marking: bool,
 }
 
 enum Chore {

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use plinth_env::{Env, Open};
 use plinth_types::{Bytes, Result};
 
+use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::link::Link;
+use crate::marks::{self, Marks};
 use crate::problem::{Flaw, Problem};
 use crate::scan::{Scanner, Search};
 use crate::segment::{Directory, Found, Segment, find, segment_path};
@@ -37,7 +39,7 @@ pub(crate) struct Step {
 /// What lies behind the place where a walk stopped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
-    /// The highest number of a record that any record there says was durable; 0 if there is none.
+    /// The highest number of a record that is known durable, be it from any record there; 0 if there is none.
     pub(crate) durable_sequence: u64,
     /// The latest epoch of any record there.
     pub(crate) epoch: u64,
@@ -67,6 +69,8 @@ pub(crate) struct Walk {
     pub(crate) offset: u64,
     /// After which record; none before the first.
     pub(crate) link: Option<Link>,
+    /// The last record that is known durable whatever the records say.
+    pub(crate) marked: u64,
 }
 
 /// Everything about a log's files that can be told without reading records.
@@ -74,6 +78,8 @@ pub(crate) struct Surroundings {
     pub(crate) directory: Directory,
     pub(crate) stations: Vec<Station>,
     pub(crate) problems: Vec<Problem>,
+    /// The last note of how far the log is durable.
+    pub(crate) mark: Mark,
 }
 
 /// Opens all segments of a log. Those without a readable header are left out and told among the problems.
@@ -96,12 +102,21 @@ pub(crate) async fn survey_files(env: &Env, dir: &Path, open: Open, gullible: bo
             Err(problem) => problems.push(problem),
         }
     }
-    Ok(Surroundings { directory, stations, problems })
+    let mut mark = Mark::default();
+    if let Some(header) = stations.first().map(|station| station.segment.header) {
+        match Marks::read(env, dir, mark_seed(&header.identity, header.log_id)).await? {
+            Some(Ok(found)) => mark = found,
+            Some(Err(problem)) => problems.push(problem),
+            None => problems.push(marks::missing(dir)),
+        }
+    }
+    Ok(Surroundings { directory, stations, problems, mark })
 }
 
 impl Walk {
-    pub(crate) fn new(stations: Vec<Station>) -> Self {
-        Self { stations, at: 0, offset: RECORDS_START, link: None }
+    /// Walks these segments, of which everything up to record `marked` is known to be durable.
+    pub(crate) fn new(stations: Vec<Station>, marked: u64) -> Self {
+        Self { stations, at: 0, offset: RECORDS_START, link: None, marked }
     }
 
     /// The number of the record that comes next.
@@ -166,7 +181,7 @@ impl Walk {
 
     /// Looks at every readable record header behind the place where the walk stopped.
     pub(crate) async fn survey(&mut self) -> Result<Survey> {
-        let mut survey = Survey::default();
+        let mut survey = Survey { durable_sequence: self.marked, ..Survey::default() };
         let mut offset = self.offset;
         for station in &mut self.stations[self.at..] {
             let bytes = loop {

@@ -63,6 +63,8 @@ struct Draft {
     len: u64,
     link: Link,
     generation: u64,
+    /// The last record that they say is durable.
+    durable_sequence: u64,
     /// Bytes of the entry's body, which is last; none without an entry.
     body_len: Option<u64>,
 }
@@ -163,13 +165,14 @@ impl Writer {
             frame.put_entry(entry.version, entry.parts);
         }
         let link = frame.finish();
+        let durable_sequence = durable.sequence;
         let len = self.buffer.len() as u64;
         // Beyond its room a file is made no longer than records need.
         let room = segment.header.bytes.max(start + len);
         let end = padded_end(start, start + len).max(dirty).min(room);
         self.buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
         let body_len = entry.map(|entry| entry.len());
-        Ok(Draft { switch, start, len, link, generation, body_len })
+        Ok(Draft { switch, start, len, link, generation, durable_sequence, body_len })
     }
 
     /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
@@ -234,6 +237,8 @@ impl Writer {
             let last = inner.segments.back_mut().expect("a log has a segment");
             (last.last, last.end) = (self.link.sequence, end);
             inner.written = self.link.clone();
+            // The record says it of all that was durable when it was put together.
+            inner.marked = inner.marked.max(draft.durable_sequence);
             if let Some(body) = body
                 && inner.tail.is_followed()
             {

@@ -1,0 +1,171 @@
+//! The file `DURABLE`: how far the log is known to be durable when no later record says so.
+//!
+//! A record says of those before it that they were durable when it was written. Of the last one nobody says it,
+//! so damage to it would look like a write cut short, though it had been synced and acknowledged. So a task
+//! notes the last durable record in a file of its own, within two ticks of its sync, unless a record has
+//! said it by then. The note is written and not synced: it outlives the process at once, and the power as
+//! soon as the system writes its memory down. A clean close syncs it. A commit pays for a look at a flag, a
+//! busy writer makes no notes at all, an idle log one for each quiet time.
+//!
+//! ```text
+//!   record  ....N          N+1 says that N was durable
+//!           synced ^  ^ ^
+//!               tick  | `- note: up to N is durable
+//!                    tick
+//! ```
+//!
+//! A note is always true: it is written after the sync has returned, and what was durable once stays so. It
+//! is written to two places in turn, so that one of them is whole whatever happens to a write.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plinth_env::sync::race;
+use plinth_env::{Env, File, Open, Signal};
+use plinth_types::{Result, Version, probe};
+
+use crate::format::mark::{MARK_LEN, MARK_PLACES, MARKS_LEN, Mark};
+use crate::problem::{Flaw, Problem};
+use crate::shared::{Inner, Shared};
+
+/// How often it is looked whether there is something to note: a note is written at the second tick.
+const TICK: Duration = Duration::from_millis(7);
+/// After so many ticks without anything to note the task sleeps until the next sync.
+const LINGER_TICKS: u32 = 64;
+
+pub(crate) fn marks_path(dir: &Path) -> PathBuf {
+    dir.join("DURABLE")
+}
+
+/// The file and what was written to it last.
+pub(crate) struct Marks {
+    file: File,
+    seed: u32,
+    last: Mutex<Mark>,
+    /// A sync has ended.
+    pub(crate) synced: Signal,
+    /// The task has to end.
+    pub(crate) closing: Signal,
+}
+
+impl Marks {
+    /// Makes the file of a new log, in place of one that may be there, durably: a log with a segment has it.
+    pub(crate) async fn create(env: &Env, dir: &Path, seed: u32) -> Result<()> {
+        let file = env.files().open(marks_path(dir), Open::Truncate).await?;
+        let mut bytes = vec![0; MARKS_LEN];
+        bytes[..MARK_LEN].copy_from_slice(&Mark { number: 1, ..Mark::default() }.encode(seed));
+        file.write_all_at(0, &bytes).await?;
+        file.sync_all().await?;
+        env.files().sync_dir(dir).await
+    }
+
+    /// Reads the file. `None` if it isn't there.
+    pub(crate) async fn read(env: &Env, dir: &Path, seed: u32) -> Result<Option<Result<Mark, Problem>>> {
+        let path = marks_path(dir);
+        if !env.files().exists(&path).await? {
+            return Ok(None);
+        }
+        let bytes = env.files().read(&path).await?;
+        let (mut newest, mut first) = (None::<Mark>, None);
+        for place in MARK_PLACES {
+            match Mark::decode(bytes.get(place..).unwrap_or_default(), seed) {
+                Ok(mark) => newest = newest.max(Some(mark)),
+                Err(flaw) => first = first.or(Some(flaw.at(&path.display().to_string(), place as u64))),
+            }
+        }
+        Ok(Some(match (newest, first) {
+            (Some(newest), _) => Ok(newest),
+            (None, Some(problem)) => Err(problem),
+            (None, None) => Err(missing(dir)),
+        }))
+    }
+
+    /// Opens the file to write to it.
+    pub(crate) async fn open(env: &Env, dir: &Path, seed: u32, last: Mark) -> Result<Self> {
+        let file = env.files().open(marks_path(dir), Open::Write).await?;
+        Ok(Self { file, seed, last: Mutex::new(last), synced: Signal::new(), closing: Signal::new() })
+    }
+
+    /// Notes that everything up to this record is durable.
+    async fn note(&self, sequence: u64, version: Version) -> Result<()> {
+        let mark = {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(sequence >= last.sequence, "what was durable once stays durable");
+            *last = Mark { number: last.number + 1, sequence, version };
+            *last
+        };
+        let place = MARK_PLACES[usize::from(mark.number.is_multiple_of(2))];
+        self.file.write_all_at(place as u64, &mark.encode(self.seed)).await
+    }
+}
+
+/// The problem of a log without the file.
+pub(crate) fn missing(dir: &Path) -> Problem {
+    let flaw = Flaw::new("what says how far the log is durable", "a file", "none");
+    flaw.at(&marks_path(dir).display().to_string(), 0)
+}
+
+impl Inner {
+    /// The last durable record, if nothing on the disk says yet that it is.
+    fn unmarked(&self) -> Option<u64> {
+        (self.durable.sequence > self.marked).then_some(self.durable.sequence)
+    }
+}
+
+/// Starts the task that writes notes.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    shared.with(|inner| inner.upkeep.is_marking = true);
+    let task = Task { shared: shared.clone() };
+    drop(shared.env.spawn("plinth-log-marks", task.run()));
+}
+
+/// The task. Whoever waits for its end is told, also if it is dropped.
+struct Task {
+    shared: Arc<Shared>,
+}
+
+impl Task {
+    async fn run(self) {
+        let (shared, marks) = (&self.shared, &self.shared.marks);
+        let (mut before, mut quiet) = (None, 0);
+        while !shared.with(|inner| inner.upkeep.is_closing || inner.poison.is_some()) {
+            let (marked, unmarked) = shared.with(|inner| (inner.marked, inner.unmarked()));
+            let is_due = before.is_some_and(|before| before > marked);
+            if is_due && mark(shared).await.is_err() {
+                // Tried again after the next sync: a disk that takes nothing isn't asked all the time.
+                quiet = LINGER_TICKS;
+            }
+            quiet = if unmarked.is_some() && !is_due { 0 } else { quiet + 1 };
+            before = if is_due { None } else { unmarked };
+            if quiet > LINGER_TICKS {
+                race(marks.closing.wait(), marks.synced.wait()).await;
+                quiet = 0;
+            } else {
+                race(marks.closing.wait(), shared.env.sleep(TICK)).await;
+            }
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.shared.change(|inner| inner.upkeep.is_marking = false);
+    }
+}
+
+/// Notes how far the log is durable.
+async fn mark(shared: &Shared) -> Result<()> {
+    probe!("log: durable without a record that says so");
+    let (sequence, version) = shared.with(|inner| (inner.durable.sequence, inner.durable.version));
+    shared.marks.note(sequence, version).await?;
+    shared.with(|inner| inner.marked = inner.marked.max(sequence));
+    Ok(())
+}
+
+/// The last note of a log that is being closed, and durable.
+pub(crate) async fn mark_end(shared: &Shared) -> Result<()> {
+    let (sequence, version) = shared.with(|inner| (inner.durable.sequence, inner.durable.version));
+    shared.marks.note(sequence, version).await?;
+    shared.marks.file.sync_data().await
+}
