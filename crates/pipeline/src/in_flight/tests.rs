@@ -45,7 +45,7 @@ fn batches_settle_in_order_and_only_once_committed() {
         match random.index(3) {
             0 => {
                 appended += 1;
-                in_flight.push(Batch(appended)).ok().expect("it is open");
+                in_flight.push(Batch(appended)).expect("it is open");
             }
             1 if committed < appended => {
                 committed += 1 + random.index((appended - committed) as usize) as u64;
@@ -73,7 +73,7 @@ fn batches_settle_in_order_and_only_once_committed() {
 fn one_batch_settles_at_a_time_and_the_next_is_woken() {
     let in_flight = InFlight::default();
     for at in 1..=2 {
-        in_flight.push(Batch(at)).ok().expect("it is open");
+        in_flight.push(Batch(at)).expect("it is open");
     }
     let Poll::Ready(Some(first)) = next(&in_flight, 2) else { panic!("the first is committed") };
     assert!(next(&in_flight, 2).is_pending(), "the first one is being settled");
@@ -89,13 +89,13 @@ fn one_batch_settles_at_a_time_and_the_next_is_woken() {
 fn closing_hands_out_what_is_in_flight() {
     let in_flight = InFlight::default();
     for at in 1..=3 {
-        in_flight.push(Batch(at)).ok().expect("it is open");
+        in_flight.push(Batch(at)).expect("it is open");
     }
     let Poll::Ready(Some(settling)) = next(&in_flight, 1) else { panic!("the first is committed") };
     let cause = Error::io_error();
     assert_eq!(in_flight.close(&cause), [Batch(2), Batch(3)]);
     assert_eq!(settling.done(), Batch(1), "it is settled to its end");
-    let (batch, why) = in_flight.push(Batch(4)).err().expect("it is closed");
+    let (batch, why) = in_flight.push(Batch(4)).expect_err("it is closed");
     assert_eq!((batch, why), (Batch(4), cause));
     assert_eq!(settled(&in_flight, 4), None);
     in_flight.check_invariants();
