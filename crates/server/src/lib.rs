@@ -43,6 +43,7 @@ mod http;
 mod memory;
 mod metrics;
 mod outbox;
+mod place;
 mod registry;
 mod series;
 mod server;

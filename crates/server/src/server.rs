@@ -11,12 +11,12 @@ use crate::door::{Door, Doors, Purpose};
 use crate::events;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
+use crate::place::Place;
 use crate::registry::Registry;
 use crate::series::{self, SeriesConfig};
 use crate::snapshots::Snapshots;
 use crate::wanted::Wanted;
 use plinth_client::Endpoint;
-use plinth_client::remote::ClusterFile;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Stream};
 use plinth_proto::Welcome;
@@ -39,18 +39,6 @@ const BREATH: Duration = Duration::from_millis(50);
 const REFUSAL: Duration = Duration::from_secs(1);
 /// Refused clients that are waited for at a time; others are just closed.
 const REFUSALS: usize = 8192;
-
-/// Where the server is, as clients are told.
-pub(crate) struct Place {
-    /// `description:id` of the cluster file.
-    pub(crate) cluster: String,
-    /// `description:id@ip:port`.
-    pub(crate) connection_string: String,
-    /// `ip:port` each.
-    pub(crate) addresses: Vec<String>,
-    /// The identity of the database.
-    pub(crate) cluster_id: String,
-}
 
 /// What all connections of a server share.
 pub(crate) struct Shared {
@@ -113,7 +101,7 @@ impl Server {
     /// # Errors
     /// `invalid_local_address` if an address could be reached by other machines and that was not allowed, or clients
     /// couldn't be told where the server is; `tls_error` if the certificates can't be used; `address_in_use`,
-    /// `bind_failed`; `connection_string_invalid` if there is a cluster file that is none, or names another server, or one
+    /// `bind_failed`; `connection_string_invalid` if there is a cluster file that is none, or names other servers, or one
     /// that speaks TLS where this one doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
@@ -134,7 +122,7 @@ impl Server {
         let secure = http.as_ref().is_some_and(Door::is_secure);
         let console = Console::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
-        let place = settle_place(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
+        let place = Place::settle(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let admit = |address, purpose| check_reach(&env, address, &config, &doors, purpose);
         let series = series::start(&endpoint, &config, &doors, admit).await?;
         let snapshots =
@@ -319,64 +307,6 @@ fn check_reach(
         );
     }
     Ok(())
-}
-
-/// What clients are told, from the cluster file if there is one; else a new one is written.
-async fn settle_place(
-    env: &Env,
-    endpoint: &dyn Endpoint,
-    config: &ServerConfig,
-    addresses: &[SocketAddr],
-    tls: bool,
-) -> Result<Place> {
-    let first = config.public.or(addresses.first().copied());
-    let Some(public) = first.filter(|address| !address.ip().is_unspecified()) else {
-        let detail = "clients must be told an address: a public one is needed beside one that stands for all";
-        return Err(Error::invalid_local_address().with_detail(detail));
-    };
-    let path = config.cluster_file.as_deref();
-    let existing = match path {
-        Some(path) if env.files().exists(path).await? => Some(ClusterFile::read(env, path).await?),
-        _ => None,
-    };
-    let cluster_id = endpoint.describe().cluster_id;
-    let is_named = match &existing {
-        Some(file) => file.names(env, public).await,
-        None => false,
-    };
-    let file = match existing {
-        Some(file) if is_named && file.is_tls() == tls => file,
-        Some(file) if is_named => {
-            let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-            let why = if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
-            return Err(Error::connection_string_invalid().with_detail(format!(
-                "{path} exists and names {}, and {why}, or remove the file to have it written anew",
-                file.address_list()
-            )));
-        }
-        Some(file) => {
-            let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-            return Err(Error::connection_string_invalid().with_detail(format!(
-                "{path} exists and names {}, not {public}; listen there, or name another cluster file",
-                file.address_list()
-            )));
-        }
-        None => {
-            let id: String = cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-            let file = ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
-            let file = if tls { file.with_tls() } else { file };
-            if let Some(path) = path {
-                env.files().replace(path, format!("{}\n", file.connection_string()).as_bytes()).await?;
-            }
-            file
-        }
-    };
-    Ok(Place {
-        cluster: file.key(),
-        connection_string: file.connection_string(),
-        addresses: vec![if tls { format!("{public}:tls") } else { public.to_string() }],
-        cluster_id,
-    })
 }
 
 /// Accepts connections until told to stop.

@@ -62,7 +62,8 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
             }
             received.drain(..len);
             let Welcome { cluster_id, version, .. } = welcome;
-            return Ok(Opened { stream, rest: received, cluster_id, version });
+            link.check_database(cluster_id, address)?;
+            return Ok(Opened { stream, rest: received, version });
         }
         let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
         if len == 0 {

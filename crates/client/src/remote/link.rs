@@ -7,7 +7,7 @@
 //! are in `output`; when the task takes the output, commits among it may reach the server and are never sent again.
 
 use super::RemoteOptions;
-use super::cluster_file::ClusterFile;
+use super::cluster_file::{Address, ClusterFile};
 use super::conversation::{self, Conversation};
 use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
@@ -17,7 +17,7 @@ use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
 use plinth_proto::hello::NEWEST;
 use plinth_proto::{MOST_TOGETHER, ReadVersion, request};
-use plinth_types::{CommitReply, CommitRequest, Error, Version};
+use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(super) struct Link {
     pub(super) options: Arc<RemoteOptions>,
     /// Its place among the links of its endpoint.
     pub(super) number: usize,
+    /// The database of its endpoint: that of the server that was reached first. All links of an endpoint share it.
+    database: Arc<OnceLock<String>>,
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
     wanted: Signal,
@@ -53,7 +55,6 @@ struct State {
     closed: bool,
     /// The task's, while it sleeps in a conversation.
     waker: Option<Waker>,
-    cluster_id: Option<String>,
     /// Why the last attempt to connect failed.
     failure: Option<Error>,
 }
@@ -87,8 +88,14 @@ impl State {
 }
 
 impl Link {
-    pub(super) fn new(env: Env, file: Arc<ClusterFile>, options: Arc<RemoteOptions>, number: usize) -> Self {
-        Self { env, file, options, number, state: Mutex::default(), wanted: Signal::new() }
+    pub(super) fn new(
+        env: Env,
+        file: Arc<ClusterFile>,
+        options: Arc<RemoteOptions>,
+        number: usize,
+        database: Arc<OnceLock<String>>,
+    ) -> Self {
+        Self { env, file, options, number, database, state: Mutex::default(), wanted: Signal::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -198,11 +205,6 @@ impl Link {
         self.ring(state);
     }
 
-    /// The identity of the database, once a server has said it.
-    pub(super) fn cluster_id(&self) -> Option<String> {
-        self.lock().cluster_id.clone()
-    }
-
     /// Why the database can't be reached, if it can't.
     pub(super) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
@@ -271,10 +273,9 @@ impl Link {
     }
 
     /// There is a connection: everything that waits goes into the output.
-    fn connected(&self, cluster_id: String, version: u16) {
+    fn connected(&self, version: u16) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.cluster_id = Some(cluster_id);
         state.failure = None;
         state.connected = true;
         state.version = version;
@@ -344,6 +345,22 @@ impl Link {
         }
     }
 
+    /// Keeps the endpoint at one database. What a client has read and written is spread among several ones otherwise, if
+    /// servers that know nothing of each other were given the same cluster file.
+    pub(super) fn check_database(&self, found: String, address: &Address) -> Result<()> {
+        let known = self.database.get_or_init(|| found.clone());
+        if *known == found {
+            return Ok(());
+        }
+        // Where the file names others, one of them may be the right one.
+        let is_final = self.file.addresses().len() == 1;
+        let kind = if is_final { Error::connection_string_invalid() } else { Error::connection_failed() };
+        Err(kind.with_detail(format!(
+            "the server at {address} has the database {found}, and this client works with the database {known}; \
+             name one database in the cluster file, or open it anew"
+        )))
+    }
+
     /// Ends all that waits.
     fn end(&self) {
         let mut state = self.lock();
@@ -368,8 +385,8 @@ pub(super) async fn run(link: Arc<Link>) {
             let opening = race(conversation::open(&link, address), link.env.sleep(PATIENCE)).await;
             attempt += 1;
             match opening {
-                First::Left(Ok(Opened { stream, rest, cluster_id, version })) => {
-                    link.connected(cluster_id, version);
+                First::Left(Ok(Opened { stream, rest, version })) => {
+                    link.connected(version);
                     let why = Conversation::new(link.clone(), stream, rest).await;
                     link.disconnected(&why);
                     pause = PAUSES[0];
@@ -400,8 +417,6 @@ pub(super) struct Opened {
     pub(super) stream: plinth_env::Stream,
     /// What arrived behind the welcome.
     pub(super) rest: Vec<u8>,
-    /// The database's identity.
-    pub(super) cluster_id: String,
     /// The version of the protocol that both speak.
     pub(super) version: u16,
 }

@@ -42,8 +42,8 @@ use plinth_types::{
 };
 use slots::Answer;
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Connections at most, unless more are asked for.
@@ -90,6 +90,8 @@ struct Core {
     env: Env,
     file: Arc<ClusterFile>,
     links: Vec<Arc<Link>>,
+    /// The identity of the database, once a server has said it.
+    database: Arc<OnceLock<String>>,
     snapshot_lease: Duration,
 }
 
@@ -107,13 +109,13 @@ impl RemoteEndpoint {
         #[cfg(feature = "tls")]
         let options = RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
         let options = Arc::new(options);
-        let links: Vec<_> = (0..options.connections.max(1))
-            .map(|number| Arc::new(Link::new(env.clone(), file.clone(), options.clone(), number)))
-            .collect();
+        let database = Arc::new(OnceLock::new());
+        let link = |number| Link::new(env.clone(), file.clone(), options.clone(), number, database.clone());
+        let links: Vec<_> = (0..options.connections.max(1)).map(|number| Arc::new(link(number))).collect();
         for link in &links {
             drop(env.spawn_network("connection", link::run(link.clone())));
         }
-        let core = Core { env: env.clone(), file, links, snapshot_lease: options.snapshot_lease };
+        let core = Core { env: env.clone(), file, links, database, snapshot_lease: options.snapshot_lease };
         Self { core: Arc::new(core) }
     }
 
@@ -147,7 +149,7 @@ impl Core {
         Description {
             cluster_file_path: self.file.path().map(|path| path.display().to_string()).unwrap_or_default(),
             connection_string: self.file.connection_string(),
-            cluster_id: self.links.iter().find_map(|link| link.cluster_id()).unwrap_or_default(),
+            cluster_id: self.database.get().cloned().unwrap_or_default(),
         }
     }
 

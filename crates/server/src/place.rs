@@ -1,0 +1,102 @@
+//! Where the server is, as clients are told: settled with the cluster file before anything is accepted.
+//!
+//! An existing file has to name this server and no other one. Servers know nothing of each other: behind one file that names
+//! several, each would take a part of the rows, and a client would find now these, now those.
+
+use crate::config::ServerConfig;
+use plinth_client::Endpoint;
+use plinth_client::remote::ClusterFile;
+use plinth_env::Env;
+use plinth_types::{Error, Result};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Where the server is, as clients are told.
+pub(crate) struct Place {
+    /// `description:id` of the cluster file.
+    pub(crate) cluster: String,
+    /// `description:id@ip:port`.
+    pub(crate) connection_string: String,
+    /// `ip:port` each.
+    pub(crate) addresses: Vec<String>,
+    /// The identity of the database.
+    pub(crate) cluster_id: String,
+}
+
+impl Place {
+    /// What clients are told, from the cluster file if there is one; else a new one is written. The server listens at
+    /// `addresses`.
+    ///
+    /// # Errors
+    /// `connection_string_invalid` if the file doesn't fit this server; `invalid_local_address` if there is no address that
+    /// clients could be told; those of reading and writing the file.
+    pub(crate) async fn settle(
+        env: &Env,
+        endpoint: &dyn Endpoint,
+        config: &ServerConfig,
+        addresses: &[SocketAddr],
+        tls: bool,
+    ) -> Result<Self> {
+        let first = config.public.or(addresses.first().copied());
+        let Some(public) = first.filter(|address| !address.ip().is_unspecified()) else {
+            let detail =
+                "clients must be told an address: a public one is needed beside one that stands for all";
+            return Err(Error::invalid_local_address().with_detail(detail));
+        };
+        let cluster_id = endpoint.describe().cluster_id;
+        let path = config.cluster_file.as_deref();
+        let file = match path {
+            Some(path) if env.files().exists(path).await? => {
+                let file = ClusterFile::read(env, path).await?;
+                check(env, &file, path, public, addresses, tls).await?;
+                file
+            }
+            _ => {
+                let id: String = cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+                let file = ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
+                let file = if tls { file.with_tls() } else { file };
+                if let Some(path) = path {
+                    let line = format!("{}\n", file.connection_string());
+                    env.files().replace(path, line.as_bytes()).await?;
+                }
+                file
+            }
+        };
+        Ok(Self {
+            cluster: file.key(),
+            connection_string: file.connection_string(),
+            addresses: vec![if tls { format!("{public}:tls") } else { public.to_string() }],
+            cluster_id,
+        })
+    }
+}
+
+/// Whether an existing cluster file names this server, nobody else, and speaks of TLS as the server does.
+async fn check(
+    env: &Env,
+    file: &ClusterFile,
+    path: &Path,
+    public: SocketAddr,
+    addresses: &[SocketAddr],
+    tls: bool,
+) -> Result<()> {
+    let named = format!("{} exists and names {}", path.display(), file.address_list());
+    let refuse = |why: String| Err(Error::connection_string_invalid().with_detail(format!("{named}{why}")));
+    if !file.names(env, public).await {
+        return refuse(format!(", not {public}; listen there, or name another cluster file"));
+    }
+    for address in file.addresses() {
+        let found = address.resolve(env).await.unwrap_or_default();
+        if !found.iter().any(|found| *found == public || addresses.contains(found)) {
+            return refuse(format!(
+                ", but {address} is not an address of this server; this version serves a database from one server, \
+                 so a cluster file of its own has to name it alone"
+            ));
+        }
+    }
+    if file.is_tls() != tls {
+        let why = if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
+        return refuse(format!(", and {why}, or remove the file to have it written anew"));
+    }
+    Ok(())
+}
