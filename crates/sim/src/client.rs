@@ -169,7 +169,7 @@ impl Client {
             1020 => self.stage.probe("conflict"),
             1043 => self.stage.probe("commit refused: shutting down"),
             1510 => self.stage.probe("commit refused: i/o error"),
-            _ if plinth_env::is_disk_full(&error) => self.stage.probe("commit refused: disk full"),
+            _ if error == Error::file_not_writable() => self.stage.probe("commit refused: disk full"),
             // A read of a damaged table.
             1522 => self.stage.saw_damage(error.clone()),
             // Commits wait for one another, not for ever.

@@ -15,7 +15,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub struct Error {
     code: u16,
+    exhausted: Option<Resource>,
     detail: Option<Arc<str>>,
+}
+
+/// What the machine has no more of. Whoever met with it can go on when there is some again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// Space on a disk, or in the quota on it.
+    DiskSpace,
+    /// File descriptors, of the process or of the machine.
+    FileDescriptors,
 }
 
 /// Questions that may be asked of an error's number (FoundationDB's error predicates).
@@ -35,7 +45,19 @@ impl Error {
     /// that no error can have (below 1 or above 65535) become `internal_error`.
     pub fn from_code(code: i32) -> Self {
         let code = u16::try_from(code).ok().filter(|code| *code != 0).unwrap_or(4100);
-        Self { code, detail: None }
+        Self { code, exhausted: None, detail: None }
+    }
+
+    /// The same error, which comes of this resource's end. The number stays: this is for those in the process
+    /// who react differently, and is not sent to a client behind a socket.
+    #[must_use]
+    pub fn for_want_of(self, resource: Resource) -> Self {
+        Self { exhausted: Some(resource), ..self }
+    }
+
+    /// What the machine had no more of, if that is why.
+    pub const fn exhausted(&self) -> Option<Resource> {
+        self.exhausted
     }
 
     /// The same error with what happened in particular.
@@ -154,7 +176,7 @@ macro_rules! errors {
             $(
                 #[doc = concat!("Number ", stringify!($code), ": ", $description, ".")]
                 pub const fn $name() -> Self {
-                    Self { code: $code, detail: None }
+                    Self { code: $code, exhausted: None, detail: None }
                 }
             )*
         }
@@ -341,6 +363,14 @@ mod tests {
             "key_too_large (2102): The key is longer than a key may be (10001 bytes, at most 10000)"
         );
         assert!(Error::not_committed().to_string().ends_with("; retry"));
+    }
+
+    #[test]
+    fn what_was_exhausted_stays_with_the_error_and_makes_it_no_larger() {
+        let error = Error::file_not_writable().for_want_of(Resource::DiskSpace).with_detail("a disk");
+        assert_eq!(error.clone().exhausted(), Some(Resource::DiskSpace));
+        assert_eq!(Error::file_not_writable().exhausted(), None);
+        assert_eq!(size_of::<Error>(), size_of::<(u64, Option<Arc<str>>)>());
     }
 
     #[test]

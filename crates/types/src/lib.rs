@@ -41,7 +41,7 @@ pub mod version;
 
 pub use bytes::Bytes;
 pub use commit::{CommitReply, CommitRequest, Conflicts};
-pub use error::{Error, Result};
+pub use error::{Error, Resource, Result};
 pub use key::{KeyRange, KeySelector, key_after, strinc};
 pub use mutation::{Mutation, MutationList, MutationRef, MutationType};
 pub use printable::printable;
