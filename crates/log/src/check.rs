@@ -3,16 +3,18 @@
 //! Both walk the log as opening does, but go on behind damage, at the next record that is whole in
 //! itself. Both end where opening would cut the tail: what lies behind that was never acknowledged.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version};
 
 use crate::config::{CutTail, Identity};
-use crate::format::{Kind, RECORDS_START};
+use crate::entry::Entry;
+use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::problem::{Flaw, Problem};
-use crate::reader::Entry;
 use crate::recovery::check_beginning;
+use crate::shared::Before;
 use crate::walk::{Step, Walk, survey_files};
 
 /// What [`verify`] found.
@@ -64,8 +66,8 @@ pub struct Salvage {
     dir: PathBuf,
     walk: Walk,
     segments: u64,
-    /// Serial of the first segment, and the version of the last entry before it.
-    beginning: Option<(u64, Version)>,
+    /// Serial of the first segment, and after what it begins.
+    beginning: Option<(u64, Before)>,
     /// Problems met and not told yet, last first.
     problems: Vec<Problem>,
     /// A record to be told after them.
@@ -74,6 +76,18 @@ pub struct Salvage {
     durable_sequence: Option<u64>,
     torn_tail: Option<CutTail>,
     has_ended: bool,
+    unsettled: Unsettled,
+}
+
+/// What was read and can't be told yet.
+#[derive(Default)]
+struct Unsettled {
+    /// Entries that a rewind may still void.
+    waiting: VecDeque<Entry>,
+    /// The highest version known committed.
+    committed: Version,
+    /// A problem behind them.
+    broken: Option<Problem>,
 }
 
 enum Found {
@@ -113,6 +127,7 @@ impl Salvage {
             step: None,
             durable_sequence: None,
             torn_tail: None,
+            unsettled: Unsettled::default(),
         })
     }
 
@@ -121,23 +136,41 @@ impl Salvage {
         self.walk.stations.first().map(|station| station.segment.header.identity)
     }
 
-    /// The next whole entry, or the next problem; `None` at the end.
+    /// The next whole entry, or the next problem; `None` at the end. Entries that a rewind has voided are left
+    /// out; those of every kind are given, so that their indices tell whether any are missing.
     ///
     /// # Errors
     /// Errors of files.
     pub async fn next(&mut self) -> Result<Option<Salvaged>> {
-        while let Some(found) = self.next_record().await? {
-            match found {
-                Found::Problem(problem) => return Ok(Some(Salvaged::Problem(problem))),
-                Found::Record(step) if step.header.kind == Kind::Entry => {
-                    let Step { header, body, .. } = step;
-                    let (index, epoch, version) = (header.index, header.epoch, header.version);
-                    return Ok(Some(Salvaged::Entry(Entry { index, epoch, version, body })));
+        loop {
+            let is_certain = |entry: &Entry| entry.version <= self.unsettled.committed;
+            if let Some(entry) = self.unsettled.waiting.pop_front_if(|entry| is_certain(entry)) {
+                return Ok(Some(Salvaged::Entry(entry)));
+            }
+            if self.unsettled.broken.is_some() || self.has_ended {
+                // Nothing that is read from here on can void them.
+                let entry = self.unsettled.waiting.pop_front().map(Salvaged::Entry);
+                if let Some(found) = entry.or_else(|| self.unsettled.broken.take().map(Salvaged::Problem)) {
+                    return Ok(Some(found));
                 }
-                Found::Record(_) => {}
+            }
+            match self.next_record().await? {
+                None => {
+                    self.has_ended = true;
+                    if self.unsettled.waiting.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Some(Found::Problem(problem)) => self.unsettled.broken = Some(problem),
+                Some(Found::Record(Step { header, body, .. })) => {
+                    if header.kind == Kind::Rewind {
+                        self.unsettled.waiting.retain(|entry| entry.index <= header.index);
+                    }
+                    self.unsettled.committed = self.unsettled.committed.max(header.committed);
+                    self.unsettled.waiting.extend(header.entry(body));
+                }
             }
         }
-        Ok(None)
     }
 
     async fn next_record(&mut self) -> Result<Option<Found>> {
@@ -153,7 +186,12 @@ impl Salvage {
         let stopped = match self.walk.next().await? {
             Ok(step) => {
                 let serial = self.walk.stations[step.station].segment.header.serial;
-                self.beginning.get_or_insert((serial, step.header.version));
+                let RecordHeader { kind, sequence, index, term, version, .. } = step.header;
+                let before = Before { sequence: sequence - 1, index, term, version };
+                let (_, beginning) = self.beginning.get_or_insert((serial, before));
+                if kind == Kind::Rewind {
+                    beginning.rewind(&step.header);
+                }
                 return Ok(Some(Found::Record(step)));
             }
             Err(stopped) => stopped,
@@ -163,9 +201,9 @@ impl Salvage {
         {
             self.has_ended = true;
             self.note_tail(stopped).await?;
-            let missing = self
-                .beginning
-                .and_then(|(serial, gone)| check_beginning(&self.dir, serial, gone, &link.state));
+            let missing = self.beginning.and_then(|(serial, gone)| {
+                check_beginning(&self.dir, serial, gone.version, &link.memory.popped)
+            });
             return Ok(missing.map(Found::Problem));
         }
         let stopped = self.walk.blame(stopped).await?;

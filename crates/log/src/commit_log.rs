@@ -29,7 +29,7 @@ use std::sync::Arc;
 use plinth_types::{Result, Version};
 
 use crate::config::Position;
-use crate::reader::Entry;
+use crate::entry::Entry;
 
 /// What the methods give that wait: a boxed future.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

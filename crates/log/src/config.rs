@@ -110,19 +110,20 @@ impl LogConfig {
 /// What [`LocalLog::open`](crate::LocalLog::open) found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// The epoch of this opening: larger than every earlier one's.
-    pub epoch: u64,
+    /// The term of this opening: larger than every earlier one's. With a log that is told what is committed, that
+    /// of the last entry.
+    pub term: u64,
     /// The index of the oldest entry kept; one more than `last_index` if none is.
     pub first_index: u64,
     /// The index of the last entry, 0 if there never was one.
     pub last_index: u64,
     /// The version of the last entry, 0 if there never was one.
     pub last_version: Version,
-    /// The highest version that the log itself knew to be durable. Entries above it were found whole
+    /// The highest version that the log itself knew to be committed. Entries above it were found whole
     /// and are durable now, but may never have been acknowledged.
-    pub known_durable: Version,
-    /// No version above this one was ever handed out: a restart begins beyond the larger of it and
-    /// `last_version`.
+    pub known_committed: Version,
+    /// As of the last entry. No version above this one was ever handed out: a restart begins beyond the larger
+    /// of it and `last_version`.
     pub lease: Version,
     /// What was cut off the end, if anything was.
     pub cut_tail: Option<CutTail>,

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use plinth_types::{Error, Result, Version, probe};
 
-use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS, RECORDS_START, State};
-use crate::log::{LocalView, check_kept};
+use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS, RECORDS_START};
+use crate::log::LocalView;
 use crate::shared::Inner;
 use crate::upkeep;
 
@@ -59,10 +59,10 @@ pub(crate) struct Consumers {
 
 impl Consumers {
     /// Those that a log has at a start.
-    pub(crate) fn new(state: &State) -> Self {
+    pub(crate) fn new(popped: &BTreeMap<String, Version>) -> Self {
         let known =
             |(name, popped): (&String, &Version)| (name.clone(), Known { popped: *popped, bound: None });
-        Self { known: state.popped.iter().map(known).collect(), ..Self::default() }
+        Self { known: popped.iter().map(known).collect(), ..Self::default() }
     }
 
     /// As they are to be written down.
@@ -113,7 +113,7 @@ impl Inner {
 
     /// Bytes of full segments that could go, but for somebody who needs what comes after version `popped`.
     fn held_bytes(&self, popped: Version) -> u64 {
-        let ends = self.segments.iter().skip(1).map(|next| next.before.2);
+        let ends = self.segments.iter().skip(1).map(|next| next.before.version);
         let held = self.segments.iter().zip(ends).filter(|(_, last)| *last > popped);
         held.map(|(kept, _)| kept.end - RECORDS_START).sum()
     }
@@ -144,7 +144,7 @@ impl LocalView {
             if inner.consumers.known.len() >= MAX_CONSUMERS {
                 return refuse(format!("the log has {MAX_CONSUMERS} consumers already"));
             }
-            check_kept(inner.gone(), from)?;
+            inner.check_kept(from)?;
             inner.consumers.dropped.remove(consumer);
             let known = Known { popped: from - 1, bound: bound_bytes };
             inner.consumers.known.insert(consumer.to_string(), known);

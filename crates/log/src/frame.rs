@@ -1,11 +1,13 @@
 //! Putting records together, byte for byte as they will stand in the file.
 
-use std::sync::Arc;
-
 use plinth_types::Version;
 
-use crate::format::{ALIGNMENT, Kind, RECORD_HEADER_LEN, RecordHeader, State, body_checksum};
-use crate::link::Link;
+use crate::entry::EntryHead;
+use crate::format::decode_lease;
+use crate::format::{
+    ALIGNMENT, EntryKind, Kind, RECORD_HEADER_LEN, RecordHeader, Rewind, Vote, body_checksum,
+};
+use crate::link::{Link, Popped};
 
 /// What the operating system reads and writes at once.
 pub(crate) const BLOCK: u64 = 4096;
@@ -18,48 +20,87 @@ pub(crate) fn padded_end(start: u64, end: u64) -> u64 {
     if enters_a_block { end.next_multiple_of(BLOCK) } else { end }
 }
 
+/// What records say of the log that they are written to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) opening: u32,
+    /// The last record known durable.
+    pub(crate) durable: u64,
+    /// The highest version known committed.
+    pub(crate) committed: Version,
+}
+
 /// Records being put together, one after the other.
 pub(crate) struct Frame<'a> {
     buffer: &'a mut Vec<u8>,
     seed: u32,
-    epoch: u64,
-    durable: &'a Link,
+    known: Known,
     link: Link,
+    /// The header of the last record.
+    last: Option<RecordHeader>,
 }
 
 impl<'a> Frame<'a> {
-    /// Records that follow `link`, in a buffer that is emptied. `durable` is how far the log is durable.
-    pub(crate) fn new(buffer: &'a mut Vec<u8>, seed: u32, epoch: u64, durable: &'a Link, link: Link) -> Self {
+    /// Records that follow `link`, in a buffer that is emptied.
+    pub(crate) fn new(buffer: &'a mut Vec<u8>, seed: u32, known: Known, link: Link) -> Self {
         buffer.clear();
-        Self { buffer, seed, epoch, durable, link }
+        Self { buffer, seed, known, link, last: None }
     }
 
-    /// Appends a state record.
-    pub(crate) fn put_state(&mut self, state: Arc<State>) {
+    /// Appends a state record, with these consumers.
+    pub(crate) fn put_state(&mut self, popped: Popped) {
+        self.link.memory.popped = popped;
         let mut body = Vec::new();
-        state.encode(&mut body);
-        self.link.state = state;
-        self.put(Kind::State, self.link.version, &[&body]);
+        self.link.memory.to_state().encode(&mut body);
+        self.put_own(Kind::State, &body);
+    }
+
+    /// Appends a vote.
+    pub(crate) fn put_vote(&mut self, vote: Vote) {
+        self.link.memory.vote = vote;
+        self.put_own(Kind::Vote, &vote.encode());
+    }
+
+    /// Appends a record that voids all entries behind `target`.
+    pub(crate) fn put_rewind(&mut self, target: &Link) {
+        let lease = target.memory.lease;
+        (self.link.index, self.link.term, self.link.version) = (target.index, target.term, target.version);
+        self.link.memory.lease = lease;
+        self.put_own(Kind::Rewind, &Rewind { lease }.encode());
     }
 
     /// Appends an entry.
-    pub(crate) fn put_entry(&mut self, version: Version, parts: &[&[u8]]) {
-        self.put(Kind::Entry, version, parts);
+    pub(crate) fn put_entry(&mut self, head: &EntryHead, parts: &[&[u8]]) {
+        if head.kind == EntryKind::Lease
+            && let Some(lease) = decode_lease(&parts.concat())
+        {
+            self.link.memory.lease = lease;
+        }
+        self.put(head, Kind::Entry(head.kind), parts);
     }
 
-    fn put(&mut self, kind: Kind, version: Version, parts: &[&[u8]]) {
+    fn put_own(&mut self, kind: Kind, body: &[u8]) {
+        let Link { index, term, version, .. } = self.link;
+        let committed = self.known.committed;
+        let head = EntryHead { kind: EntryKind::Begin, index, term, version, previous: version, committed };
+        self.put(&head, kind, &[body]);
+    }
+
+    fn put(&mut self, head: &EntryHead, kind: Kind, parts: &[&[u8]]) {
         let body_len: usize = parts.iter().map(|part| part.len()).sum();
-        let unsure = self.link.sequence - self.durable.sequence;
+        let unsure = self.link.sequence - self.known.durable;
         let mut header = RecordHeader {
             checksum: 0,
             body_checksum: body_checksum(self.seed, parts),
             body_len: u32::try_from(body_len).expect("checked against MAX_BODY_LEN"),
-            previous: self.link.checksum,
-            epoch: self.epoch,
+            before: self.link.checksum,
+            term: head.term,
             sequence: self.link.sequence + 1,
-            index: self.link.index + u64::from(kind == Kind::Entry),
-            version,
-            durable: self.durable.version,
+            index: head.index,
+            version: head.version,
+            previous: head.previous,
+            committed: head.committed,
+            opening: self.known.opening,
             unsure: u32::try_from(unsure).unwrap_or(u32::MAX),
             kind,
         };
@@ -72,10 +113,11 @@ impl<'a> Frame<'a> {
         }
         self.buffer.resize(self.buffer.len().next_multiple_of(ALIGNMENT as usize), 0);
         self.link.step(&header);
+        self.last = Some(header);
     }
 
-    /// The last of the records.
-    pub(crate) fn finish(self) -> Link {
-        self.link
+    /// Where the chain stands behind the records, and the header of the last of them.
+    pub(crate) fn finish(self) -> (Link, Option<RecordHeader>) {
+        (self.link, self.last)
     }
 }

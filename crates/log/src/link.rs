@@ -1,17 +1,42 @@
 //! The chain of records: what must hold between a record and the one before it.
 //!
 //! A [`Link`] is where a walk through the log stands: after which record. It knows what the next one
-//! must look like (number, epoch, checksum of the one before, version) and takes the step. Writer,
-//! recovery, readers and checks all go by the same rules.
+//! must look like (number, opening, checksum of the one before, index, term, version) and takes the step.
+//! Writer, recovery, readers and checks all go by the same rules.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plinth_types::Version;
 
 use crate::commit_log::Progress;
 use crate::config::Position;
-use crate::format::{Kind, RecordHeader, State};
+use crate::format::{EntryKind, Kind, RecordHeader, Rewind, State, Vote, decode_lease};
 use crate::problem::Flaw;
+
+/// For each consumer the version up to which it has popped.
+pub(crate) type Popped = Arc<BTreeMap<String, Version>>;
+
+/// What the log remembers beside its entries, as of a record.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Memory {
+    /// As of the last entry.
+    pub(crate) lease: Version,
+    pub(crate) vote: Vote,
+    pub(crate) popped: Popped,
+}
+
+impl Memory {
+    /// As it is written down.
+    pub(crate) fn to_state(&self) -> State {
+        State { lease: self.lease, vote: self.vote, popped: (*self.popped).clone() }
+    }
+
+    /// Up to where no consumer needs anything; `None` without consumers, when everything is kept.
+    pub(crate) fn floor(&self) -> Option<Version> {
+        self.popped.values().min().copied()
+    }
+}
 
 /// The end of a walk so far.
 #[derive(Clone, Debug)]
@@ -20,21 +45,23 @@ pub(crate) struct Link {
     pub(crate) sequence: u64,
     /// Its checksum.
     pub(crate) checksum: u32,
-    pub(crate) epoch: u64,
-    /// Index of the last entry.
+    pub(crate) opening: u32,
+    /// Index, term and version of the last entry that is not void.
     pub(crate) index: u64,
-    /// Version of the last entry.
+    pub(crate) term: u64,
     pub(crate) version: Version,
-    /// The last record known durable, and the highest version.
+    /// Whether that entry has a version of its own, or the one of an entry before it.
+    pub(crate) has_version: bool,
+    /// The last record known durable, and the highest version known committed.
     pub(crate) durable_sequence: u64,
-    pub(crate) durable: Version,
-    pub(crate) state: Arc<State>,
+    pub(crate) committed: Version,
+    pub(crate) memory: Memory,
 }
 
 impl Link {
     /// The same, as callers are told.
     pub(crate) fn progress(&self) -> Progress {
-        Progress { position: Position(self.sequence), version: self.version, lease: self.state.lease }
+        Progress { position: Position(self.sequence), version: self.version, lease: self.memory.lease }
     }
 
     /// Before the first record of a log.
@@ -42,56 +69,107 @@ impl Link {
         Self {
             sequence: 0,
             checksum: 0,
-            epoch: 0,
+            opening: 0,
             index: 0,
+            term: 0,
             version: 0,
+            has_version: true,
             durable_sequence: 0,
-            durable: 0,
-            state: Arc::default(),
+            committed: 0,
+            memory: Memory::default(),
         }
     }
 
     /// Just before a record that is taken as it is: the first of the oldest segment kept, or the first
     /// readable one after damage.
-    pub(crate) fn before(header: &RecordHeader, state: Arc<State>) -> Self {
-        let is_entry = header.kind == Kind::Entry;
+    pub(crate) fn before(header: &RecordHeader, memory: Memory) -> Self {
         Self {
             sequence: header.sequence - 1,
-            checksum: header.previous,
-            epoch: header.epoch,
-            index: header.index.saturating_sub(u64::from(is_entry)),
-            version: if is_entry { header.durable } else { header.version },
+            checksum: header.before,
+            opening: header.opening,
+            index: header.index.saturating_sub(u64::from(header.kind.is_entry())),
+            term: header.term,
+            version: header.previous,
+            has_version: true,
             durable_sequence: header.durable_sequence(),
-            durable: header.durable,
-            state,
+            committed: header.committed,
+            memory,
         }
     }
 
     /// Takes the step to the next record, if it is the next.
     pub(crate) fn follow(&mut self, header: &RecordHeader, body: &[u8]) -> Result<(), Flaw> {
         self.check(header)?;
-        if header.kind == Kind::State {
-            let Some(state) = State::decode(body) else {
-                return Err(Flaw::new("body of a state record", "a lease and consumers", "something else"));
-            };
-            if state.lease < self.state.lease {
-                return Err(Flaw::new("lease in a state record", self.state.lease, state.lease));
+        let mut memory = self.memory.clone();
+        let lease = match header.kind {
+            Kind::State => {
+                let Some(state) = State::decode(body) else {
+                    return Err(Flaw::new(
+                        "body of a state record",
+                        "lease, vote, consumers",
+                        "something else",
+                    ));
+                };
+                self.check_vote(state.vote)?;
+                memory = Memory { vote: state.vote, popped: Arc::new(state.popped), ..memory };
+                state.lease
             }
-            self.state = Arc::new(state);
+            Kind::Vote => {
+                let Some(vote) = Vote::decode(body) else {
+                    return Err(Flaw::new("body of a vote", "term, vote, commit", "something else"));
+                };
+                self.check_vote(vote)?;
+                memory.vote = vote;
+                memory.lease
+            }
+            Kind::Rewind => {
+                let Some(rewind) = Rewind::decode(body) else {
+                    return Err(Flaw::new("body of a rewind", "a lease", "something else"));
+                };
+                // It is that of an earlier entry.
+                memory.lease = rewind.lease;
+                rewind.lease
+            }
+            Kind::Entry(EntryKind::Lease) => {
+                let Some(lease) = decode_lease(body) else {
+                    return Err(Flaw::new("body of a lease", "a version", "something else"));
+                };
+                lease
+            }
+            Kind::Entry(_) => memory.lease,
+        };
+        if lease < memory.lease {
+            return Err(Flaw::new("lease in a record", memory.lease, lease));
         }
+        self.memory = Memory { lease, ..memory };
         self.step(header);
         Ok(())
     }
 
-    /// Takes the step to a record that is known to be the next.
+    fn check_vote(&self, vote: Vote) -> Result<(), Flaw> {
+        let before = self.memory.vote;
+        if vote.term < before.term || vote.commit < before.commit {
+            let before =
+                format_args!("term {} and commit {} or later", before.term, before.commit).to_string();
+            let found = format_args!("term {} and commit {}", vote.term, vote.commit).to_string();
+            return Err(Flaw::new("vote in a record", before, found));
+        }
+        Ok(())
+    }
+
+    /// Takes the step to a record that is known to be the next. What it says in its body is taken elsewhere.
     pub(crate) fn step(&mut self, header: &RecordHeader) {
         self.sequence = header.sequence;
         self.checksum = header.checksum;
-        self.epoch = header.epoch;
+        self.opening = header.opening;
         self.index = header.index;
+        self.term = header.term;
         self.version = header.version;
+        if header.kind.is_entry() {
+            self.has_version = header.version > header.previous;
+        }
         self.durable_sequence = self.durable_sequence.max(header.durable_sequence());
-        self.durable = self.durable.max(header.durable);
+        self.committed = self.committed.max(header.committed);
     }
 
     /// Whether `header` is that of the next record.
@@ -99,31 +177,64 @@ impl Link {
         if header.sequence != self.sequence.saturating_add(1) {
             return Err(Flaw::new("number of a record", self.sequence.saturating_add(1), header.sequence));
         }
-        if header.previous != self.checksum {
-            return Err(Flaw::hex("checksum of the record before", self.checksum, header.previous));
+        if header.before != self.checksum {
+            return Err(Flaw::hex("checksum of the record before", self.checksum, header.before));
         }
-        if header.epoch < self.epoch {
-            return Err(Flaw::new(
-                "epoch of a record",
-                format_args!("{} or later", self.epoch),
-                header.epoch,
-            ));
+        let at_least = |what, least: u64, found: u64| {
+            Err(Flaw::new(what, format_args!("{least} or later").to_string(), found))
+        };
+        if header.opening < self.opening {
+            return at_least("opening of a record", self.opening.into(), header.opening.into());
         }
-        let is_entry = header.kind == Kind::Entry;
-        let index = self.index.saturating_add(u64::from(is_entry));
+        if header.committed > header.previous {
+            let expected = format_args!("at most {}", header.previous).to_string();
+            return Err(Flaw::new("version known committed", expected, header.committed));
+        }
+        match header.kind {
+            Kind::Entry(kind) => self.check_entry(header, kind),
+            Kind::Rewind => self.check_rewind(header),
+            Kind::State | Kind::Vote => {
+                let is_same = (header.index, header.term, header.version, header.previous)
+                    == (self.index, self.term, self.version, self.version);
+                let expected = format_args!("{}, {}, {}", self.index, self.term, self.version).to_string();
+                let found = format_args!("{}, {}, {}", header.index, header.term, header.version).to_string();
+                if is_same { Ok(()) } else { Err(Flaw::new("last entry in a record", expected, found)) }
+            }
+        }
+    }
+
+    fn check_entry(&self, header: &RecordHeader, kind: EntryKind) -> Result<(), Flaw> {
+        let index = self.index.saturating_add(1);
         if header.index != index {
             return Err(Flaw::new("index of an entry", index, header.index));
         }
-        if is_entry && header.version <= self.version {
+        if header.term < self.term {
+            let expected = format_args!("{} or later", self.term).to_string();
+            return Err(Flaw::new("term of an entry", expected, header.term));
+        }
+        if header.previous != self.version {
+            return Err(Flaw::new("previous version in an entry", self.version, header.previous));
+        }
+        if kind == EntryKind::Mutations && header.version <= self.version {
             let expected = format_args!("above {}", self.version).to_string();
             return Err(Flaw::new("version of an entry", expected, header.version));
         }
-        if !is_entry && header.version != self.version {
-            return Err(Flaw::new("version in a state record", self.version, header.version));
+        if kind != EntryKind::Mutations && header.version != self.version {
+            return Err(Flaw::new("version of an entry without mutations", self.version, header.version));
         }
-        if header.durable > header.version {
-            let expected = format_args!("at most {}", header.version).to_string();
-            return Err(Flaw::new("version known durable", expected, header.durable));
+        Ok(())
+    }
+
+    fn check_rewind(&self, header: &RecordHeader) -> Result<(), Flaw> {
+        if header.index > self.index || header.term > self.term || header.version > self.version {
+            let expected =
+                format_args!("at most {}, {}, {}", self.index, self.term, self.version).to_string();
+            let found = format_args!("{}, {}, {}", header.index, header.term, header.version).to_string();
+            return Err(Flaw::new("entry that a rewind goes back to", expected, found));
+        }
+        if header.previous != header.version || header.version < self.committed {
+            let expected = format_args!("{} or later", self.committed).to_string();
+            return Err(Flaw::new("version that a rewind goes back to", expected, header.version));
         }
         Ok(())
     }

@@ -6,8 +6,9 @@ use plinth_types::{Error, Result, Version};
 
 use crate::commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
 use crate::config::Position;
+use crate::entry::Entry;
 use crate::log::{LocalLog, LocalView};
-use crate::reader::{Entry, Reader};
+use crate::reader::Reader;
 use crate::syncer::{Syncer, drive};
 
 impl CommitLog for LocalLog {

@@ -88,11 +88,11 @@ impl Marks {
     }
 
     /// Notes that everything up to this record is durable.
-    async fn note(&self, sequence: u64, version: Version) -> Result<()> {
+    async fn note(&self, (sequence, committed): (u64, Version)) -> Result<()> {
         let mark = {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             assert!(sequence >= last.sequence, "what was durable once stays durable");
-            *last = Mark { number: last.number + 1, sequence, version };
+            *last = Mark { number: last.number + 1, sequence, committed: committed.max(last.committed) };
             *last
         };
         let place = MARK_PLACES[usize::from(mark.number.is_multiple_of(2))];
@@ -110,6 +110,14 @@ impl Inner {
     /// The last durable record, if nothing on the disk says yet that it is.
     fn unmarked(&self) -> Option<u64> {
         (self.durable.sequence > self.marked).then_some(self.durable.sequence)
+    }
+
+    /// What a note says: the last durable record, and the version known committed. Not before that is durable
+    /// here: after a crash the note would speak of entries that a lost rewind had voided.
+    fn to_note(&self) -> (u64, Version) {
+        let committed = self.committed();
+        let is_durable = committed.sequence <= self.durable.sequence;
+        (self.durable.sequence, if is_durable { committed.version } else { 0 })
     }
 }
 
@@ -157,15 +165,15 @@ impl Drop for Task {
 /// Notes how far the log is durable.
 async fn mark(shared: &Shared) -> Result<()> {
     probe!("log: durable without a record that says so");
-    let (sequence, version) = shared.with(|inner| (inner.durable.sequence, inner.durable.version));
-    shared.marks.note(sequence, version).await?;
-    shared.with(|inner| inner.marked = inner.marked.max(sequence));
+    let durable = shared.with(|inner| inner.to_note());
+    shared.marks.note(durable).await?;
+    shared.with(|inner| inner.marked = inner.marked.max(durable.0));
     Ok(())
 }
 
 /// The last note of a log that is being closed, and durable.
 pub(crate) async fn mark_end(shared: &Shared) -> Result<()> {
-    let (sequence, version) = shared.with(|inner| (inner.durable.sequence, inner.durable.version));
-    shared.marks.note(sequence, version).await?;
+    let durable = shared.with(|inner| inner.to_note());
+    shared.marks.note(durable).await?;
     shared.marks.file.sync_data().await
 }

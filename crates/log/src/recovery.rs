@@ -21,12 +21,14 @@ use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{CutTail, Identity, LogConfig, Recovery};
 use crate::format::mark::mark_seed;
-use crate::format::{RECORDS_START, State};
+use crate::format::{Kind, RECORDS_START};
 use crate::frame::BLOCK;
+use crate::history::History;
+use crate::link::{Link, Popped};
 use crate::marks::Marks;
 use crate::problem::{Flaw, Problem};
 use crate::segment::{check_owner, segment_path, unfinished_path};
-use crate::shared::{Kept, Start};
+use crate::shared::{Before, Commits, Kept, Start};
 use crate::upkeep::{Next, Prepared, Upkeep, adopt_spares};
 use crate::walk::{Station, Step, Survey, Walk, survey_files};
 
@@ -38,8 +40,10 @@ pub(crate) struct Recovered {
     pub(crate) start: Start,
     /// Up to where in the last segment old bytes may follow the last record.
     pub(crate) dirty: u64,
-    /// All but the epoch, which is the one before the new one.
+    /// All but the term, which is that of the last entry.
     pub(crate) recovery: Recovery,
+    /// The opening before this one.
+    pub(crate) opening: u32,
 }
 
 /// Brings the log in `dir` into order, once there is permission to change it.
@@ -48,6 +52,7 @@ pub(crate) async fn recover(
     dir: &Path,
     identity: &Identity,
     config: &LogConfig,
+    commits: Commits,
     permission: impl Future<Output = Result<()>>,
 ) -> Result<Recovered> {
     let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
@@ -68,7 +73,8 @@ pub(crate) async fn recover(
         return Err(walk.blame(read.stopped).await?.into());
     }
     let first = &read.kept[0];
-    if let Some(problem) = check_beginning(dir, first.segment.header.serial, first.before.2, &link.state) {
+    let (serial, gone) = (first.segment.header.serial, first.before.version);
+    if let Some(problem) = check_beginning(dir, serial, gone, &link.memory.popped) {
         return Err(problem.into());
     }
 
@@ -87,25 +93,31 @@ pub(crate) async fn recover(
     };
     let last = read.kept.back().expect("there is a first record");
     last.segment.open_lanes(env, config.syncs_in_flight).await?;
+    let known = link.committed.max(files.mark.committed);
+    read.history.commit_version(known);
+    read.history.commit_index(link.memory.vote.commit);
     let recovery = Recovery {
-        epoch: link.epoch.max(survey.epoch),
-        first_index: read.kept[0].before.1 + 1,
+        term: link.term,
+        first_index: read.kept[0].before.index + 1,
         last_index: link.index,
         last_version: link.version,
-        known_durable: link.durable.max(files.mark.version),
-        lease: link.state.lease,
+        known_committed: read.history.committed().version,
+        lease: link.memory.lease,
         cut_tail,
     };
+    let opening = link.opening.max(survey.opening);
     // What follows the last record in its block is of unknown origin in a recycled file.
     let dirty = last.end.next_multiple_of(BLOCK);
     let segments = std::mem::take(&mut read.kept);
     let marks = Marks::open(env, dir, mark_seed(identity, config.log_id), files.mark).await?;
-    Ok(Recovered { start: Start { segments, link, upkeep, marks }, dirty, recovery })
+    let start = Start { segments, link, history: read.history, commits, upkeep, marks };
+    Ok(Recovered { start, dirty, recovery, opening })
 }
 
 /// What there is to read.
 struct Everything {
     kept: VecDeque<Kept>,
+    history: History,
     /// Records not known durable by the end: number, station, offset.
     unsure: VecDeque<(u64, usize, u64)>,
     stopped: Problem,
@@ -113,23 +125,44 @@ struct Everything {
 
 async fn read_all(walk: &mut Walk) -> Result<Everything> {
     let (mut kept, mut unsure) = (VecDeque::<Kept>::new(), VecDeque::new());
-    let mut before = (0, 0, 0);
+    let mut before = Before::default();
+    let mut history = History::beginning(Link::origin());
     loop {
         let Step { station, offset, header, .. } = match walk.next().await? {
             Ok(step) => step,
-            Err(stopped) => return Ok(Everything { kept, unsure, stopped }),
+            Err(stopped) => return Ok(Everything { kept, history, unsure, stopped }),
         };
+        let link = walk.link.as_ref().expect("there was a step");
+        let (index, term, version) = (header.index, header.term, header.version);
         if kept.len() <= station {
             if kept.is_empty() {
-                before = (header.sequence - 1, header.index, header.version);
+                before = Before { sequence: header.sequence - 1, index, term, version };
+                // In front of the first record: what that names may turn out to be void.
+                history = History::beginning(Link { sequence: header.sequence - 1, ..link.clone() });
             }
             let segment = walk.stations[station].segment.clone();
             kept.push_back(Kept { segment, before, last: 0, end: RECORDS_START, leaving: false });
         }
+        match header.kind {
+            Kind::Entry(_) => history.push(link.clone()),
+            Kind::Rewind if history.rewind(&header, &link.memory) => {
+                kept.iter_mut().for_each(|kept| kept.before.rewind(&header));
+            }
+            Kind::Rewind => {
+                let found = format_args!("entry {index} of term {term} at version {version}").to_string();
+                let flaw =
+                    Flaw::new("entry that a rewind goes back to", "one that is not committed yet", found);
+                return Err(flaw.at(&walk.stations[station].segment.name(), offset).into());
+            }
+            Kind::State | Kind::Vote => {}
+        }
+        // So that no more entries wait to be known committed than there were at the time.
+        history.commit_version(link.committed);
+        history.commit_index(link.memory.vote.commit);
         let kept = kept.back_mut().expect("one was pushed");
         (kept.last, kept.end) = (header.sequence, walk.offset);
-        before = (header.sequence, header.index, header.version);
-        let durable = walk.link.as_ref().map_or(0, |link| link.durable_sequence).max(walk.marked);
+        before = Before { sequence: header.sequence, index, term, version };
+        let durable = link.durable_sequence.max(walk.marked);
         unsure.push_back((header.sequence, station, offset));
         while unsure.front().is_some_and(|(sequence, ..)| *sequence <= durable) {
             unsure.pop_front();
@@ -139,8 +172,8 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
 
 /// Every consumer's next entry must still be there. `serial` is that of the first segment, `gone` the
 /// version of the last entry before it.
-pub(crate) fn check_beginning(dir: &Path, serial: u64, gone: Version, state: &State) -> Option<Problem> {
-    let (name, popped) = state.popped.iter().find(|(_, popped)| **popped < gone)?;
+pub(crate) fn check_beginning(dir: &Path, serial: u64, gone: Version, popped: &Popped) -> Option<Problem> {
+    let (name, popped) = popped.iter().find(|(_, popped)| **popped < gone)?;
     let missing = segment_path(dir, serial.saturating_sub(1)).display().to_string();
     let expected = format!("entries after version {popped}, which consumer {name} needs");
     let flaw = Flaw::new("a segment file is missing", expected, format_args!("none up to version {gone}"));

@@ -182,12 +182,14 @@ mod tests {
             checksum: 0,
             body_checksum: 0,
             body_len: 0,
-            previous: 1,
-            epoch: 1,
+            before: 1,
+            term: 1,
             sequence: 9,
             index: 3,
             version: 5,
-            durable: 4,
+            previous: 5,
+            committed: 4,
+            opening: 1,
             unsure: 1,
             kind: Kind::State,
         };
@@ -216,7 +218,7 @@ mod tests {
                 assert_eq!(scanner.find_header(behind).await.unwrap(), Search::End(behind));
                 // What can't be read is no header, but its bytes count up to its kind.
                 let mut scanner = Scanner::new(file.clone(), SEED + 1, len as u64, false);
-                assert_eq!(scanner.find_header(0).await.unwrap(), Search::End(place as u64 + 61));
+                assert_eq!(scanner.find_header(0).await.unwrap(), Search::End(place as u64 + 73));
             }
         });
     }

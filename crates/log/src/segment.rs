@@ -19,7 +19,7 @@ use plinth_env::{Env, File, Open};
 use plinth_types::{Error, Result};
 
 use crate::config::{Identity, LogConfig};
-use crate::format::{HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, SegmentHeader, newer_format};
+use crate::format::{HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, SegmentHeader, foreign_format};
 use crate::problem::{Flaw, Problem};
 
 /// How much of a new file is written and synced at a time, so that the syncs of commits wait behind little.
@@ -235,7 +235,7 @@ pub(crate) struct Found {
 /// Opens a segment file and reads its header.
 ///
 /// # Errors
-/// Outer: the file can't be read, or is of a newer format. Inner: no copy of the header is whole.
+/// Outer: the file can't be read, or is of another format. Inner: no copy of the header is whole.
 pub(crate) async fn find(env: &Env, dir: &Path, serial: u64, open: Open) -> Result<Result<Found, Problem>> {
     let path = segment_path(dir, serial);
     let name = path.display().to_string();
@@ -248,7 +248,7 @@ pub(crate) async fn find(env: &Env, dir: &Path, serial: u64, open: Open) -> Resu
         bytes.truncate(read);
         match SegmentHeader::decode(&bytes) {
             Ok(header) => headers.push(header),
-            Err(HeaderFlaw::Newer(format)) => return Err(newer_format(&name, format)),
+            Err(HeaderFlaw::Foreign(format)) => return Err(foreign_format(&name, format)),
             Err(HeaderFlaw::Damaged(flaw)) => problems.push(flaw.at(&name, copy)),
         }
     }

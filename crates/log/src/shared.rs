@@ -2,14 +2,14 @@
 //!
 //! One mutex around plain values; it is held for a few instructions and never across a file call.
 //! Whoever has to wait (for another's sync, for the next segment) leaves a waker and looks again
-//! after every change. Two marks say how far the log is written and how far it is durable; all else
-//! about durability follows from them:
+//! after every change. Three marks say how far the log is written, how far it is durable, and how far it is
+//! committed; all else follows from them:
 //!
 //! ```text
 //!   segments   | 7 | 8 | 9 |            oldest first; the last is written to
 //!   records    ............=====........
 //!                         ^     ^
-//!                   durable     written
+//!                   durable     written     committed: anywhere up to written; with one node, where durable is
 //! ```
 
 use std::collections::VecDeque;
@@ -22,18 +22,47 @@ use plinth_types::{Error, Result, Version, probe};
 
 use crate::config::{Identity, LogConfig};
 use crate::consumers::Consumers;
-use crate::format::RECORDS_START;
+use crate::format::{Kind, RECORDS_START, RecordHeader};
+use crate::history::History;
 use crate::link::Link;
 use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::tail::Tail;
 use crate::upkeep::{Next, Upkeep};
 
+/// After what a segment begins.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Before {
+    /// Number of the last record before it.
+    pub(crate) sequence: u64,
+    /// The last entry before it that isn't void.
+    pub(crate) index: u64,
+    pub(crate) term: u64,
+    pub(crate) version: Version,
+}
+
+impl Before {
+    /// A rewind has voided what it names: now that is an earlier entry.
+    pub(crate) fn rewind(&mut self, rewind: &RecordHeader) {
+        if self.index > rewind.index {
+            (self.index, self.term, self.version) = (rewind.index, rewind.term, rewind.version);
+        }
+    }
+}
+
+/// What makes an entry committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Commits {
+    /// A sync on this node.
+    WhenDurable,
+    /// Somebody who says so.
+    WhenTold,
+}
+
 /// A segment that is part of the log.
 pub(crate) struct Kept {
     pub(crate) segment: Arc<Segment>,
-    /// Number of the last record before this segment, index and version of the last entry before it.
-    pub(crate) before: (u64, u64, Version),
+    pub(crate) before: Before,
     /// Number of the last record in it.
     pub(crate) last: u64,
     /// Where the next record would begin.
@@ -53,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) segments: VecDeque<Kept>,
     pub(crate) written: Link,
     pub(crate) durable: Link,
+    pub(crate) history: History,
+    pub(crate) commits: Commits,
     /// The last record of which anything that is written says that it is durable.
     pub(crate) marked: u64,
     pub(crate) consumers: Consumers,
@@ -81,20 +112,25 @@ impl Shared {
         config: LogConfig,
         start: Start,
     ) -> Arc<Self> {
-        let mark = start.link;
+        let Start { segments, link, mut history, commits, upkeep, marks } = start;
+        if commits == Commits::WhenDurable {
+            history.commit_all(link.clone());
+        }
         let inner = Inner {
-            segments: start.segments,
-            written: mark.clone(),
-            consumers: Consumers::new(&mark.state),
+            segments,
+            written: link.clone(),
+            consumers: Consumers::new(&link.memory.popped),
             tail: Tail::default(),
-            durable: mark,
+            durable: link,
+            history,
+            commits,
             marked: 0,
             syncs: Syncs { lanes: vec![None; config.syncs_in_flight] },
-            upkeep: start.upkeep,
+            upkeep,
             poison: None,
             waiters: Vec::new(),
         };
-        Arc::new(Self { env, dir, identity, config, marks: start.marks, inner: Mutex::new(inner) })
+        Arc::new(Self { env, dir, identity, config, marks, inner: Mutex::new(inner) })
     }
 
     /// Does something with the values, quickly.
@@ -130,6 +166,8 @@ impl Shared {
 pub(crate) struct Start {
     pub(crate) segments: VecDeque<Kept>,
     pub(crate) link: Link,
+    pub(crate) history: History,
+    pub(crate) commits: Commits,
     pub(crate) upkeep: Upkeep,
     pub(crate) marks: Marks,
 }
@@ -154,20 +192,44 @@ impl Inner {
 
     /// Up to which version no consumer needs anything, whatever crash may come.
     pub(crate) fn floor(&self) -> Option<Version> {
-        let durable = self.durable.state.floor()?;
+        let durable = self.durable.memory.floor()?;
         let wanted = self.consumers.floor()?;
         Some(durable.min(wanted))
     }
 
-    /// Up to where entries will never be lost: on one node, what is durable.
+    /// Up to where entries will never be lost.
     pub(crate) fn committed(&self) -> &Link {
-        &self.durable
+        self.history.committed()
     }
 
-    /// The version and index of the last entry that is no longer in the log.
-    pub(crate) fn gone(&self) -> (u64, Version) {
+    /// A record was written: `written` is there.
+    pub(crate) fn note_written(&mut self, header: &RecordHeader) {
+        match (header.kind, self.commits) {
+            (Kind::Entry(_), Commits::WhenTold) => self.history.push(self.written.clone()),
+            (Kind::Entry(_), Commits::WhenDurable) => self.history.note_term(header.index, header.term),
+            (Kind::Rewind, _) => {
+                assert!(self.history.rewind(header, &self.written.memory), "the writer has looked it up");
+                self.segments.iter_mut().for_each(|kept| kept.before.rewind(header));
+                self.tail.rewind(header.index);
+            }
+            (Kind::State | Kind::Vote, _) => {}
+        }
+    }
+
+    /// Everything up to this record is durable.
+    pub(crate) fn note_durable(&mut self, reaches: &Link) {
+        if reaches.sequence > self.durable.sequence {
+            self.durable = reaches.clone();
+            if self.commits == Commits::WhenDurable {
+                self.history.commit_all(reaches.clone());
+            }
+        }
+    }
+
+    /// After what the log begins.
+    pub(crate) fn gone(&self) -> Before {
         let first = self.segments.iter().find(|kept| !kept.leaving);
-        first.map_or((0, 0), |kept| (kept.before.1, kept.before.2))
+        first.map_or_else(Before::default, |kept| kept.before)
     }
 
     /// Bytes of records kept.
@@ -189,13 +251,20 @@ impl Inner {
     pub(crate) fn check_invariants(&self) {
         assert!(self.durable.sequence <= self.written.sequence);
         assert!(self.marked <= self.durable.sequence);
-        assert!(self.durable.version <= self.written.version);
-        assert!(self.durable.state.lease <= self.written.state.lease);
+        assert!(self.committed().sequence <= self.written.sequence);
+        assert!(self.committed().index <= self.written.index, "what is committed is never void");
+        assert!(self.committed().version <= self.written.version);
+        assert!(self.committed().memory.lease <= self.written.memory.lease);
+        match self.commits {
+            Commits::WhenDurable => assert_eq!(self.committed().sequence, self.durable.sequence),
+            Commits::WhenTold => assert_eq!(self.history.last().index, self.written.index),
+        }
+        self.history.check_invariants();
         assert!(self.segments.back().is_some_and(|kept| kept.last == self.written.sequence));
         for (older, newer) in self.segments.iter().zip(self.segments.iter().skip(1)) {
-            assert_eq!(older.last, newer.before.0, "records are numbered without gaps");
+            assert_eq!(older.last, newer.before.sequence, "records are numbered without gaps");
             assert_eq!(older.segment.header.serial + 1, newer.segment.header.serial);
-            assert!(older.before.2 <= newer.before.2 && older.before.1 <= newer.before.1);
+            assert!(older.before.version <= newer.before.version && older.before.index <= newer.before.index);
         }
         let leaving = self.segments.iter().map(|kept| kept.leaving);
         assert!(leaving.is_sorted_by(|a, b| a >= b), "only the oldest segments leave");

@@ -157,9 +157,7 @@ impl Lane<'_> {
             self.is_held = false;
             // Another sync's failure may be about the very same records.
             inner.check_poison()?;
-            if job.reaches.sequence > inner.durable.sequence {
-                inner.durable = job.reaches.clone();
-            }
+            inner.note_durable(&job.reaches);
             Ok(())
         });
         if result.is_ok() {

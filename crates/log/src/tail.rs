@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
+use crate::entry::Entry;
 use crate::link::Link;
-use crate::reader::Entry;
 
 /// Where a reader goes on in the files: behind a record.
 #[derive(Clone, Debug)]
@@ -24,6 +24,11 @@ pub(crate) struct Resume {
 struct Cached {
     entry: Entry,
     after: Resume,
+}
+
+/// Bytes that an entry takes in memory.
+fn weight(entry: &Entry) -> usize {
+    entry.body.len() + size_of::<Cached>()
 }
 
 /// Entries that were written last.
@@ -61,11 +66,19 @@ impl Tail {
             // One was written before anybody followed.
             (self.entries, self.bytes) = Default::default();
         }
-        self.bytes += entry.body.len();
+        self.bytes += weight(&entry);
         self.entries.push_back(Cached { entry, after });
         while self.bytes > bound {
             let Some(oldest) = self.entries.pop_front() else { break };
-            self.bytes -= oldest.entry.body.len();
+            self.bytes -= weight(&oldest.entry);
+        }
+    }
+
+    /// Entries behind this one are void.
+    pub(crate) fn rewind(&mut self, index: u64) {
+        while self.entries.back().is_some_and(|last| last.entry.index > index) {
+            let Some(last) = self.entries.pop_back() else { break };
+            self.bytes -= weight(&last.entry);
         }
     }
 

@@ -157,7 +157,10 @@ impl Run {
         self.shared.change(|inner| match (gone, durably) {
             (Ok(()), Ok(())) => {
                 let left = inner.segments.pop_front();
-                debug_assert!(left.is_some_and(|kept| kept.segment.header.serial == serial));
+                assert!(left.is_some_and(|kept| kept.segment.header.serial == serial));
+                if let Some(before) = inner.segments.front().map(|kept| kept.before) {
+                    inner.history.forget(before.index, before.sequence);
+                }
                 if keep {
                     inner.upkeep.spares.retain(|spare| spare.serial != serial);
                     inner.upkeep.spares.push(Spare { serial, bytes });
@@ -256,8 +259,11 @@ impl Inner {
             return false;
         };
         !self.upkeep.is_stuck
-            && second.before.2 <= floor
+            && second.before.version <= floor
+            && second.before.index <= self.committed().index
             && oldest.last <= self.durable.sequence
+            // Or a crash could bring back what was voided, with what it followed gone.
+            && self.history.is_settled(self.durable.sequence)
             && !oldest.segment.is_read()
     }
 }

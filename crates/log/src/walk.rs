@@ -13,7 +13,7 @@ use plinth_types::{Bytes, Result};
 
 use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
-use crate::link::Link;
+use crate::link::{Link, Memory};
 use crate::marks::{self, Marks};
 use crate::problem::{Flaw, Problem};
 use crate::scan::{Scanner, Search};
@@ -41,8 +41,8 @@ pub(crate) struct Step {
 pub(crate) struct Survey {
     /// The highest number of a record that is known durable, be it from any record there; 0 if there is none.
     pub(crate) durable_sequence: u64,
-    /// The latest epoch of any record there.
-    pub(crate) epoch: u64,
+    /// The latest opening of any record there.
+    pub(crate) opening: u32,
     /// For the segment in which the walk stopped and each one after it: where what it holds ends.
     pub(crate) ends: Vec<End>,
 }
@@ -167,7 +167,7 @@ impl Walk {
             Ok(record) => record,
             Err(flaw) => return Ok(Err(flaw)),
         };
-        let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Arc::default()));
+        let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
         if offset == RECORDS_START && header.kind != Kind::State {
             return Ok(Err(Flaw::new("first record of a segment", "a state record", "an entry")));
         }
@@ -190,7 +190,7 @@ impl Walk {
                     Search::End(bytes) => break bytes,
                 };
                 survey.durable_sequence = survey.durable_sequence.max(header.durable_sequence());
-                survey.epoch = survey.epoch.max(header.epoch);
+                survey.opening = survey.opening.max(header.opening);
                 offset = (place + header.span()).min(station.len);
             };
             survey.ends.push(End { records: offset, bytes });
@@ -211,11 +211,11 @@ impl Walk {
                 continue;
             };
             offset = place + header.span();
-            let state = self.link.as_ref().map(|link| link.state.clone()).unwrap_or_default();
+            let memory = self.link.as_ref().map(|link| link.memory.clone()).unwrap_or_default();
             if header.sequence < expected {
                 continue;
             }
-            let kept = self.link.replace(Link::before(&header, state));
+            let kept = self.link.replace(Link::before(&header, memory));
             match self.try_at(at, place).await? {
                 Ok(step) => return Ok(Some(step)),
                 Err(flaw) if (at, place) != stopped => {

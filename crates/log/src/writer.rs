@@ -1,7 +1,7 @@
 //! Appending: the one writer's part of the log.
 //!
-//! Every append is one write call. The record (preceded by a state record where consumers or the
-//! lease have changed, or where a segment begins) is put together in a buffer that is kept. Where a
+//! Every append is one write call. The record (preceded by a state record where consumers have
+//! changed, or where a segment begins) is put together in a buffer that is kept. Where a
 //! write enters a new block of the file it is filled up with zeros to the block's end: the operating
 //! system then need not read the block from the disk first, which in a recycled file it otherwise
 //! would. Nothing about the log changes before the write has succeeded, so an append that fails
@@ -10,16 +10,18 @@
 use std::sync::Arc;
 
 use plinth_env::is_disk_full;
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_types::{Bytes, Error, Result};
 
 use crate::config::Position;
 use crate::consumers::Dropped;
-use crate::format::{MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, State, record_span};
-use crate::frame::{BLOCK, Frame, padded_end};
-use crate::link::Link;
-use crate::reader::Entry;
+use crate::entry::EntryHead;
+use crate::format::{
+    EntryKind, MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span,
+};
+use crate::frame::{BLOCK, Frame, Known, padded_end};
+use crate::link::{Link, Popped};
 use crate::segment::Segment;
-use crate::shared::{Inner, Kept, Shared};
+use crate::shared::{Before, Inner, Kept, Shared};
 use crate::tail::Resume;
 use crate::upkeep::{self, Next, Prepared};
 
@@ -29,7 +31,7 @@ const BUFFER_KEPT: usize = 8 << 20;
 /// An entry on its way into the log.
 #[derive(Clone, Copy)]
 pub(crate) struct NewEntry<'a> {
-    pub(crate) version: Version,
+    pub(crate) head: EntryHead,
     pub(crate) parts: &'a [&'a [u8]],
 }
 
@@ -39,10 +41,36 @@ impl NewEntry<'_> {
     }
 }
 
+/// What is to be written.
+pub(crate) enum Wanted<'a> {
+    /// Consumers, as they are now.
+    State,
+    Vote(Vote),
+    /// The place to go back to.
+    Rewind(&'a Link),
+    Entry(NewEntry<'a>),
+}
+
+impl Wanted<'_> {
+    /// Bytes that it takes in the file, but for a state.
+    fn span(&self) -> u64 {
+        match self {
+            Self::State => 0,
+            Self::Vote(vote) => record_span(vote.encode().len() as u64),
+            Self::Rewind(_) => record_span(size_of::<u64>() as u64),
+            Self::Entry(entry) => record_span(entry.len()),
+        }
+    }
+
+    fn body_len(&self) -> Option<u64> {
+        if let Self::Entry(entry) = self { Some(entry.len()) } else { None }
+    }
+}
+
 /// Where the next record goes.
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) epoch: u64,
+    opening: u32,
     /// The last record written.
     pub(crate) link: Link,
     segment: Arc<Segment>,
@@ -62,6 +90,8 @@ struct Draft {
     /// Bytes of records; the buffer may be longer.
     len: u64,
     link: Link,
+    /// The header of the last record.
+    last: Option<RecordHeader>,
     generation: u64,
     /// The last record that they say is durable.
     durable_sequence: u64,
@@ -70,12 +100,12 @@ struct Draft {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, link: Link, epoch: u64, dirty: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, link: Link, opening: u32, dirty: u64) -> Self {
         let (segment, end) = shared.with(|inner| {
             let last = inner.segments.back().expect("a log has a segment");
             (last.segment.clone(), last.end)
         });
-        Self { shared, epoch, link, segment, end, dirty, generation: 0, buffer: Vec::new() }
+        Self { shared, opening, link, segment, end, dirty, generation: 0, buffer: Vec::new() }
     }
 
     /// Whether consumers have changed since the last record.
@@ -83,9 +113,9 @@ impl Writer {
         self.shared.with(|inner| inner.consumers.generation != self.generation)
     }
 
-    /// Writes a state record with the consumers as they are now, and this lease.
-    pub(crate) async fn write_state(&mut self, lease: Version) -> Result<Position> {
-        self.write(None, Some(lease)).await
+    /// Writes a state record with the consumers as they are now.
+    pub(crate) async fn write_state(&mut self) -> Result<Position> {
+        self.write(Wanted::State).await
     }
 
     /// Writes an entry, with a state record before it if that is due.
@@ -94,21 +124,32 @@ impl Writer {
             let detail = format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
             return Err(Error::file_too_large().with_detail(detail));
         }
-        if entry.version <= self.link.version {
+        let (head, last) = (&entry.head, &self.link);
+        let has_version = head.kind == EntryKind::Mutations;
+        if head.previous != last.version
+            || head.version < last.version
+            || (head.version > last.version) != has_version
+            || head.committed > head.previous
+        {
+            let EntryHead { version, previous, committed, .. } = head;
+            let detail = format!(
+                "entry at version {version} behind {previous}, {committed} committed; the last one is at {}",
+                last.version
+            );
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        if head.index != last.index + 1 || head.term < last.term {
+            let EntryHead { index, term, .. } = head;
             let detail =
-                format!("entry at version {}, the last one is at {}", entry.version, self.link.version);
-            return Err(Error::version_invalid().with_detail(detail));
+                format!("entry {index} of term {term}; the last one is {} of term {}", last.index, last.term);
+            return Err(Error::client_invalid_operation().with_detail(detail));
         }
-        if entry.version > self.link.state.lease {
-            let (version, lease) = (entry.version, self.link.state.lease);
-            let detail = format!("entry at version {version}, the lease ends at {lease}: extend it first");
-            return Err(Error::version_invalid().with_detail(detail));
-        }
-        self.write(Some(entry), None).await
+        self.write(Wanted::Entry(entry)).await
     }
 
-    async fn write(&mut self, entry: Option<NewEntry<'_>>, lease: Option<Version>) -> Result<Position> {
-        let draft = self.draft(entry, lease).await?;
+    /// Writes one record, with a state record before it if that is due.
+    pub(crate) async fn write(&mut self, wanted: Wanted<'_>) -> Result<Position> {
+        let draft = self.draft(&wanted).await?;
         let segment = match &draft.switch {
             Some(next) => next.segment.clone(),
             None => {
@@ -132,47 +173,50 @@ impl Writer {
     }
 
     /// Puts the bytes of the next write into the buffer.
-    async fn draft(&mut self, entry: Option<NewEntry<'_>>, lease: Option<Version>) -> Result<Draft> {
-        let (durable, changed, generation) = self.shared.with(|inner| {
+    async fn draft(&mut self, wanted: &Wanted<'_>) -> Result<Draft> {
+        let (known, changed, generation) = self.shared.with(|inner| {
             inner.check_poison()?;
             let generation = inner.consumers.generation;
-            let changed = (generation != self.generation).then(|| inner.consumers.popped());
-            Ok::<_, Error>((inner.durable.clone(), changed, generation))
+            let changed = (generation != self.generation).then(|| Arc::new(inner.consumers.popped()));
+            let (durable, committed) = (inner.durable.sequence, inner.committed().version);
+            let known = Known { opening: self.opening, durable, committed };
+            Ok::<_, Error>((known, changed, generation))
         })?;
-        let mut state = None;
-        if changed.is_some() || lease.is_some() {
-            let old = &self.link.state;
-            let popped = changed.unwrap_or_else(|| old.popped.clone());
-            state = Some(Arc::new(State { lease: lease.unwrap_or(old.lease), popped }));
+        let mut popped: Option<Popped> = changed;
+        if matches!(wanted, Wanted::State) && popped.is_none() {
+            popped = Some(self.link.memory.popped.clone());
         }
-        let state_span = state.as_deref().map_or(0, |state| record_span(state.encoded_len()));
-        let span = state_span + entry.map_or(0, |entry| record_span(entry.len()));
+        let state_span = popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped)));
+        let span = state_span + wanted.span();
         // State records may use a part of the segment that entries don't: a restart on a full disk needs one.
-        let reserve = if entry.is_some() { (self.segment.header.bytes / 16).min(BLOCK) } else { 0 };
+        let is_entry = matches!(wanted, Wanted::Entry(_));
+        let reserve = if is_entry { (self.segment.header.bytes / 16).min(BLOCK) } else { 0 };
         let switch = if self.is_full(span + reserve) { Some(self.next_segment().await?) } else { None };
-        if switch.is_some() && state.is_none() {
-            state = Some(self.link.state.clone());
+        if switch.is_some() && popped.is_none() {
+            popped = Some(self.link.memory.popped.clone());
         }
         let (segment, start, dirty) = match &switch {
             Some(next) => (&next.segment, RECORDS_START, next.dirty),
             None => (&self.segment, self.end, self.dirty),
         };
-        let mut frame = Frame::new(&mut self.buffer, segment.seed, self.epoch, &durable, self.link.clone());
-        if let Some(state) = state {
-            frame.put_state(state);
+        let mut frame = Frame::new(&mut self.buffer, segment.seed, known, self.link.clone());
+        if let Some(popped) = popped {
+            frame.put_state(popped);
         }
-        if let Some(entry) = entry {
-            frame.put_entry(entry.version, entry.parts);
+        match wanted {
+            Wanted::State => {}
+            Wanted::Vote(vote) => frame.put_vote(*vote),
+            Wanted::Rewind(target) => frame.put_rewind(target),
+            Wanted::Entry(entry) => frame.put_entry(&entry.head, entry.parts),
         }
-        let link = frame.finish();
-        let durable_sequence = durable.sequence;
+        let (link, last) = frame.finish();
         let len = self.buffer.len() as u64;
         // Beyond its room a file is made no longer than records need.
         let room = segment.header.bytes.max(start + len);
         let end = padded_end(start, start + len).max(dirty).min(room);
         self.buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
-        let body_len = entry.map(|entry| entry.len());
-        Ok(Draft { switch, start, len, link, generation, durable_sequence, body_len })
+        let (durable_sequence, body_len) = (known.durable, wanted.body_len());
+        Ok(Draft { switch, start, len, link, last, generation, durable_sequence, body_len })
     }
 
     /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
@@ -183,7 +227,7 @@ impl Writer {
 
     /// About how much the state at the beginning of a segment takes.
     fn first_state_span(&self) -> u64 {
-        record_span(self.link.state.encoded_len())
+        record_span(State::encoded_len(&self.link.memory.popped))
     }
 
     /// The next segment, which may have to be made first.
@@ -214,7 +258,8 @@ impl Writer {
 
     /// The write has succeeded: the log is longer.
     fn accept(&mut self, draft: Draft) {
-        let before = (self.link.sequence, self.link.index, self.link.version);
+        let Link { sequence, index, term, version, .. } = self.link;
+        let before = Before { sequence, index, term, version };
         let end = draft.start + draft.len;
         let followed = self.shared.with(|inner| inner.tail.is_followed());
         let body = if followed { self.written_body(&draft) } else { None };
@@ -239,10 +284,13 @@ impl Writer {
             inner.written = self.link.clone();
             // The record says it of all that was durable when it was put together.
             inner.marked = inner.marked.max(draft.durable_sequence);
-            if let Some(body) = body
+            if let Some(header) = draft.last {
+                inner.note_written(&header);
+            }
+            if let (Some(body), Some(header)) = (body, draft.last)
                 && inner.tail.is_followed()
             {
-                self.keep(inner, body);
+                self.keep(inner, &header, body);
             }
             let look = is_time_for_next && matches!(inner.upkeep.next, Next::None);
             if look {
@@ -268,11 +316,11 @@ impl Writer {
         Some(Bytes::copy_from_slice(body))
     }
 
-    fn keep(&self, inner: &mut Inner, body: Bytes) {
-        let Link { index, epoch, version, .. } = self.link;
+    fn keep(&self, inner: &mut Inner, header: &RecordHeader, body: Bytes) {
+        let Some(entry) = header.entry(body) else { return };
         let serial = self.segment.header.serial;
         let after = Resume { serial, offset: self.end, link: self.link.clone() };
-        inner.tail.push(Entry { index, epoch, version, body }, after, self.shared.config.tail_bytes);
+        inner.tail.push(entry, after, self.shared.config.tail_bytes);
     }
 
     /// The write has failed: whatever part of it arrived must not be taken for a record.

@@ -41,30 +41,30 @@ fn entries_come_back_in_order_after_a_restart() {
         log.close().await.unwrap();
 
         let (log, recovery) = open(&env, LogConfig::default()).await.unwrap();
-        assert_eq!((recovery.first_index, recovery.last_index, recovery.last_version), (1, 3, 10));
-        assert_eq!((recovery.known_durable, recovery.lease, recovery.cut_tail), (10, 1_000_000, None));
+        assert_eq!((recovery.first_index, recovery.last_index, recovery.last_version), (1, 4, 10));
+        assert_eq!((recovery.known_committed, recovery.lease, recovery.cut_tail), (10, 1_000_000, None));
         let entries = read(&log, 0).await.unwrap();
         check(&entries).unwrap();
-        assert_eq!(entries[2].index, 3);
-        assert_eq!(entries[2].epoch, 1);
+        assert_eq!(entries[2].index, 4, "the lease is an entry too");
+        assert_eq!(entries[2].term, 1);
         log.close().await.unwrap();
     });
 }
 
 #[test]
-fn each_opening_begins_a_new_epoch() {
+fn each_opening_begins_a_new_term() {
     in_simulation(|env| async move {
         let mut log = create_leased(&env, LogConfig::default()).await;
-        for epoch in 1..6 {
-            assert_eq!(log.term(), epoch);
-            commit(&mut log, epoch as i64, b"").await;
+        for term in 1..6 {
+            assert_eq!(log.term(), term);
+            commit(&mut log, term as i64, b"").await;
             log.close().await.unwrap();
             let (next, recovery) = open(&env, LogConfig::default()).await.unwrap();
-            assert_eq!(recovery.epoch, epoch + 1);
+            assert_eq!(recovery.term, term + 1);
             log = next;
         }
-        let epochs: Vec<_> = read(&log, 0).await.unwrap().iter().map(|entry| entry.epoch).collect();
-        assert_eq!(epochs, [1, 2, 3, 4, 5]);
+        let terms: Vec<_> = read(&log, 0).await.unwrap().iter().map(|entry| entry.term).collect();
+        assert_eq!(terms, [1, 2, 3, 4, 5]);
     });
 }
 

@@ -10,11 +10,15 @@ use std::path::{Path, PathBuf};
 
 use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_env::{Env, Open};
-use plinth_log::{Entry, LocalLog, LogConfig, Report, Salvage, Salvaged, verify};
+use plinth_log::{Entry, EntryKind, LocalLog, LogConfig, Report, Salvage, Salvaged, verify};
 use plinth_types::{Error, Result};
 use support::{DIR, body, commit, create_leased, open, read, small};
 
 const SEGMENT: u64 = 8192;
+/// Bytes of a record before its body.
+const HEAD: u64 = plinth_log::format::RECORD_HEADER_LEN as u64;
+/// Bytes of a record with a body of 300 bytes.
+const SPAN: u64 = HEAD + 300;
 
 fn config() -> LogConfig {
     small(SEGMENT, SEGMENT)
@@ -148,12 +152,12 @@ fn flip_through(segment: usize, least_found: u64) {
 
 #[test]
 fn a_bit_turned_over_in_a_full_segment_is_harmless_or_found_and_named() {
-    flip_through(0, 2 * 128 + 8 * 364);
+    flip_through(0, 2 * 128 + 8 * SPAN);
 }
 
 #[test]
 fn a_bit_turned_over_in_the_last_segment_is_harmless_or_found_and_named() {
-    flip_through(1, 2 * 128 + 5 * 364);
+    flip_through(1, 2 * 128 + 5 * SPAN);
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn salvage_goes_past_damage_and_tells_what_is_missing() {
         assert_eq!(entries.len(), 58);
         let kept: BTreeSet<_> = entries.iter().map(|entry| entry.index).collect();
         assert!(entries.iter().all(|entry| specimen.entries.contains(entry)));
-        assert!(kept.contains(&1) && kept.contains(&60));
+        assert!(kept.contains(&2) && kept.contains(&61));
     });
 }
 
@@ -192,7 +196,8 @@ async fn salvage(env: &Env) -> (Vec<Entry>, Vec<plinth_log::Problem>) {
     assert!(salvage.identity().is_some());
     while let Some(met) = salvage.next().await.unwrap() {
         match met {
-            Salvaged::Entry(entry) => entries.push(entry),
+            Salvaged::Entry(entry) if entry.kind == EntryKind::Mutations => entries.push(entry),
+            Salvaged::Entry(_) => {}
             Salvaged::Problem(problem) => problems.push(problem),
         }
     }
@@ -307,10 +312,10 @@ fn a_torn_tail_is_cut_and_overwritten() {
         let file = env.files().open(&path, Open::Write).await.unwrap();
         file.write_all_at(at + 100, &[0; 100]).await.unwrap();
         let (log, recovery) = open(&env, small(65_536, 65_536)).await.unwrap();
-        assert_eq!((recovery.last_index, recovery.last_version, recovery.known_durable), (2, 2, 1));
+        assert_eq!((recovery.last_index, recovery.last_version, recovery.known_committed), (3, 2, 1));
         let cut = recovery.cut_tail.unwrap();
-        assert_eq!((cut.file.as_str(), cut.offset), (path.to_str().unwrap(), at - 64));
-        assert!(cut.bytes >= 64 + TORN as u64 - 1 && cut.reason.contains("body"), "{cut:?}");
+        assert_eq!((cut.file.as_str(), cut.offset), (path.to_str().unwrap(), at - HEAD));
+        assert!(cut.bytes >= HEAD + TORN as u64 - 1 && cut.reason.contains("body"), "{cut:?}");
         assert_eq!(read(&log, 0).await.unwrap().len(), 2);
         at
     });
@@ -321,7 +326,7 @@ fn a_torn_tail_is_cut_and_overwritten() {
         let contents = env.files().read(&path).await.unwrap();
         assert!(contents[cut as usize + 100..].iter().all(|byte| *byte == 0));
         let (_, recovery) = open(&env, small(65_536, 65_536)).await.unwrap();
-        assert_eq!((recovery.epoch, recovery.last_index, recovery.cut_tail), (3, 2, None));
+        assert_eq!((recovery.term, recovery.last_index, recovery.cut_tail), (3, 3, None));
     });
 }
 
@@ -336,7 +341,39 @@ fn the_same_tear_in_an_idle_log_is_damage() {
         let before = env.files().read(&path).await.unwrap();
         let error = open(&env, small(65_536, 65_536)).await.unwrap_err();
         assert_eq!(error, Error::file_corrupt());
-        assert!(error.to_string().contains(&format!("offset {}", at - 64)), "{error}");
+        assert!(error.to_string().contains(&format!("offset {}", at - HEAD)), "{error}");
         assert_eq!(env.files().read(&path).await.unwrap(), before, "a start that stops changes nothing");
     });
+}
+
+/// A log from before the first release is no damage, and nothing is done to it.
+#[test]
+fn a_log_of_another_format_is_refused_in_words() {
+    let specimen = Specimen::new(3, 300);
+    let (path, contents) = specimen.files.iter().find(|(path, _)| names_segment(path)).unwrap();
+    for (format, remedy) in [(1, "copy its data with the program that wrote it"), (3, "with a newer Plinth")]
+    {
+        specimen.sim.run_until(async {
+            specimen.restore().await;
+            let file = specimen.env.files().open(path, Open::Write).await.unwrap();
+            for copy in [0, 2048] {
+                let mut header = contents[copy..copy + 128].to_vec();
+                header[8] = format;
+                let checksum = crc32c::crc32c(&header[..124]);
+                header[124..].copy_from_slice(&checksum.to_le_bytes());
+                file.write_all_at(copy as u64, &header).await.unwrap();
+            }
+            let before = specimen.env.files().read(path).await.unwrap();
+            for error in [open(&specimen.env, config()).await.err(), verify(&specimen.env, DIR).await.err()] {
+                let error = error.expect("a refusal");
+                assert_eq!(error, Error::unsupported_operation());
+                let told = error.to_string();
+                assert!(
+                    told.contains(&format!("has log format {format}")) && told.contains(remedy),
+                    "{told}"
+                );
+            }
+            assert_eq!(specimen.env.files().read(path).await.unwrap(), before);
+        });
+    }
 }

@@ -22,7 +22,7 @@ fn run_seeds(seeds: Range<u64>, plan: fn(&mut Random) -> Plan) -> Stats {
 #[test]
 fn crashes_lose_nothing_that_was_acknowledged() {
     let Stats { acknowledged, survived, lost, tails_cut, spares, poisoned, .. } =
-        run_seeds(0..40, Plan::quiet);
+        run_seeds(0..48, Plan::quiet);
     for (what, count) in [("acknowledged", acknowledged), ("survived", survived), ("lost", lost)] {
         assert!(count > 100, "{count} entries {what}: the model is too tame");
     }

@@ -339,7 +339,7 @@ fn an_append_given_up_half_way_leaves_no_gap() {
         sim.crash(&env);
         let env = sim.restart(&env);
         let (log, recovery) = sim.run_until(open(&env, config)).unwrap();
-        assert_eq!((recovery.last_version, recovery.last_index), (version, 30), "seed {seed}");
+        assert_eq!((recovery.last_version, recovery.last_index), (version, 31), "seed {seed}");
         check(&sim.run_until(read(&log, 0)).unwrap()).unwrap();
     }
 }

@@ -74,7 +74,7 @@ fn a_bit_turned_over_in_the_last_record_after_a_kill_is_found() {
             file.write_all_at(offset, &byte).await.unwrap();
         }
         let (log, recovery) = open(&env, config()).await.unwrap();
-        assert_eq!((recovery.last_version, recovery.known_durable, recovery.cut_tail), (12, 12, None));
+        assert_eq!((recovery.last_version, recovery.known_committed, recovery.cut_tail), (12, 12, None));
         log.close().await.unwrap();
     });
 }
@@ -89,7 +89,7 @@ fn zeros_from_anywhere_to_the_end_of_a_closed_log_are_found() {
         let contents = env.files().read(segment()).await.unwrap();
         let end = contents.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
         let file = env.files().open(segment(), Open::Write).await.unwrap();
-        for begin in (4096 + 64..end).step_by(7) {
+        for begin in (4096 + plinth_log::format::RECORD_HEADER_LEN as u64..end).step_by(7) {
             file.write_all_at(begin, &vec![0; (end - begin) as usize]).await.unwrap();
             assert_damage_is_named(&env, &format!("zeros from {begin} on")).await;
             file.write_all_at(begin, &contents[begin as usize..end as usize]).await.unwrap();

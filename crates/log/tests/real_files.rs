@@ -66,7 +66,7 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
             log.close().await.unwrap();
             assert_eq!(verify(&env, &dir).await.unwrap().problems, []);
             let (next, recovery) = LocalLog::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
-            assert_eq!((recovery.last_version, recovery.known_durable), (last, last));
+            assert_eq!((recovery.last_version, recovery.known_committed), (last, last));
             log = next;
         }
         let mut reader = log.reader(last - KEPT + 1);

@@ -6,23 +6,20 @@
 //! are logged and applied, become the entry.
 //!
 //! ```text
-//!   entry body   | format: 1 byte | mutations of accepted transaction 1 | of 2 | ...
+//!   entry body   | sections: one, for all rows | mutations of accepted transaction 1 | of 2 | ...
 //! ```
 
 use crate::metadata::{Metadata, may_concern};
 use crate::metrics::SlowTransaction;
 use crate::queue::{Answer, Submitted};
+use plinth_log::ALL_ROWS;
 use plinth_resolver::{Resolver, Transaction, Verdict};
-use plinth_types::mutation::Mutations;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
     Version, Versionstamp, planted,
 };
 use std::collections::BTreeMap;
-
-/// The first byte of an entry's body: how to read the rest.
-pub(crate) const ENTRY_FORMAT: u8 = 1;
 
 /// The protocol version that idempotency records begin with; FoundationDB 7.3's.
 const IDEMPOTENCY_PROTOCOL: u64 = 0x0fdb_00b0_7300_0000;
@@ -252,15 +249,18 @@ impl IdempotencyRecords {
 }
 
 /// The mutations in the body of a log entry, checked whole.
-pub(crate) fn entry_mutations(body: &Bytes) -> Result<Mutations<'_>> {
-    let Some((&ENTRY_FORMAT, mutations)) = body.split_first() else {
-        let format = body.first().map_or("no format byte".into(), |format| format!("format {format}"));
-        return Err(
-            Error::file_corrupt().with_detail(format!("log entry has {format}, expected {ENTRY_FORMAT}"))
-        );
+///
+/// # Errors
+/// `file_corrupt` if it is no body of this format, or has other sections than one for all rows.
+pub(crate) fn entry_mutations(body: &Bytes) -> Result<Bytes> {
+    let sections = plinth_log::sections(body)?;
+    let [(ALL_ROWS, mutations)] = &sections[..] else {
+        let tags: Vec<_> = sections.iter().map(|(tag, _)| tag).collect();
+        let detail = format!("log entry has sections with tags {tags:?}, expected one with tag {ALL_ROWS}");
+        return Err(Error::file_corrupt().with_detail(detail));
     };
     MutationList::validate(mutations)?;
-    Ok(Mutations::of(mutations))
+    Ok(mutations.clone())
 }
 
 /// A request that changes nothing and conflicts with nothing, for the pipeline's own use.

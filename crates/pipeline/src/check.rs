@@ -8,7 +8,7 @@ use crate::identity::{self, EngineKind};
 use crate::node::Node;
 use crate::store::tables_path;
 use plinth_env::Env;
-use plinth_log::{Problem, Salvage, Salvaged};
+use plinth_log::{EntryKind, Problem, Salvage, Salvaged};
 use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
@@ -242,12 +242,12 @@ async fn salvage_log(
         };
         report.missing_batches += last_index.map_or(0, |last: u64| entry.index.saturating_sub(last + 1));
         last_index = Some(entry.index);
-        if entry.version <= from {
+        if entry.version <= from || entry.kind != EntryKind::Mutations {
             continue;
         }
         match entry_mutations(&entry.body) {
             Ok(mutations) => {
-                destination.take(entry.version, mutations).await?;
+                destination.take(entry.version, Mutations::of(&mutations)).await?;
                 report.batches += 1;
             }
             Err(error) => report.problems.push(whole_file(format!("log entry {}", entry.index), &error)),

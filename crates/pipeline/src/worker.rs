@@ -16,13 +16,13 @@
 //!
 //! [`NodeConfig::commit_depth`]: crate::NodeConfig::commit_depth
 
-use crate::batch::{Decided, ENTRY_FORMAT, Refused, decide};
+use crate::batch::{Decided, Refused, decide};
 use crate::events;
 use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
 use plinth_env::sync::{First, race};
-use plinth_log::Position;
+use plinth_log::{ALL_ROWS, Position, sections_head};
 use plinth_storage::Storage;
 use plinth_types::{Error, Result, Version, planted, probe};
 use std::cell::Cell;
@@ -238,10 +238,11 @@ async fn append(
     if let Some(lease) = lease {
         log.extend_lease(lease).await?;
     }
+    let lists = || decided.accepted.iter().map(|accepted| &accepted.mutations).chain([&decided.records]);
+    let head = sections_head(&[(ALL_ROWS, lists().map(|list| list.as_bytes().len()).sum())]);
     let mut parts: Vec<&[u8]> = Vec::with_capacity(decided.accepted.len() + 2);
-    parts.push(&[ENTRY_FORMAT]);
-    parts.extend(decided.accepted.iter().map(|accepted| accepted.mutations.as_bytes()));
-    parts.push(decided.records.as_bytes());
+    parts.push(&head);
+    parts.extend(lists().map(|list| list.as_bytes()));
     let position = log.append(version, &parts).await?;
     let bytes = parts.iter().map(|part| part.len() as u64).sum();
     leader.replica.counters.bytes_written.add(bytes);

@@ -16,7 +16,7 @@ use plinth_types::{Result, Version};
 
 use crate::commit_log::{CommitLog, LogReader, LogView};
 use crate::config::Position;
-use crate::reader::Entry;
+use crate::entry::Entry;
 
 /// Where an implementation keeps one log, in a simulated world. Calls run the world until they are done.
 pub trait Site {
@@ -163,6 +163,6 @@ async fn read_all(reader: &mut dyn LogReader) -> Result<Vec<Entry>> {
 fn check(before: Option<&Entry>, entry: &Entry) {
     assert_eq!(entry.body, body(entry.version, entry.body.len()), "body of version {}", entry.version);
     if let Some(before) = before {
-        assert!(entry.index > before.index && entry.version > before.version && entry.epoch >= before.epoch);
+        assert!(entry.index > before.index && entry.version > before.version && entry.term >= before.term);
     }
 }

@@ -119,8 +119,8 @@ fn each_opening_is_a_new_term(make: Make<'_>) {
         bench = bench.reopened();
     }
     assert!(terms.is_sorted_by(|a, b| a < b), "{terms:?}");
-    let epochs: Vec<_> = bench.read(0).expect("entries").iter().map(|entry| entry.epoch).collect();
-    assert_eq!(epochs, terms);
+    let found: Vec<_> = bench.read(0).expect("entries").iter().map(|entry| entry.term).collect();
+    assert_eq!(found, terms);
 }
 
 fn a_log_begins_where_it_was_told(make: Make<'_>) {

@@ -16,8 +16,8 @@ const MARK_FORMAT: usize = 8;
 const MARK_LENGTH: usize = MARK_FORMAT + 4;
 const MARK_NUMBER: usize = MARK_LENGTH + 4;
 const MARK_SEQUENCE: usize = MARK_NUMBER + 8;
-const MARK_VERSION: usize = MARK_SEQUENCE + 8;
-const MARK_RESERVED: usize = MARK_VERSION + 8;
+const MARK_COMMITTED: usize = MARK_SEQUENCE + 8;
+const MARK_RESERVED: usize = MARK_COMMITTED + 8;
 const MARK_CHECKSUM: usize = MARK_RESERVED + 20;
 /// Bytes of a note.
 pub(crate) const MARK_LEN: usize = MARK_CHECKSUM + 4;
@@ -35,8 +35,8 @@ pub(crate) struct Mark {
     pub(crate) number: u64,
     /// Number of the record.
     pub(crate) sequence: u64,
-    /// Version of the last entry at or before it.
-    pub(crate) version: Version,
+    /// The highest version known committed then.
+    pub(crate) committed: Version,
 }
 
 /// What the checksums of a log's notes begin with.
@@ -51,8 +51,8 @@ impl Mark {
         bytes[MARK_FORMAT..MARK_LENGTH].copy_from_slice(&FORMAT.to_le_bytes());
         bytes[MARK_LENGTH..MARK_NUMBER].copy_from_slice(&(MARK_LEN as u32).to_le_bytes());
         bytes[MARK_NUMBER..MARK_SEQUENCE].copy_from_slice(&self.number.to_le_bytes());
-        bytes[MARK_SEQUENCE..MARK_VERSION].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[MARK_VERSION..MARK_RESERVED].copy_from_slice(&self.version.to_le_bytes());
+        bytes[MARK_SEQUENCE..MARK_COMMITTED].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[MARK_COMMITTED..MARK_RESERVED].copy_from_slice(&self.committed.to_le_bytes());
         let checksum = crc32c::crc32c_append(seed, &bytes[..MARK_CHECKSUM]);
         bytes[MARK_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -74,7 +74,7 @@ impl Mark {
         Ok(Self {
             number: u64_at(bytes, MARK_NUMBER),
             sequence: u64_at(bytes, MARK_SEQUENCE),
-            version: version_at(bytes, MARK_VERSION),
+            committed: version_at(bytes, MARK_COMMITTED),
         })
     }
 }

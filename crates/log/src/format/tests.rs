@@ -1,7 +1,11 @@
-//! Golden bytes: what format 1 looks like, for ever; and decoders that are given nonsense.
+//! Golden bytes: what format 2 looks like, for ever; and decoders that are given nonsense.
+//!
+//! Each test has the bytes of one thing that is written to a disk, as the page on the format draws them. They
+//! never change; another format gets golden bytes of its own.
 
 use std::collections::BTreeMap;
 
+use super::mark::{Mark, mark_seed};
 use super::*;
 
 fn header() -> SegmentHeader {
@@ -24,14 +28,14 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_bytes_of_a_segment_header() {
     let golden = "\
-504c4e54484c4f470100000080000000
+504c4e54484c4f470200000080000000
 636c75737465722d69642d31362d6279
 6e6f64652d69642d31362d6279746573
 03000000000000000700000000000000
 88776655443322110000100000000000
 01000000000000000000000000000000
 00000000000000000000000000000000
-0000000000000000000000001915132f";
+000000000000000000000000c382af14";
     assert_eq!(hex(&header().encode()), golden);
     assert_eq!(SegmentHeader::decode(&header().encode()), Ok(header()));
     let block = header().encode_block();
@@ -48,53 +52,94 @@ fn the_bytes_of_records() {
         checksum: 0,
         body_checksum: body_checksum(0x0BAD_5EED, &[b"mutations"]),
         body_len: 9,
-        previous: 0xAABB_CCDD,
-        epoch: 2,
+        before: 0xAABB_CCDD,
+        term: 6,
         sequence: 40,
         index: 31,
         version: 5_000_000,
-        durable: 4_999_000,
+        previous: 4_999_500,
+        committed: 4_999_000,
+        opening: 2,
         unsure: 3,
-        kind: Kind::Entry,
+        kind: Kind::Entry(EntryKind::Mutations),
     };
     let bytes = entry.encode(0x0BAD_5EED);
     let golden = "\
-f3af6b34d7ef37e409000000ddccbbaa
-02000000000000002800000000000000
+3dcb5727d7ef37e409000000ddccbbaa
+06000000000000002800000000000000
 1f00000000000000404b4c0000000000
-58474c00000000000300000001000000";
+4c494c000000000058474c0000000000
+02000000030000001000000000000000";
     assert_eq!(hex(&bytes), golden);
     assert_eq!(RecordHeader::decode(&bytes, 0x0BAD_5EED), Ok(entry));
     assert_eq!(entry.durable_sequence(), 36);
-    assert_eq!(entry.span(), 80);
+    assert_eq!(entry.span(), 96);
     assert!(RecordHeader::is_plausible(&bytes));
     RecordHeader::decode(&bytes, 0x0BAD_5EEE).expect_err("another segment's record");
+    for kind in [Kind::State, Kind::Vote, Kind::Rewind].into_iter().chain(EntryKind::ALL.map(Kind::Entry)) {
+        let bytes = RecordHeader { kind, ..entry }.encode(7);
+        assert_eq!(RecordHeader::decode(&bytes, 7).unwrap().kind, kind);
+    }
+}
 
+#[test]
+fn the_bytes_of_the_logs_own_records() {
+    let vote = Vote { term: 9, vote: 0x0102_0304_0506_0708, commit: 77 };
+    let golden = "\
+09000000000000000807060504030201
+4d00000000000000";
+    assert_eq!(hex(&vote.encode()), golden);
+    assert_eq!(Vote::decode(&vote.encode()), Some(vote));
+    let rewind = Rewind { lease: 10_000_000 };
+    assert_eq!(hex(&rewind.encode()), "8096980000000000");
+    assert_eq!(Rewind::decode(&rewind.encode()), Some(rewind));
     let state = State {
         lease: 10_000_000,
+        vote,
         popped: BTreeMap::from([("storage".to_string(), 4_000_000), ("b".to_string(), 0)]),
     };
     let mut bytes = Vec::new();
     state.encode(&mut bytes);
-    assert_eq!(bytes.len() as u64, state.encoded_len());
+    assert_eq!(bytes.len() as u64, State::encoded_len(&state.popped));
     let golden = "\
-80969800000000000200000000000000
-00000000016200093d00000000000773
-746f72616765";
+80969800000000000900000000000000
+08070605040302014d00000000000000
+02000000000000000000000001620009
+3d00000000000773746f72616765";
     assert_eq!(hex(&bytes), golden);
     assert_eq!(State::decode(&bytes), Some(state));
 }
 
 #[test]
-fn a_newer_format_is_told_apart_from_damage() {
-    let mut bytes = header().encode();
-    bytes[HEADER_FORMAT] = 2;
-    assert!(matches!(SegmentHeader::decode(&bytes), Err(HeaderFlaw::Damaged(_))), "its checksum is wrong");
-    let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
-    bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderFlaw::Newer(2)));
-    let error = newer_format("segment-1.log", 2);
-    assert!(error.to_string().contains("segment-1.log has log format 2"), "{error}");
+fn the_bytes_of_a_note() {
+    let mark = Mark { number: 3, sequence: 40, committed: 5_000_000 };
+    let bytes = mark.encode(mark_seed(&header().identity, 3));
+    let golden = "\
+504c4e54484455520200000040000000
+03000000000000002800000000000000
+404b4c00000000000000000000000000
+000000000000000000000000247ef77c";
+    assert_eq!(hex(&bytes), golden);
+    assert_eq!(Mark::decode(&bytes, mark_seed(&header().identity, 3)), Ok(mark));
+    Mark::decode(&bytes, mark_seed(&header().identity, 4)).expect_err("another log's note");
+}
+
+#[test]
+fn another_format_is_told_apart_from_damage() {
+    for (format, remedy) in [(1, "from before the first release"), (3, "with a newer Plinth")] {
+        let mut bytes = header().encode();
+        bytes[HEADER_FORMAT] = format;
+        assert!(
+            matches!(SegmentHeader::decode(&bytes), Err(HeaderFlaw::Damaged(_))),
+            "its checksum is wrong"
+        );
+        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
+        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderFlaw::Foreign(format.into())));
+        let error = foreign_format("segment-1.log", format.into()).to_string();
+        assert!(error.contains(&format!("segment-1.log has log format {format}")), "{error}");
+        assert!(error.contains(remedy), "{error}");
+    }
 }
 
 #[test]
@@ -123,13 +168,16 @@ fn decoders_refuse_nonsense_and_never_panic() {
             let bytes: Vec<u8> = (0..len).map(|_| if random() < 80 { 0 } else { random() }).collect();
             assert!(SegmentHeader::decode(&bytes).is_err());
             State::decode(&bytes);
+            assert!(len == 24 || Vote::decode(&bytes).is_none());
+            assert!(len == 8 || Rewind::decode(&bytes).is_none());
             if let Some(bytes) = bytes.first_chunk::<RECORD_HEADER_LEN>() {
                 RecordHeader::decode(bytes, 5).expect_err("nonsense");
             }
         }
     }
     // Every prefix of a good state, and one byte more.
-    let state = State { lease: 1, popped: BTreeMap::from([("consumer".to_string(), 2)]) };
+    let popped = BTreeMap::from([("consumer".to_string(), 2)]);
+    let state = State { lease: 1, vote: Vote::default(), popped };
     let mut bytes = Vec::new();
     state.encode(&mut bytes);
     for len in 0..bytes.len() {

@@ -85,8 +85,10 @@ impl std::ops::AddAssign for Stats {
 /// An entry that was appended, or may have been.
 #[derive(Clone, Debug)]
 struct Appended {
+    /// That of the entry before if it has no mutations.
     version: Version,
     len: usize,
+    is_lease: bool,
 }
 
 #[derive(Default)]
@@ -101,7 +103,7 @@ struct Model {
     lease_written: Version,
     /// For each consumer: the version up to which it has popped.
     popped: Vec<Option<Version>>,
-    epoch: u64,
+    term: u64,
     stats: Stats,
     /// The first thing that went wrong.
     violation: Option<String>,
@@ -110,6 +112,13 @@ struct Model {
 impl Model {
     fn last_version(&self) -> Version {
         self.entries.last().map_or(0, |entry| entry.version)
+    }
+
+    /// The index of the last entry with mutations up to this one; 0 if there is none.
+    fn last_mutations(&self, upto: u64) -> u64 {
+        let upto = (upto + 1).saturating_sub(self.first_index) as usize;
+        let place = self.entries[..upto.min(self.entries.len())].iter().rposition(|entry| !entry.is_lease);
+        place.map_or(0, |place| self.first_index + place as u64)
     }
 
     fn next_index(&self) -> u64 {
@@ -137,7 +146,7 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
     let mut env = sim.process("node");
     let created = sim.run_until(async { LocalLog::create(&env, DIR, IDENTITY, plan.config.clone()).await });
     let (log, recovery) = created.map_err(|error| format!("create: {error}"))?;
-    with(&model, |model| model.epoch = recovery.epoch);
+    with(&model, |model| model.term = recovery.term);
     sim.run_until(log.close()).map_err(|error| format!("close: {error}"))?;
 
     for _ in 0..plan.crashes {
@@ -240,17 +249,25 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
     let found = super::read(log, floor + 1).await.map_err(|error| format!("read from {floor}: {error}"))?;
     check(&found)?;
     with(shared, |model| {
-        let ends_at = found.last().map_or(recovery.last_index, |entry| entry.index);
-        if ends_at != recovery.last_index || recovery.last_index < model.acknowledged {
+        let last = model.last_mutations(recovery.last_index);
+        let ends_at = found.last().map_or(last, |entry| entry.index);
+        if ends_at != last || recovery.last_index < model.acknowledged {
             return Err(format!(
                 "the log ends at {ends_at} (it says {}), acknowledged are {}",
                 recovery.last_index, model.acknowledged
             ));
         }
+        let first_found = found.first().map_or(u64::MAX, |entry| entry.index);
+        let between = (first_found..=recovery.last_index)
+            .filter_map(|index| model.entries.get((index - model.first_index) as usize));
+        let expected = between.filter(|entry| !entry.is_lease).count();
+        if expected != found.len() {
+            return Err(format!("{} entries were found, {expected} are there", found.len()));
+        }
         for entry in &found {
             let place = entry.index.checked_sub(model.first_index).ok_or("an entry from before the first")?;
             let known = model.entries.get(place as usize).ok_or("an entry that nobody appended")?;
-            if (known.version, known.len) != (entry.version, entry.body.len()) {
+            if known.is_lease || (known.version, known.len) != (entry.version, entry.body.len()) {
                 return Err(format!(
                     "entry {} is {known:?}, version {} was found",
                     entry.index, entry.version
@@ -258,7 +275,8 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
             }
         }
         let first = found.first().map_or(recovery.last_index + 1, |entry| entry.index);
-        let first_needed = model.entries.iter().position(|entry| entry.version > floor);
+        let is_needed = |entry: &Appended| entry.version > floor && !entry.is_lease;
+        let first_needed = model.entries.iter().position(is_needed);
         let first_needed = first_needed.map_or(model.next_index(), |place| model.first_index + place as u64);
         if first > first_needed && first_needed <= recovery.last_index {
             return Err(format!("the log begins at {first}, {first_needed} is needed"));
@@ -266,8 +284,8 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
         if !(model.lease_durable..=model.lease_written.max(0)).contains(&recovery.lease) {
             return Err(format!("lease {}, at least {} is durable", recovery.lease, model.lease_durable));
         }
-        if recovery.epoch <= model.epoch {
-            return Err(format!("epoch {} follows {}", recovery.epoch, model.epoch));
+        if recovery.term <= model.term {
+            return Err(format!("term {} follows {}", recovery.term, model.term));
         }
         let (found, all) = (recovery.last_index, model.next_index() - 1);
         model.stats.survived += found - model.acknowledged;
@@ -276,7 +294,7 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
         model.entries.truncate((recovery.last_index + 1 - model.first_index) as usize);
         model.acknowledged = recovery.last_index;
         (model.lease_durable, model.lease_written) = (recovery.lease, recovery.lease);
-        model.epoch = recovery.epoch;
+        model.term = recovery.term;
         for (name, popped) in CONSUMERS.iter().zip(&mut model.popped) {
             *popped = consumers.iter().find(|(known, _)| known == name).map(|(_, from)| from - 1);
         }
@@ -330,7 +348,7 @@ impl Work {
         let version = with(&self.model, |model| {
             let version = model.last_version() + 1 + self.random.below(5) as i64;
             (version <= model.lease_written).then(|| {
-                model.entries.push(Appended { version, len });
+                model.entries.push(Appended { version, len, is_lease: false });
                 version
             })
         });
@@ -362,11 +380,23 @@ impl Work {
         let upto = with(&self.model, |model| {
             let upto = model.lease_written.max(model.last_version()) + 1 + self.random.below(200) as i64;
             model.lease_written = upto;
+            let version = model.last_version();
+            model.entries.push(Appended { version, len: 8, is_lease: true });
             upto
         });
-        let position = self.log.extend_lease(upto).await?;
+        let position = match self.log.extend_lease(upto).await {
+            Ok(position) => position,
+            Err(error) => {
+                if self.log.check().is_ok() {
+                    with(&self.model, |model| model.entries.pop());
+                }
+                return Err(error);
+            }
+        };
+        let index = with(&self.model, |model| model.next_index() - 1);
         let view = self.log.view();
         self.sync(position, move |model| {
+            model.acknowledged = model.acknowledged.max(index);
             model.lease_durable = model.lease_durable.max(upto);
             if view.lease() < upto {
                 model.fail(format!("the lease is {}, {upto} has been synced", view.lease()));
@@ -418,6 +448,7 @@ impl Work {
             if let Err(what) = check(&found) {
                 model.fail(what);
             }
+            let acknowledged = model.last_mutations(acknowledged);
             let last_needed = acknowledged.checked_sub(model.first_index);
             let is_needed = last_needed.and_then(|place| model.entries.get(place as usize));
             if is_needed.is_some_and(|entry| entry.version > floor) && end < acknowledged {

@@ -112,7 +112,7 @@ async fn gather(reader: &mut Reader, bounds: Bounds) -> Result<Option<Ordered>> 
         let index = entry.index;
         let corrupt = |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
         let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
-        batch.add(entry.body.slice(entry.body.len() - mutations.remaining()..));
+        batch.add(mutations);
         last = Some(entry.version);
     }
     Ok(last.map(|version| Ordered { version, mutations: batch.into_key_order() }))

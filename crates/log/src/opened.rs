@@ -1,0 +1,167 @@
+//! A log that is open: what the log of one node and the log of a replica have in common.
+//!
+//! Creating, opening in order, votes, markers, closing. What an entry may be and when it counts is the business of
+//! [`LocalLog`](crate::LocalLog) and [`ReplicaLog`](crate::ReplicaLog).
+
+use std::path::{Path, PathBuf};
+
+use plinth_env::Env;
+use plinth_types::{Error, Result, Version};
+
+use crate::config::{Identity, LogConfig, Position, Recovery};
+use crate::format::Vote;
+use crate::format::mark::mark_seed;
+use crate::frame::{Frame, Known};
+use crate::link::Link;
+use crate::log::LocalView;
+use crate::marks::{self, Marks};
+use crate::recovery::recover;
+use crate::segment::{Directory, Wanted as NewSegment};
+use crate::shared::{Commits, Inner, Shared};
+use crate::syncer::Syncer;
+use crate::upkeep;
+use crate::writer::{Wanted, Writer};
+
+/// The writer of a log, with its handle for others.
+pub(crate) struct Opened {
+    pub(crate) writer: Writer,
+    pub(crate) view: LocalView,
+    /// The record that says of everything before it that it is durable, if nothing followed it.
+    marker: u64,
+}
+
+impl Opened {
+    /// Makes a log that begins behind an entry that it doesn't have: its index, term and version.
+    pub(crate) async fn create_at(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        config: &LogConfig,
+        (index, term, version): (u64, u64, Version),
+    ) -> Result<()> {
+        config.check()?;
+        if version < 0 {
+            let detail = format!("a log can't begin behind version {version}");
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        env.files().create_dir_all(dir).await?;
+        if !Directory::list(env, dir).await?.segments.is_empty() {
+            let detail = format!("there is a log in {} already", dir.display());
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        let wanted = NewSegment::new(identity, config, 1, config.first_segment_bytes);
+        let first_record = |seed| {
+            let (mut bytes, mut origin) = (Vec::new(), Link::origin());
+            (origin.index, origin.term, origin.version) = (index, term, version);
+            origin.memory.lease = version;
+            origin.memory.vote = Vote { term, vote: 0, commit: index };
+            let known = Known { opening: 0, durable: 0, committed: version };
+            let popped = origin.memory.popped.clone();
+            Frame::new(&mut bytes, seed, known, origin).put_state(popped);
+            bytes
+        };
+        Marks::create(env, dir, mark_seed(&identity, config.log_id)).await?;
+        wanted.make(env, dir, first_record, || true).await?;
+        Ok(())
+    }
+
+    /// Brings the log in `dir` into order, once there is permission to change it. Its tasks begin with
+    /// [`Opened::start`].
+    pub(crate) async fn open(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        config: LogConfig,
+        commits: Commits,
+        permission: impl Future<Output = Result<()>>,
+    ) -> Result<(Self, Recovery)> {
+        let dir: PathBuf = dir.to_path_buf();
+        config.check()?;
+        let recovered = recover(env, &dir, &identity, &config, commits, permission).await?;
+        let link = recovered.start.link.clone();
+        let Some(opening) = recovered.opening.checked_add(1) else {
+            return Err(Error::internal_error().with_detail("the log was opened 2^32 times"));
+        };
+        let shared = Shared::new(env.clone(), dir, identity, config, recovered.start);
+        let writer = Writer::new(shared.clone(), link, opening, recovered.dirty);
+        Ok((Self { writer, view: LocalView { shared }, marker: 0 }, recovered.recovery))
+    }
+
+    /// Has the tasks begin that work beside the writer.
+    pub(crate) fn start(&self) {
+        marks::start(&self.view.shared);
+        upkeep::look(&self.view.shared);
+    }
+
+    /// Writes down what this node promises, durably.
+    pub(crate) async fn vote(&mut self, vote: Vote) -> Result<Position> {
+        let position = self.writer.write(Wanted::Vote(vote)).await?;
+        self.syncer().sync(position).await?;
+        Ok(position)
+    }
+
+    /// Writes the log's memory down in a new record, durably.
+    pub(crate) async fn mark(&mut self) -> Result<()> {
+        let position = self.writer.write_state().await?;
+        self.syncer().sync(position).await?;
+        self.set_marker(position);
+        Ok(())
+    }
+
+    /// Has the disk say of everything that it is durable; does nothing if nothing happened since the last time.
+    pub(crate) async fn mark_durable(&mut self) -> Result<()> {
+        if self.marker == self.writer.link.sequence && !self.writer.has_news() {
+            return Ok(());
+        }
+        self.syncer().sync(Position(self.writer.link.sequence)).await?;
+        self.mark().await
+    }
+
+    /// Nothing would be missed if the record at `position` were lost, or it is no harm: nobody need note that
+    /// it is durable.
+    pub(crate) fn set_marker(&mut self, position: Position) {
+        self.marker = position.0;
+        self.view.shared.with(|inner| {
+            assert!(position.0 <= inner.durable.sequence, "a marker is synced");
+            inner.marked = inner.marked.max(position.0);
+        });
+    }
+
+    pub(crate) fn syncer(&self) -> Syncer {
+        Syncer::new(self.view.shared.clone())
+    }
+
+    /// Leaves the log as after [`Opened::mark_durable`], and waits for its tasks to end.
+    pub(crate) async fn close(mut self) -> Result<()> {
+        let marked = self.mark_durable().await;
+        self.begin_close();
+        let shared = &self.view.shared;
+        let is_over = |inner: &mut Inner| !inner.upkeep.is_running && !inner.upkeep.is_marking;
+        shared.until(|inner| is_over(inner).then_some(())).await;
+        marked?;
+        marks::mark_end(shared).await
+    }
+
+    fn begin_close(&self) {
+        self.view.shared.change(|inner| inner.upkeep.is_closing = true);
+        self.view.shared.marks.closing.notify();
+    }
+
+    /// Panics if what the log believes of itself contradicts itself.
+    pub(crate) fn check_invariants(&self) {
+        let link = &self.writer.link;
+        self.view.shared.with(|inner| {
+            inner.check_invariants();
+            assert_eq!(inner.written.sequence, link.sequence);
+            let ours = (link.index, link.term, link.version);
+            assert_eq!((inner.written.index, inner.written.term, inner.written.version), ours);
+            assert_eq!(inner.written.memory, link.memory);
+        });
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.begin_close();
+    }
+}

@@ -1,0 +1,338 @@
+//! The log of a replica: what consensus stands on.
+//!
+//! Entries come with their term and index, from this node's leader or another's. Whether they are committed is
+//! told from outside ([`ReplicaLog::commit`]); until then they may be voided ([`ReplicaLog::rewind`]). What the node
+//! promises to others is a record of its own, durable before [`ReplicaLog::vote`] returns. A restart knows as
+//! committed what records say, and no more: the rest stays readable by index, for consensus alone.
+//!
+//! ```text
+//!   first_index          committed            last
+//!      | entries for everybody | for consensus  |
+//!      LogReader               EntryReader
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plinth_env::Env;
+use plinth_types::{Error, Result, Version};
+
+use crate::config::{Identity, LogConfig, Position, Recovery};
+use crate::entry::{Entry, EntryHead};
+use crate::format::Vote;
+use crate::log::LocalView;
+use crate::opened::Opened;
+use crate::place::{Opening, Place};
+use crate::shared::{Commits, Inner, Shared};
+use crate::syncer::Syncer;
+use crate::upkeep;
+use crate::writer::{NewEntry, Wanted};
+
+/// A log whose entries are made and committed elsewhere, open for appending.
+pub struct ReplicaLog {
+    opened: Opened,
+}
+
+impl ReplicaLog {
+    /// Makes a new log in `dir` that begins behind an entry that it doesn't have (index, term, version; zeros: from
+    /// nothing), and opens it. A crash leaves a whole log or none.
+    ///
+    /// # Errors
+    /// As those of [`LocalLog::create_at`](crate::LocalLog::create_at).
+    pub async fn create_at(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        identity: Identity,
+        config: LogConfig,
+        beginning: (u64, u64, Version),
+    ) -> Result<(Self, Recovery)> {
+        let dir = dir.as_ref();
+        Opened::create_at(env, dir, identity, &config, beginning).await?;
+        Self::open(env, dir, identity, config).await
+    }
+
+    /// Opens the log in `dir`, after whatever crash. Everything found is durable then; committed is what records
+    /// say.
+    ///
+    /// # Errors
+    /// As those of [`LocalLog::open`](crate::LocalLog::open).
+    pub async fn open(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        identity: Identity,
+        config: LogConfig,
+    ) -> Result<(Self, Recovery)> {
+        let permission = std::future::ready(Ok(()));
+        let commits = Commits::WhenTold;
+        let (mut opened, recovery) =
+            Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;
+        opened.view.shared.with(|inner| inner.tail.follow());
+        opened.mark().await?;
+        opened.start();
+        Ok((Self { opened }, recovery))
+    }
+
+    /// Appends an entry as it is. It is written when this returns, and durable once a [`Syncer::sync`] of its
+    /// position has returned.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` or `version_invalid` if it can't follow the last entry: another index than the
+    /// next, a lower term, another previous version; and as those of
+    /// [`LocalLog::append`](crate::LocalLog::append).
+    pub async fn append(&mut self, head: EntryHead, parts: &[&[u8]]) -> Result<Position> {
+        self.opened.writer.write_entry(NewEntry { head, parts }).await
+    }
+
+    /// Voids all entries behind the one with this index. Does nothing if that is the last.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if there is no such entry, or one behind it is committed; errors of files, after
+    /// which nothing has happened.
+    pub async fn rewind(&mut self, index: u64) -> Result<Position> {
+        if index == self.opened.writer.link.index {
+            return Ok(self.written());
+        }
+        let found = self.view().shared.with(|inner| {
+            let committed = inner.committed().index;
+            inner.history.at(index).cloned().ok_or_else(|| {
+                let last = inner.written.index;
+                let detail = format!("rewind to entry {index}: {committed} is committed, {last} the last");
+                Error::client_invalid_operation().with_detail(detail)
+            })
+        });
+        self.opened.writer.write(Wanted::Rewind(&found?)).await
+    }
+
+    /// Writes down what this node promises. Durable when this returns.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if it takes back an earlier promise (a lower term, or another vote in the same
+    /// one); errors of files and syncs, after which it is not known whether it will be found.
+    pub async fn vote(&mut self, vote: Vote) -> Result<()> {
+        let before = self.promised();
+        let is_other = vote.term == before.term && before.vote != 0 && vote.vote != before.vote;
+        if vote.term < before.term || is_other || vote.commit < before.commit {
+            let detail = format!("{vote:?} after {before:?}");
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        self.opened.vote(vote).await.map(drop)
+    }
+
+    /// What this node has promised last.
+    pub fn promised(&self) -> Vote {
+        self.opened.writer.link.memory.vote
+    }
+
+    /// Entries up to `index` are committed. Nothing is written: a later record says so.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if there are no entries up to there.
+    pub fn commit(&self, index: u64) -> Result<()> {
+        let shared = &self.view().shared;
+        let news = shared.with(|inner| {
+            if index > inner.written.index {
+                let detail = format!("commit of entry {index}, {} is the last", inner.written.index);
+                return Err(Error::client_invalid_operation().with_detail(detail));
+            }
+            Ok(inner.history.commit_index(index))
+        })?;
+        if news {
+            // Whoever waits for it looks again.
+            shared.change(|_| ());
+            upkeep::look(shared);
+        }
+        Ok(())
+    }
+
+    /// The index from which on entries are there; one more than the last if none is.
+    pub fn first_index(&self) -> u64 {
+        self.view().shared.with(|inner| inner.gone().index + 1)
+    }
+
+    /// Index and term of the last entry, or of the one that the log begins behind.
+    pub fn last(&self) -> (u64, u64) {
+        let link = &self.opened.writer.link;
+        (link.index, link.term)
+    }
+
+    /// The version of the last entry.
+    pub fn last_version(&self) -> Version {
+        self.opened.writer.link.version
+    }
+
+    /// The lease as of the last entry, be it committed or not.
+    pub fn last_lease(&self) -> Version {
+        self.opened.writer.link.memory.lease
+    }
+
+    /// The index up to which entries are known committed.
+    pub fn committed_index(&self) -> u64 {
+        self.view().shared.with(|inner| inner.committed().index)
+    }
+
+    /// The term of the entry with this index; `None` if it is gone or not there yet. That of the last one gone is
+    /// still known.
+    pub fn term_of(&self, index: u64) -> Option<u64> {
+        self.view().shared.with(|inner| {
+            let is_known = (inner.gone().index..=inner.written.index).contains(&index);
+            if is_known { inner.history.term_of(index) } else { None }
+        })
+    }
+
+    /// Reads entries by index, committed or not, from this one on.
+    pub fn entries(&self, from: u64) -> EntryReader {
+        EntryReader { shared: self.view().shared.clone(), next: from, place: None }
+    }
+
+    /// See [`LocalLog::mark_durable`](crate::LocalLog::mark_durable).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn mark_durable(&mut self) -> Result<()> {
+        self.opened.mark_durable().await
+    }
+
+    /// The position of the last record.
+    pub fn written(&self) -> Position {
+        Position(self.opened.writer.link.sequence)
+    }
+
+    /// Something that makes records durable, for other tasks.
+    pub fn syncer(&self) -> Syncer {
+        self.opened.syncer()
+    }
+
+    /// A handle for readers of committed entries and for consumers.
+    pub fn view(&self) -> &LocalView {
+        &self.opened.view
+    }
+
+    /// See [`LocalLog::close`](crate::LocalLog::close).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn close(self) -> Result<()> {
+        self.opened.close().await
+    }
+
+    /// Panics if what the log believes of itself contradicts itself.
+    pub fn check_invariants(&self) {
+        self.opened.check_invariants();
+        let gone = self.view().shared.with(|inner| inner.gone());
+        assert_eq!(self.term_of(gone.index), Some(gone.term), "the term before the first entry is known");
+        assert_eq!(self.term_of(self.last().0), Some(self.last().1));
+    }
+}
+
+impl std::fmt::Debug for ReplicaLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (index, term) = self.last();
+        f.debug_struct("ReplicaLog").field("last", &index).field("term", &term).finish()
+    }
+}
+
+/// Reads entries of every kind by index, the newest from memory. Keeps the segment that it stands in.
+pub struct EntryReader {
+    shared: Arc<Shared>,
+    next: u64,
+    place: Option<Place>,
+}
+
+/// Where the next entry is.
+enum Whereabouts {
+    Nowhere,
+    Memory(Entry),
+    File,
+}
+
+impl EntryReader {
+    /// The next entry; `None` if it isn't written yet. An entry that was voided after it was read is given
+    /// again as what took its place, if the reader is told to go back: [`EntryReader::go_to`].
+    ///
+    /// # Errors
+    /// `version_invalid` if it is gone; `file_corrupt` if the log is damaged; errors of files.
+    pub async fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            match self.look()? {
+                Whereabouts::Nowhere => return Ok(None),
+                Whereabouts::Memory(entry) => {
+                    self.place = None;
+                    self.next = entry.index + 1;
+                    return Ok(Some(entry));
+                }
+                Whereabouts::File => {}
+            }
+            let Some(place) = &mut self.place else { return Ok(None) };
+            if let Some(entry) = place.step().await?
+                && entry.index == self.next
+            {
+                self.next += 1;
+                return Ok(Some(entry));
+            }
+        }
+    }
+
+    /// The index of the entry that comes next.
+    pub fn next_index(&self) -> u64 {
+        self.next
+    }
+
+    /// Has this entry come next.
+    pub fn go_to(&mut self, index: u64) {
+        if self.next != index {
+            (self.next, self.place) = (index, None);
+        }
+    }
+
+    /// Finds the next entry.
+    fn look(&mut self) -> Result<Whereabouts> {
+        let gullible = self.shared.config.replays_torn_tail();
+        let open = Opening { gullible, holds: true };
+        let (next, place) = (self.next, &mut self.place);
+        self.shared.with(|inner| {
+            if next > inner.written.index {
+                *place = None;
+                return Ok(Whereabouts::Nowhere);
+            }
+            if let Some((entry, _)) = inner.tail.get(next) {
+                return Ok(Whereabouts::Memory(entry));
+            }
+            if let Some(here) = place {
+                here.look_again(inner, inner.written.sequence);
+                let is_on_its_way = here.last_index().is_none_or(|last| last < next);
+                if is_on_its_way && here.sequence() < here.upto {
+                    return Ok(Whereabouts::File);
+                }
+            }
+            let link = place.take().filter(|here| here.is_sealed).map(|here| {
+                let next_serial = here.pin.segment().header.serial + 1;
+                (next_serial, here.link)
+            });
+            let readable = inner.written.sequence;
+            let kept = inner.with_index(next)?;
+            let serial = kept.segment.header.serial;
+            let link = link.and_then(|(after, link)| if after == serial { link } else { None });
+            *place = Some(Place::at_beginning(inner, kept, link, (open, readable)));
+            Ok(Whereabouts::File)
+        })
+    }
+}
+
+impl Inner {
+    /// The segment with the entry of this index, which is written.
+    fn with_index(&self, index: u64) -> Result<&crate::shared::Kept> {
+        let gone = self.gone().index;
+        let kept = self.segments.iter().filter(|kept| !kept.leaving);
+        let found = kept.take_while(|kept| kept.before.index < index).last();
+        found.ok_or_else(|| {
+            let detail = format!("entry {index} was asked for, those up to {gone} are gone");
+            Error::version_invalid().with_detail(detail)
+        })
+    }
+}
+
+impl std::fmt::Debug for EntryReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EntryReader").field("next", &self.next).finish()
+    }
+}
