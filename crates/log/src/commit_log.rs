@@ -178,6 +178,11 @@ pub trait LogView: Send + Sync {
 
     /// Bytes that the log's files take on the disk.
     fn disk_bytes(&self) -> u64;
+
+    /// From now on the log takes care that others find so many bytes of its disk free: the less there is beyond them, the smaller
+    /// are the files that it makes, and the fewer of them it keeps for later use. An append never fails for that: what it
+    /// must not take, its caller doesn't append.
+    fn keep_free(&self, bytes: u64);
 }
 
 /// Reads committed entries in order.

@@ -108,6 +108,10 @@ impl LogView for LocalView {
     fn disk_bytes(&self) -> u64 {
         Self::disk_bytes(self)
     }
+
+    fn keep_free(&self, bytes: u64) {
+        Self::keep_free(self, bytes);
+    }
 }
 
 impl LogReader for Reader {

@@ -244,6 +244,11 @@ impl LocalView {
         self.shared.with(|inner| inner.disk_bytes())
     }
 
+    /// The log leaves so many bytes of the disk to others: see [`LogView::keep_free`](crate::LogView::keep_free).
+    pub fn keep_free(&self, bytes: u64) {
+        self.shared.with(|inner| inner.upkeep.room.keep_free = bytes);
+    }
+
     /// Reads committed entries with versions from `from` on, in order.
     pub fn reader(&self, from: Version) -> Reader {
         Reader::new(self.shared.clone(), from, None)

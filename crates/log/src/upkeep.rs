@@ -5,6 +5,9 @@
 //! nothing but time: a segment that couldn't be made is asked for again by the append that needs it,
 //! one that couldn't be taken away stays until consumers pop again.
 //!
+//! Segments are as large as the disk allows: where little of it is free, beyond what others are to find, they are
+//! small, and few that nobody needs are kept. So a log that is let go of gives its room back soon.
+//!
 //! Segments leave oldest first, one at a time, each durably gone before the next: whatever crash
 //! comes, those on disk are numbered without gaps, so that a gap is always damage.
 
@@ -54,10 +57,38 @@ pub(crate) struct Spare {
     pub(crate) bytes: u64,
 }
 
+/// How much of the disk the log may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes that others are to find free.
+    pub(crate) keep_free: u64,
+    /// Bytes that were free beyond these when it was last looked.
+    pub(crate) left: u64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { keep_free: 0, left: u64::MAX }
+    }
+}
+
+impl Room {
+    /// The largest segment that is made: an eighth of what is left, so that the room of a full one is small beside it.
+    fn segment_bytes(&self, config: &LogConfig) -> u64 {
+        config.max_segment_bytes.min(self.left / 8).max(config.first_segment_bytes)
+    }
+
+    /// How many bytes of files are kept for later use.
+    fn spare_bytes(&self, config: &LogConfig) -> u64 {
+        config.spare_bytes.min(self.left / 8)
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Upkeep {
     pub(crate) next: Next,
     pub(crate) spares: Vec<Spare>,
+    pub(crate) room: Room,
     /// A segment couldn't be taken away; not tried again until consumers pop again.
     pub(crate) is_stuck: bool,
     /// The log is being closed: nothing new is begun.
@@ -128,6 +159,7 @@ impl Run {
 
     async fn try_make(&self, serial: u64, bytes: u64, spare: Option<Spare>) -> Result<Segment> {
         let Shared { env, dir, identity, config, .. } = &*self.shared;
+        let bytes = bytes.min(self.look_at_room().await);
         let mut wanted = Wanted::new(*identity, config, serial, bytes);
         if let Some(spare) = spare {
             probe!("log: segment made of a spare");
@@ -135,16 +167,29 @@ impl Run {
         }
         let is_urgent =
             || self.shared.with(|inner| matches!(inner.upkeep.next, Next::Wanted { urgent: true }));
+        let least = (config.first_segment_bytes / 16).max(LogConfig::MIN_SEGMENT_BYTES);
         loop {
             match wanted.make(env, dir, |_| Vec::new(), is_urgent).await {
                 // A small segment in the room that is left is better than none.
-                Err(error) if is_disk_full(&error) && wanted.bytes / 2 >= config.first_segment_bytes => {
+                Err(error) if is_disk_full(&error) && wanted.bytes / 2 >= least => {
                     probe!("log: smaller segment in the room that is left");
                     wanted.bytes /= 2;
                 }
                 made => return made,
             }
         }
+    }
+
+    /// How large a segment may be in the room that there is now.
+    async fn look_at_room(&self) -> u64 {
+        let Shared { env, dir, config, .. } = &*self.shared;
+        // Where that can't be known, the segment's own writes will tell.
+        let free = env.files().free_space(dir).await.unwrap_or(u64::MAX);
+        self.shared.with(|inner| {
+            let room = &mut inner.upkeep.room;
+            room.left = free.saturating_sub(room.keep_free);
+            room.segment_bytes(config)
+        })
     }
 
     async fn take_away(&self, serial: u64, bytes: u64, keep: bool) {
@@ -210,7 +255,7 @@ impl Inner {
     /// Bytes that the next segment is to have.
     fn next_bytes(&self, config: &LogConfig) -> u64 {
         let last = self.segments.back().map_or(0, |kept| kept.segment.header.bytes);
-        (2 * last).clamp(config.first_segment_bytes, config.max_segment_bytes)
+        (2 * last).clamp(config.first_segment_bytes, self.upkeep.room.segment_bytes(config))
     }
 
     fn has_chore(&self, config: &LogConfig) -> bool {
@@ -238,7 +283,7 @@ impl Inner {
         let oldest = self.segments.front_mut()?;
         oldest.leaving = true;
         let (serial, bytes) = (oldest.segment.header.serial, oldest.segment.header.bytes);
-        let keep = bytes >= wanted && spare_bytes + bytes <= config.spare_bytes;
+        let keep = bytes >= wanted && spare_bytes + bytes <= self.upkeep.room.spare_bytes(config);
         Some(Chore::TakeAway { serial, bytes, keep })
     }
 
@@ -247,7 +292,8 @@ impl Inner {
         let wanted = self.next_bytes(config);
         let spares = &self.upkeep.spares;
         let too_small = spares.iter().position(|spare| spare.bytes < wanted);
-        let too_many = spares.iter().map(|spare| spare.bytes).sum::<u64>() > config.spare_bytes;
+        let most = self.upkeep.room.spare_bytes(config);
+        let too_many = spares.iter().map(|spare| spare.bytes).sum::<u64>() > most;
         too_small.or(too_many.then_some(0))
     }
 

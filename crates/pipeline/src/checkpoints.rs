@@ -6,6 +6,7 @@
 
 use crate::metrics::Rated;
 use crate::replica::Replica;
+use crate::space::{LEAST_LOG, Level, with_reserve};
 use plinth_storage::Storage;
 use plinth_storage::checkpoint::{self, Pace};
 use plinth_types::{Error, Result, Version, planted, probe};
@@ -18,32 +19,70 @@ pub(crate) const CONSUMER: &str = "checkpoint";
 /// How often the log's size is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// After a failed checkpoint (a full disk, say) the next is tried after this.
+/// A checkpoint that has failed, or for which there is no room, is tried again after this unless the disk says otherwise.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 /// Bytes a second at which a checkpoint is written at least. The disk is left to the commits then for nine tenths of the time.
 const BYTES_PER_SECOND: u64 = 64 << 20;
 
+/// What the task that writes checkpoints remembers of the last one.
+struct Last {
+    /// What had been written to the log before it, less what earlier runs left to replay: that counts too, or a process that often
+    /// starts again would never write a checkpoint.
+    written: u64,
+    /// About how large it is.
+    data: u64,
+    /// Nothing is tried before this, unless somebody asks for it.
+    not_before: Duration,
+}
+
 /// Writes checkpoints until the node closes.
 pub(crate) async fn run(replica: Arc<Replica>) {
-    let mut last_bytes = replica.counters.bytes_written.get();
-    // What earlier runs left to replay counts too, or a process that often starts again would never write a checkpoint.
-    let mut left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
+    let left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
+    let written = replica.counters.bytes_written.get().wrapping_sub(left_before);
+    let mut last = Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
     while !replica.health.is_over() {
         replica.pause(&replica.checkpoint_due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
-        let written = replica.counters.bytes_written.get();
-        if left_before + written - last_bytes < threshold(&replica) || replica.health.is_over() {
+        replica.space.keep_reserve(&replica).await;
+        if !is_due(&replica, &last) || replica.health.is_over() {
             continue;
         }
-        match write(&replica).await {
-            Ok(_) => (last_bytes, left_before) = (written, 0),
-            Err(_) => {
+        let (written, data) = (replica.counters.bytes_written.get(), replica.storage.memory().data);
+        match make_room_and_write(&replica).await {
+            Ok(_) => last = Last { written, data, not_before: Duration::ZERO },
+            Err(error) => {
                 probe!("pipeline: checkpoint failed");
-                replica.pause(&replica.checkpoint_due, PAUSE_AFTER_FAILURE).await;
+                replica.checkpoint_failed(&error);
+                last.not_before = replica.env.now() + PAUSE_AFTER_FAILURE;
             }
         }
+        replica.space.serve(written);
     }
+}
+
+/// Whether it is time for a checkpoint.
+fn is_due(replica: &Replica, last: &Last) -> bool {
+    let (space, now) = (&replica.space, replica.env.now());
+    let grown = replica.counters.bytes_written.get().wrapping_sub(last.written);
+    let wanted = match space.level() {
+        Level::Plenty => grown >= threshold(replica),
+        Level::Low => space.is_asked() || grown >= space.log_bound(replica, threshold(replica)),
+        // Also one that is smaller than the last makes room.
+        Level::Kept => {
+            space.is_asked() || grown >= LEAST_LOG || replica.storage.memory().data < last.data / 8 * 7
+        }
+    };
+    // Without room for it it would only fill the disk to the brim; but that is an estimate.
+    wanted && (now >= last.not_before || (space.level() != Level::Plenty && space.fits(replica)))
+}
+
+/// A checkpoint, with the reserve's room if it takes that.
+async fn make_room_and_write(replica: &Replica) -> Result<Version> {
+    if !replica.space.fits_at_once(replica) {
+        replica.space.met_full_disk(replica).await;
+    }
+    with_reserve(replica, || write(replica)).await
 }
 
 /// The log may grow to twice the data, so that a small database is not written over and over.
@@ -55,6 +94,9 @@ fn threshold(replica: &Replica) -> u64 {
 /// No faster than needed, so that the syncs of commits seldom meet a checkpoint at the disk; but as fast as the log grows, so that
 /// the log stays bounded.
 fn pace(replica: &Replica) -> Pace {
+    if replica.space.level() != Level::Plenty {
+        return Pace::default();
+    }
     let log_grows = replica.counters.metrics.rates.hz(Rated::BytesWritten);
     Pace { bytes_per_second: Some(BYTES_PER_SECOND.max(log_grows as u64)), ..Pace::default() }
 }
@@ -93,13 +135,34 @@ async fn flush(replica: &Replica) -> Result<Version> {
     Ok(version)
 }
 
-/// Lets go of the log that the engine `ssd` needs no longer, until the node closes.
+/// Lets go of the log that the engine `ssd` needs no longer, until the node closes; has it flushed where the disk is in want of room.
 pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     let mut popped = 0;
+    // Up to which version flushes are to go for those who ask for room.
+    let mut wanted: Option<(Version, u64)> = None;
     while !replica.health.is_over() {
         replica.pause(&replica.checkpoint_due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         let (Some(storage), Some(log)) = (replica.storage.ssd_engine(), &replica.log) else { return };
+        let space = &replica.space;
+        space.keep_reserve(&replica).await;
+        if space.is_asked() && wanted.is_none() {
+            wanted = Some((replica.newest(), replica.counters.bytes_written.get()));
+        }
+        let is_long = space.level() == Level::Low && log.bytes() >= space.log_bound(&replica, u64::MAX);
+        if wanted.is_some() || is_long || space.level() == Level::Kept {
+            let oldest = storage.oldest();
+            let flushed = with_reserve(&replica, || storage.flush()).await;
+            if let Err(error) = &flushed {
+                replica.checkpoint_failed(error);
+            }
+            if let Some((version, written)) = wanted
+                && (flushed.is_err() || oldest >= version)
+            {
+                space.serve(written);
+                wanted = None;
+            }
+        }
         let too_new = planted!("flushes let go of newer log").then(|| replica.newest());
         let version = too_new.unwrap_or_else(|| storage.durable_version());
         if version > popped && log.pop(CONSUMER, version).is_ok() {

@@ -6,6 +6,7 @@
 
 use crate::leader::{Batcher, Leader};
 use crate::pace::{self, Pace};
+use plinth_env::is_disk_full;
 use plinth_storage::Storage;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{planted, probe};
@@ -61,14 +62,23 @@ pub(crate) async fn run(leader: &Leader, batcher: &mut Batcher) {
         replica.env.yield_now().await;
         began = replica.env.now();
     }
-    if replica.health.failure().is_none()
-        && let Err(error) = tend_log(leader, batcher).await
-    {
-        probe!("pipeline: idle log could not be tended");
-        // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
-        if replica.log.as_ref().is_some_and(|log| log.check().is_err()) {
-            leader.fail(error);
-        }
+    tend(leader, batcher).await;
+}
+
+/// Writes down what the log is to remember. The caller holds the batch lock.
+pub(crate) async fn tend(leader: &Leader, batcher: &mut Batcher) {
+    let replica = &*leader.replica;
+    if replica.health.failure().is_some() {
+        return;
+    }
+    let Err(error) = tend_log(leader, batcher).await else { return };
+    probe!("pipeline: idle log could not be tended");
+    // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
+    if replica.log.as_ref().is_some_and(|log| log.check().is_err()) {
+        leader.fail(error);
+    } else if is_disk_full(&error) {
+        // What was popped is let go of only once the log says so: it is tried again with the reserve.
+        replica.space.met_full_disk(replica).await;
     }
 }
 

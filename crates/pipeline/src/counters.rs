@@ -29,6 +29,8 @@ pub(crate) struct Counters {
     pub mutations: Counter,
     pub bytes_written: Counter,
     pub checkpoints: Counter,
+    /// Checkpoints and flushes that could not be written.
+    pub checkpoints_failed: Counter,
     /// Reads, starts and latencies.
     pub metrics: Metrics,
     /// When the node was opened.

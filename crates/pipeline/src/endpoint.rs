@@ -8,7 +8,6 @@ use crate::node::Node;
 use crate::pace;
 use crate::pinned;
 use crate::replica::Replica;
-use crate::room;
 use crate::status::LOCAL_ADDRESS;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
@@ -145,9 +144,6 @@ impl Endpoint for InProcess {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        if let Err(error) = room::admit(self.replica(), &request) {
-            return Reply::ready(Err(error));
-        }
         let queue = &self.node.leader.queue;
         if !self.replica().counters.metrics.is_sampled_commit() {
             return queue.submit(request);

@@ -5,6 +5,7 @@
 
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
+use crate::space::Level;
 use plinth_types::{Error, Version, printable};
 use std::path::Path;
 use tracing::Span;
@@ -21,6 +22,31 @@ pub(crate) fn closed() {
 /// No commit is taken any more.
 pub(crate) fn failed(error: &Error) {
     tracing::error!(code = error.code(), error = %error, "database failed: it takes no more commits");
+}
+
+/// The disk has less room than it had, or has room again.
+pub(crate) fn space(level: Level, free_bytes: u64, kept_bytes: u64) {
+    match level {
+        Level::Plenty => tracing::info!(free_bytes, kept_bytes, "the disk has plenty of room"),
+        Level::Low => {
+            tracing::info!(free_bytes, kept_bytes, "the disk has little room: the log is let go of early")
+        }
+        Level::Kept => tracing::warn!(
+            free_bytes,
+            kept_bytes,
+            "the disk is full: what is left is kept for what makes room, and commits that write rows are not taken"
+        ),
+    }
+}
+
+/// The disk was so full that the file that is kept for this was removed.
+pub(crate) fn reserve_used(bytes: u64) {
+    tracing::warn!(bytes, "no room left on the disk: the reserve was given up to make some");
+}
+
+/// A checkpoint, or what the engine `ssd` has for one, has failed.
+pub(crate) fn checkpoint_failed(error: &Error) {
+    tracing::warn!(code = error.code(), error = %error, "a checkpoint could not be written: the log goes on growing");
 }
 
 /// What limits the rate of transactions has changed.

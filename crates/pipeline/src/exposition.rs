@@ -2,6 +2,7 @@
 //!
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
+use crate::backpressure::Cause;
 use crate::leader::Leader;
 use crate::metrics::{Count, Histogram, Metrics};
 use plinth_storage::Storage;
@@ -82,6 +83,13 @@ fn transactions(text: &mut Text, leader: &Leader) {
             ("{outcome=\"refused\"}", counters.refused.get() as f64),
         ],
     );
+    let refused = |cause: &Cause| {
+        (format!("{{cause=\"{}\"}}", cause.name()), leader.replica.backpressure.refused(*cause) as f64)
+    };
+    let refused: Vec<_> = Cause::ALL.iter().map(refused).collect();
+    let refused: Vec<_> = refused.iter().map(|(labels, count)| (labels.as_str(), *count)).collect();
+    let help = "Commits that were not taken although nothing was wrong with them, by cause.";
+    text.family("plinth_commits_refused_total", "counter", help, &refused);
     text.counter("plinth_mutations_total", "Mutations committed.", counters.mutations.get());
     text.counter("plinth_commit_batches_total", "Batches committed.", counters.batches.get());
     text.counter(
@@ -90,6 +98,8 @@ fn transactions(text: &mut Text, leader: &Leader) {
         counters.bytes_written.get(),
     );
     text.counter("plinth_checkpoints_total", "Checkpoints written.", counters.checkpoints.get());
+    let help = "Checkpoints, and flushes that make room, that could not be written.";
+    text.counter("plinth_checkpoint_failures_total", help, counters.checkpoints_failed.get());
 }
 
 fn reads(text: &mut Text, metrics: &Metrics) {
@@ -166,9 +176,22 @@ fn space(text: &mut Text, leader: &Leader) {
     text.gauge("plinth_locked", "Whether the database is locked.", locked);
     let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
     text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
-    if let Some(free) = leader.replica.counters.metrics.free_bytes() {
+    if let Some((free, kept)) = leader.replica.space.free_and_kept() {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
+        let help =
+            "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
+        text.gauge("plinth_disk_kept_bytes", help, kept as f64);
     }
+    let now = leader.replica.backpressure.standing(leader.replica.env.now());
+    let held: Vec<_> = Cause::ALL
+        .iter()
+        .map(|cause| {
+            let is_now = now.is_some_and(|standing| standing.cause == *cause && standing.refuses);
+            (format!("{{cause=\"{}\"}}", cause.name()), f64::from(u8::from(is_now)))
+        })
+        .collect();
+    let held: Vec<_> = held.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
+    text.family("plinth_refusing", "gauge", "Whether commits are refused at this moment, by cause.", &held);
     if let Some(log) = &leader.replica.log {
         text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.disk_bytes() as f64);
     }

@@ -11,8 +11,6 @@ pub(crate) struct Health {
     failed: Signal,
     over: Signal,
     closing: AtomicBool,
-    /// Rows take all the memory that they may take.
-    full: AtomicBool,
 }
 
 impl Health {
@@ -41,17 +39,6 @@ impl Health {
             }
             self.failed.wait().await;
         }
-    }
-
-    /// Rows take all the memory that they may take, or they don't.
-    pub fn set_full(&self, full: bool) {
-        self.full.store(full, Ordering::Relaxed);
-    }
-
-    /// Whether rows take all the memory that they may take.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.full.load(Ordering::Relaxed)
     }
 
     /// True for the first caller.

@@ -32,6 +32,7 @@
 //! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`, `replay/mod.rs`.
 #![forbid(unsafe_code)]
 
+mod backpressure;
 mod batch;
 mod batch_lock;
 mod check;
@@ -57,8 +58,8 @@ mod proof;
 mod queue;
 mod replay;
 mod replica;
-mod room;
 mod sequencer;
+mod space;
 mod status;
 mod store;
 mod supervise;

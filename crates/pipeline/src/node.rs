@@ -17,7 +17,7 @@ use crate::replica::Replica;
 use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store};
 use crate::versions::Versions;
-use crate::{checkpoints, chores, exposition, supervise, worker};
+use crate::{checkpoints, chores, exposition, space, supervise, worker};
 use plinth_env::reply::promise;
 use plinth_env::{Env, Task};
 use plinth_log::{CommitLog, Identity, LocalLog, Recovery};
@@ -50,7 +50,14 @@ impl Node {
         };
         let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
         let config = fitted(config, identity.engine);
-        let (storage, log, sequencer, is_new) = recover(env, &directory, &config).await?;
+        let recovered = match recover(env, &directory, &config).await {
+            // On a full disk the next try has the reserve's room.
+            Err(error) if space::release_before_opening(env, dir, &error).await => {
+                recover(env, &directory, &config).await?
+            }
+            recovered => recovered?,
+        };
+        let (storage, log, sequencer, is_new) = recovered;
         let node = Self::start(env, config, Some(directory), storage, Some(Box::new(log)), sequencer).await?;
         if is_new && let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
@@ -86,6 +93,7 @@ impl Node {
         let view = log.as_ref().map(|log| log.view());
         let resolver = new_resolver(env, first, &config);
         let replica = Arc::new(Replica::new(env, config, directory, (storage, view), (first, metadata)));
+        replica.space.look(&replica, 0).await;
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
         // The only log there is needs no proof that this node leads.
         let leader = Arc::new(Leader::begin(replica, batcher, Versions::new(sequencer), None));

@@ -7,7 +7,7 @@ use crate::config::LoadTargets;
 use crate::gate::{Admitted, Controller, Gauges, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets};
 use crate::leader::Leader;
 use crate::metrics::{Count, Metrics};
-use crate::room;
+use crate::space::Level;
 use crate::together::together;
 use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const RELEASE: Duration = Duration::from_millis(5);
 /// How often the rules for tags are read, and rates are taken.
 const RULES: Duration = Duration::from_secs(1);
-/// How often the free space of the disk is looked at.
-const DISK: Duration = Duration::from_secs(5);
+/// How often the free space of the disk is looked at: while there is plenty, and while there isn't.
+const DISK: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(100)];
 /// Most rules for tags.
 const RULES_MOST: usize = 1000;
 
@@ -84,7 +84,7 @@ impl Pace {
     /// Does what is due.
     pub fn tick(&mut self, leader: &Arc<Leader>) {
         let now = leader.replica.env.now();
-        let rows = room::look(&leader.replica);
+        let rows = leader.replica.backpressure.look_at_memory(&leader.replica);
         self.queued = (self.queued.0 + leader.queue.depth().1 as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;
@@ -103,6 +103,7 @@ impl Pace {
                 fullness: leader.replica.storage.fullness().into(),
                 backlog: leader.replica.storage.backlog().into(),
                 rows,
+                disk: leader.replica.space.pressure(&leader.replica),
                 started,
                 written: leader.replica.counters.bytes_written.get(),
                 waiting,
@@ -130,13 +131,12 @@ impl Pace {
     /// Looks at the disk, now and then.
     pub async fn look_at_disk(&mut self, leader: &Leader) {
         let now = leader.replica.env.now();
-        let Some(directory) = leader.replica.directory.as_ref().filter(|_| now >= self.disk_next) else {
+        if leader.replica.directory.is_none() || now < self.disk_next {
             return;
-        };
-        self.disk_next = now + DISK;
-        if let Ok(free) = leader.replica.env.files().free_space(&directory.path).await {
-            leader.replica.counters.metrics.note_free_bytes(free);
         }
+        let space = &leader.replica.space;
+        let level = space.look(&leader.replica, 0).await;
+        self.disk_next = now + DISK[usize::from(level != Level::Plenty)];
     }
 
     /// Reads the rules for tags. What can't be read at once stays as it was.

@@ -13,11 +13,13 @@
 //! Always: entries are applied in the order of their versions, each whole; a version is shown to
 //! readers only when everything up to it has been applied.
 
+use crate::backpressure::Backpressure;
 use crate::config::NodeConfig;
 use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::metadata::Metadata;
+use crate::space::Space;
 use crate::store::Store;
 use crate::versions::Applied;
 use crate::visible::Visible;
@@ -28,7 +30,7 @@ use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Storage};
-use plinth_types::{MutationList, MutationRef, Result, Version, planted};
+use plinth_types::{Error, MutationList, MutationRef, Result, Version, planted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +66,8 @@ pub(crate) struct Replica {
     pub waiting: Arc<Waiting>,
     pub health: Health,
     pub counters: Counters,
+    pub space: Space,
+    pub backpressure: Backpressure,
     /// Wakes the task that writes checkpoints.
     pub checkpoint_due: Signal,
 }
@@ -89,6 +93,8 @@ impl Replica {
             waiting: Arc::new(Waiting::new()),
             health: Health::default(),
             counters: Counters::beginning(env.now()),
+            space: Space::default(),
+            backpressure: Backpressure::default(),
             checkpoint_due: Signal::new(),
         }
     }
@@ -132,6 +138,12 @@ impl Replica {
             Change::Range(begin, end) => self.watches.cleared(begin, end, fired),
         };
         self.storage.apply(entry.version, &mut entry.mutations(), Some(&mut changed));
+    }
+
+    /// A checkpoint, or a flush, could not be written.
+    pub fn checkpoint_failed(&self, error: &Error) {
+        self.counters.checkpoints_failed.add(1);
+        crate::events::checkpoint_failed(error);
     }
 
     /// The newest version that reads may be at.

@@ -126,7 +126,7 @@ fn configuration(leader: &Leader) -> Value {
 
 fn data(leader: &Leader) -> Value {
     let stored = leader.replica.storage.data_bytes();
-    let free = leader.replica.counters.metrics.free_bytes();
+    let free = leader.replica.space.free_and_kept().map(|(free, _)| free);
     let mut data = json!({
         "average_partition_size_bytes": stored,
         "moving_data": { "in_flight_bytes": 0, "in_queue_bytes": 0, "total_written_bytes": 0 },

@@ -7,7 +7,7 @@
 use crate::config::NodeConfig;
 use crate::directory::Directory;
 use crate::identity::EngineKind;
-use plinth_env::{Env, Reply};
+use plinth_env::{Env, Reply, is_disk_full};
 use plinth_storage::{Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage, checkpoint};
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
@@ -66,8 +66,11 @@ impl Recovering {
             Self::Ssd(storage) => storage,
         };
         while storage.fullness() >= 1.0 {
-            if let Some(error) = storage.trouble() {
-                return Err(error);
+            match storage.trouble() {
+                // All of it was in memory before the restart, and fits there again.
+                Some(error) if is_disk_full(&error) => break,
+                Some(error) => return Err(error),
+                None => {}
             }
             env.sleep(PAUSE_WHILE_FULL).await;
         }
@@ -138,9 +141,9 @@ impl Store {
             .map_or(0, |storage| storage.newest().saturating_sub(storage.durable_version()).max(0))
     }
 
-    /// Why nothing more can be taken: there is no room for it, and no hope that there will be.
-    pub fn refusal(&self) -> Option<Error> {
-        if self.fullness() < 1.0 { None } else { self.ssd_engine()?.trouble() }
+    /// Why tables can't be written at the moment, if so.
+    pub fn trouble(&self) -> Option<Error> {
+        self.ssd_engine()?.trouble()
     }
 }
 

@@ -16,11 +16,13 @@
 //!
 //! [`NodeConfig::commit_depth`]: crate::NodeConfig::commit_depth
 
+use crate::backpressure;
 use crate::batch::{Decided, Refused, decide};
 use crate::events;
 use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
+use plinth_env::is_disk_full;
 use plinth_env::sync::{First, race};
 use plinth_log::{ALL_ROWS, Position, sections_head};
 use plinth_storage::Storage;
@@ -29,12 +31,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// How many rows of forgotten versions are given back while a batch waits for room.
-const FORGET_ROWS: usize = 4096;
-
-/// How long a batch waits before it looks for room in the window again.
-const PAUSE_WHILE_FULL: Duration = Duration::from_millis(5);
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -69,8 +65,10 @@ pub(crate) async fn run(leader: Arc<Leader>) {
                 crate::chores::run(&leader, &mut batcher).await;
             }
             Work::Batch(batch) => {
-                wait_for_room(&leader, &mut batcher).await;
-                begin(&leader, &mut batcher, batch).await;
+                let batch = backpressure::admit(&leader, &mut batcher, batch).await;
+                if !batch.is_empty() {
+                    begin(&leader, &mut batcher, batch).await;
+                }
             }
         }
         drop(batcher);
@@ -142,31 +140,9 @@ fn note_sync(leader: &Leader, began: Duration) {
     leader.replica.counters.metrics.sync.record(took, 1);
 }
 
-/// While the memory for the window is full, lets versions go by instead of a batch, so that it is emptied.
-async fn wait_for_room(leader: &Leader, batcher: &mut Batcher) {
-    let replica = &*leader.replica;
-    while replica.storage.fullness() >= 1.0 && replica.storage.refusal().is_none() {
-        if replica.health.is_over() {
-            return;
-        }
-        probe!("pipeline: batch waits for room in the window");
-        replica.env.sleep(PAUSE_WHILE_FULL).await;
-        let publish = |version| replica.storage.publish(version);
-        let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
-        replica.waiting.reached(newest);
-        let begin = replica.window_begin(newest);
-        batcher.resolver.forget_before(begin);
-        replica.storage.note_elsewhere(batcher.resolver.memory());
-        replica.storage.forget_before(begin, FORGET_ROWS);
-    }
-}
-
 /// Decides and appends a batch. If nothing of it can take effect, its clients are told at once.
 async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let replica = &*leader.replica;
-    if let Some(error) = replica.health.failure().or_else(|| replica.storage.refusal()) {
-        return batch.into_iter().for_each(|submitted| submitted.answer.send(Err(error.clone())));
-    }
     assert!(!planted!("a commit worker panics before it appends"), "planted");
     let began = replica.env.now();
     let assigned = leader.versions.assign(began);
@@ -189,7 +165,8 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
         probe!("pipeline: several transactions in a batch");
     }
     let was_sound = is_log_sound(leader);
-    let position = match append(leader, batcher, version, assigned.lease, &decided).await {
+    let appended = append_with_reserve(leader, batcher, version, assigned.lease, &decided).await;
+    let position = match appended {
         Ok(position) => position,
         Err(error) => return not_appended(leader, decided, error, was_sound),
     };
@@ -219,12 +196,37 @@ fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool
     }
     probe!("pipeline: append refused");
     leader.versions.finish(None);
-    leader.replica.counters.refused.add(decided.accepted.len() as u64);
+    let refused = decided.accepted.len() as u64;
+    leader.replica.counters.refused.add(refused);
+    if is_disk_full(&error) {
+        backpressure::note_full_disk(&leader.replica, refused);
+    }
     decided.accepted.into_iter().for_each(|accepted| accepted.answer.send(Err(error.clone())));
 }
 
 fn is_log_sound(leader: &Leader) -> bool {
     leader.replica.log.as_ref().is_none_or(|log| log.check().is_ok())
+}
+
+/// Appends a batch; once more with the room of the reserve if the disk is full and the batch only clears.
+async fn append_with_reserve(
+    leader: &Leader,
+    batcher: &mut Batcher,
+    version: Version,
+    lease: Option<Version>,
+    decided: &Decided,
+) -> Result<Option<Position>> {
+    match append(leader, batcher, version, lease, decided).await {
+        Err(error) if is_disk_full(&error) && is_log_sound(leader) => {
+            let has_more = leader.replica.space.met_full_disk(&leader.replica).await;
+            if !has_more || decided.accepted.iter().any(|it| backpressure::any_row_written(&it.mutations)) {
+                return Err(error);
+            }
+            probe!("pipeline: clears appended in the room of the reserve");
+            append(leader, batcher, version, lease, decided).await
+        }
+        done => done,
+    }
 }
 
 async fn append(

@@ -38,6 +38,8 @@ pub(crate) struct Gauges {
     pub backlog: f64,
     /// What rows take in memory, as a share of what they may take: from 1 on none are written any more.
     pub rows: f64,
+    /// The part of what the log may take of the disk that it has taken: from 1 on commits that write rows wait for room.
+    pub disk: f64,
     /// Transactions begun so far.
     pub started: u64,
     /// Bytes committed so far.
@@ -69,6 +71,8 @@ pub(crate) enum Reason {
     Backlog,
     /// Rows take nearly all the memory that they may take.
     Room,
+    /// The disk is nearly full.
+    Disk,
 }
 
 impl Reason {
@@ -77,7 +81,7 @@ impl Reason {
             Self::Workload => 0,
             Self::Window => 1,
             Self::LogQueue => 5,
-            Self::Room => 6,
+            Self::Room | Self::Disk => 6,
             Self::Backlog => 10,
         }
     }
@@ -88,7 +92,7 @@ impl Reason {
             Self::Window => "storage_server_write_queue_size",
             Self::LogQueue => "log_server_write_queue",
             Self::Backlog => "storage_server_durability_lag",
-            Self::Room => "storage_server_min_free_space",
+            Self::Room | Self::Disk => "storage_server_min_free_space",
         }
     }
 
@@ -100,6 +104,7 @@ impl Reason {
             Self::Backlog => {
                 "The storage lags behind: tables are written faster than the disk can merge them."
             }
+            Self::Disk => "Running out of space: the disk is nearly full.",
             Self::Room => "Running out of space: rows take nearly all the memory that they may take.",
         }
     }
@@ -147,6 +152,8 @@ const LATELY: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(100);
 /// Nobody is held back below this many a second, or a node that stood still could never begin again.
 const LEAST: f64 = 10.0;
+/// How much of the disk that there is for it the log may have taken. It is let go of long before.
+const DISK: f64 = 0.95;
 /// From this share of the memory for rows on transactions begin more slowly: batch, default.
 const ROOM: [f64; 2] = [0.85, 0.95];
 /// How far beyond that they are as slow as the rate has it.
@@ -235,7 +242,7 @@ impl Controller {
 
     /// The rate for targets of this share, and for the room that is left.
     fn limit(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
-        let (rate, reason) = self.limit_of_queues(gauges, share);
+        let (rate, reason) = self.limit_of_disk(gauges, share);
         let worst = (gauges.rows - ROOM[usize::from(share >= 1.0)]) / ROOM_SPRING;
         if worst <= 0.0 {
             return (rate, reason);
@@ -244,6 +251,18 @@ impl Controller {
         let room = (self.rate / (0.5 + worst * worst)).max(ROOM_LEAST);
         // Whatever else there is: who can't write wants to know why.
         if room <= rate || gauges.rows >= 1.0 { (room.min(rate), Reason::Room) } else { (rate, reason) }
+    }
+
+    /// The rate for targets of this share, and for the disk that is left to the log. Whoever waits for the disk fills the queue of
+    /// commits as well: the disk is the cause.
+    fn limit_of_disk(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
+        let (rate, reason) = self.limit_of_queues(gauges, share);
+        let worst = ((gauges.disk - DISK * share * (1.0 - SPRING)) / (DISK * share * SPRING)).min(1.5);
+        if worst <= 0.0 {
+            return (rate, reason);
+        }
+        let disk = (self.rate / (0.5 + worst * worst)).max(ROOM_LEAST);
+        if disk <= rate || gauges.disk >= 1.0 { (disk.min(rate), Reason::Disk) } else { (rate, reason) }
     }
 
     /// The rate for targets of this share.

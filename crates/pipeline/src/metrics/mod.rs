@@ -20,7 +20,7 @@ pub(crate) use waits::Waits;
 use plinth_client::Priority;
 use plinth_types::RangeResult;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// One read or commit in so many is timed, and a read's bytes are counted for all of them. A prime: whatever pattern reads and
@@ -61,8 +61,6 @@ pub(crate) struct Metrics {
     pub rates: Rates,
     pub hot: Hot,
     pub waits: Waits,
-    /// Free space of the disk, and 1; 0: not known.
-    free: AtomicU64,
 }
 
 thread_local! {
@@ -107,16 +105,6 @@ impl Metrics {
             .into_iter()
             .map(|count| self.get(count))
             .sum()
-    }
-
-    /// The disk has so many bytes free.
-    pub fn note_free_bytes(&self, bytes: u64) {
-        self.free.store(bytes.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// Free space of the disk, if there is one and it is known.
-    pub fn free_bytes(&self) -> Option<u64> {
-        self.free.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Whether this commit is one of those that are timed. The answer's way is another then, so it must be the node's own

@@ -16,7 +16,7 @@ pub(super) fn processes(leader: &Leader, uptime: f64) -> Value {
         .map_or_else(|| "0".repeat(32), |directory| hex(&directory.ids.node_id));
     let memory = leader.replica.storage.memory();
     let mut disk = json!({ "busy": 0 });
-    if let Some(free) = leader.replica.counters.metrics.free_bytes() {
+    if let Some(free) = leader.replica.space.free_and_kept().map(|(free, _)| free) {
         disk["free_bytes"] = json!(free);
     }
     let role = |name: &str, more: Value| {
@@ -88,7 +88,7 @@ fn storage(leader: &Leader) -> Value {
         "stored_bytes": memory.data,
         "total_queries": read(Count::Reads, Rated::Reads),
     });
-    if let Some(free) = counters.metrics.free_bytes() {
+    if let Some(free) = leader.replica.space.free_and_kept().map(|(free, _)| free) {
         storage["kvstore_available_bytes"] = json!(free);
         storage["kvstore_free_bytes"] = json!(free);
     }

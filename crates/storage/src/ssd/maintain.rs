@@ -30,7 +30,7 @@ use std::time::Duration;
 /// How often the flusher looks for something to do.
 const PERIOD: Duration = Duration::from_millis(200);
 /// After a failure (a full disk, say) the next try comes after this.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// With so many runs of level 0 flushes wait for a compaction.
 pub(super) const MOST_FLUSHED_RUNS: usize = 24;
 /// Bytes of rows that a flush takes from the window in one go.

@@ -315,6 +315,15 @@ impl SsdStorage {
         trouble.iter().flatten().next().cloned()
     }
 
+    /// Bytes of disk that a flush of all that is in the window and the largest of the usual merges take: as many have to be
+    /// free for the engine to go on. A merge takes at most what it merges, which are all tables or a dozen.
+    pub fn room_to_work(&self) -> u64 {
+        let (state, settings) = (self.engine.state(), &self.engine.settings);
+        let flushed: u64 = state.flushed().map(|run| run.bytes()).sum();
+        let merge = state.bytes().min(flushed + 12 * settings.table_bytes);
+        self.engine.window.live() as u64 + merge + (64 << 10)
+    }
+
     /// What it has done and has.
     pub fn figures(&self) -> SsdFigures {
         self.engine.figures()

@@ -1,0 +1,293 @@
+//! Backpressure: what becomes of a batch of commits before it is decided. The one place where that is asked.
+//!
+//! ```text
+//!   batch ──▶ ask ─┬─ go
+//!                  ├─ slower, because of X: wait a little, let versions go by, ask again
+//!                  └─ refused, because of Y: those that write rows (or all) are answered
+//! ```
+//!
+//! | cause | slower | refused |
+//! |---|---|---|
+//! | the node has failed | | all |
+//! | memory for rows is full (`memory`) | | those that write rows |
+//! | the disk is full | while room is being made | those that write rows |
+//! | the window is full | while versions leave it | |
+//! | tables can't be written, and the window is full (`ssd`) | | all |
+//!
+//! Those that only clear, and those that write the system's keys, by which operators help themselves, are taken in all
+//! cases in which room is what lacks. How fast transactions *begin* is another matter, of the gate: it looks at the same gauges
+//! before they are at their end.
+//!
+//! Always: one cause is told at a time, the first in the table.
+
+use crate::batch_lock::lock;
+use crate::chores;
+use crate::leader::{Batcher, Leader};
+use crate::queue::Submitted;
+use crate::replica::Replica;
+use crate::space::Level;
+use plinth_storage::Storage;
+use plinth_types::system::NORMAL_END;
+use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a row takes in memory besides its key and its value: its head, its place in a leaf, rounding.
+const ROW_BYTES: u64 = 75;
+/// How many rows of forgotten versions are given back while a batch waits.
+const FORGET_ROWS: usize = 4096;
+/// How long a batch waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long a batch waits for room on the disk: longer than versions stay in the window.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after room was made the files that are in nobody's way any more may take to go.
+const SETTLING: Duration = Duration::from_millis(500);
+/// A cause holds for so long after it was last met.
+const RECENT: Duration = Duration::from_secs(1);
+/// Keys of the system with this prefix are layers' data.
+const LAYERS: &[u8] = b"\xff\x02";
+
+/// Why commits are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum Cause {
+    /// Something broke, and no commit is taken any more.
+    Failed,
+    /// Rows take all the memory that they may take.
+    Memory,
+    /// The disk is full.
+    Disk,
+    /// Older versions take all the memory that they may take.
+    Window,
+    /// Tables can't be written.
+    Tables,
+}
+
+impl Cause {
+    pub const ALL: [Self; 5] = [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables];
+
+    /// Its name in `status` and in labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Memory => "memory_full",
+            Self::Disk => "disk_full",
+            Self::Window => "window_full",
+            Self::Tables => "flush_failing",
+        }
+    }
+}
+
+/// What the answer is.
+enum Verdict {
+    Go,
+    Slower(Cause),
+    /// Refused; whether that holds for those too that write no rows.
+    Refused {
+        cause: Cause,
+        error: Error,
+        all: bool,
+    },
+}
+
+/// What was last done about commits, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Standing {
+    pub cause: Cause,
+    /// Refused, or merely slower.
+    pub refuses: bool,
+    /// When it began, and when it was last so.
+    pub since: Duration,
+    pub last: Duration,
+}
+
+/// What is remembered of the answers.
+#[derive(Default)]
+pub(crate) struct Backpressure {
+    memory_full: AtomicBool,
+    refused: [AtomicU64; Cause::ALL.len()],
+    standing: Mutex<Option<Standing>>,
+}
+
+impl Backpressure {
+    /// Commits that were refused for this.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.refused[cause as usize].load(Ordering::Relaxed)
+    }
+
+    /// What holds commits back at this moment, if anything does.
+    pub fn standing(&self, now: Duration) -> Option<Standing> {
+        lock(&self.standing).filter(|standing| standing.last + RECENT >= now)
+    }
+
+    fn note(&self, cause: Cause, refused: u64, now: Duration) {
+        self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
+        let mut standing = lock(&self.standing);
+        let before = standing.filter(|before| before.cause == cause && before.last + RECENT >= now);
+        let refuses = refused > 0 || before.is_some_and(|before| before.refuses);
+        let since = before.map_or(now, |before| before.since);
+        *standing = Some(Standing { cause, refuses, since, last: now });
+    }
+
+    /// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
+    pub fn look_at_memory(&self, replica: &Replica) -> f64 {
+        let bound = replica.config.memory_bytes.zip(replica.storage.memory_engine());
+        let Some((bound, engine)) = bound else { return 0.0 };
+        let memory = engine.memory();
+        let taken = memory.data + memory.window + ROW_BYTES * engine.count();
+        self.memory_full.store(taken >= bound, Ordering::Relaxed);
+        taken as f64 / bound.max(1) as f64
+    }
+
+    fn ask(&self, replica: &Replica, disk: Level) -> Verdict {
+        if let Some(error) = replica.health.failure() {
+            return Verdict::Refused { cause: Cause::Failed, error, all: true };
+        }
+        if self.memory_full.load(Ordering::Relaxed) {
+            return Verdict::Refused { cause: Cause::Memory, error: memory_refusal(replica), all: false };
+        }
+        if disk == Level::Kept {
+            return Verdict::Slower(Cause::Disk);
+        }
+        if replica.storage.fullness() < 1.0 {
+            return Verdict::Go;
+        }
+        match replica.storage.trouble() {
+            Some(error) => Verdict::Refused { cause: Cause::Tables, error, all: true },
+            None => Verdict::Slower(Cause::Window),
+        }
+    }
+}
+
+/// Holds a batch back for as long as it has to be, and gives what of it may go on. The caller holds the batch lock.
+pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) -> Vec<Submitted> {
+    let replica = &*leader.replica;
+    let mut waiting = ForDisk::default();
+    loop {
+        let disk = look_at_disk(replica, &batch).await;
+        let now = replica.env.now();
+        let cause = match replica.backpressure.ask(replica, disk) {
+            Verdict::Go => return batch,
+            Verdict::Refused { cause, error, all } => return refuse(replica, batch, cause, &error, all),
+            // What only clears is what makes room.
+            Verdict::Slower(Cause::Disk)
+                if !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
+            {
+                return batch;
+            }
+            Verdict::Slower(Cause::Disk) if !waiting.may_help(replica, now) => {
+                return refuse(replica, batch, Cause::Disk, &replica.space.refusal(replica), false);
+            }
+            Verdict::Slower(cause) => cause,
+        };
+        if replica.health.is_closing() {
+            return batch;
+        }
+        probe!("pipeline: batch waits for room");
+        replica.backpressure.note(cause, 0, now);
+        replica.env.sleep(PAUSE).await;
+        let_versions_go_by(leader, batcher);
+        if cause == Cause::Disk {
+            // What was let go of leaves the disk once the log says so.
+            chores::tend(leader, batcher).await;
+        }
+    }
+}
+
+/// How much room the disk has for a batch. On one with plenty the last look is good enough.
+async fn look_at_disk(replica: &Replica, batch: &[Submitted]) -> Level {
+    match replica.space.level() {
+        Level::Plenty => Level::Plenty,
+        Level::Low | Level::Kept => {
+            let bytes = batch.iter().map(|submitted| submitted.request.size() as u64).sum();
+            replica.space.look(replica, bytes).await
+        }
+    }
+}
+
+/// While the memory for the window is full, versions go by instead of a batch, so that it is emptied.
+fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
+    let replica = &*leader.replica;
+    let publish = |version| replica.storage.publish(version);
+    let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
+    replica.waiting.reached(newest);
+    let begin = replica.window_begin(newest);
+    batcher.resolver.forget_before(begin);
+    replica.storage.note_elsewhere(batcher.resolver.memory());
+    replica.storage.forget_before(begin, FORGET_ROWS);
+}
+
+/// A batch that waits for room on the disk.
+#[derive(Default)]
+struct ForDisk {
+    began: Option<Duration>,
+    asked: Option<u64>,
+    served: Option<Duration>,
+}
+
+impl ForDisk {
+    /// Whether there is hope: room is being made, or was a moment ago.
+    fn may_help(&mut self, replica: &Replica, now: Duration) -> bool {
+        if replica.health.is_closing() {
+            return false;
+        }
+        let began = *self.began.get_or_insert(now);
+        let Some(asked) = self.asked else {
+            if !replica.space.may_help(replica) {
+                return false;
+            }
+            self.asked = Some(replica.space.ask(replica));
+            return true;
+        };
+        if self.served.is_none() && replica.space.is_served(asked) {
+            self.served = Some(now);
+        }
+        now < began + PATIENCE && self.served.is_none_or(|served| now < served + SETTLING)
+    }
+}
+
+fn refuse(
+    replica: &Replica,
+    batch: Vec<Submitted>,
+    cause: Cause,
+    error: &Error,
+    all: bool,
+) -> Vec<Submitted> {
+    let (refused, taken): (Vec<_>, Vec<_>) =
+        batch.into_iter().partition(|submitted| all || writes_rows(&submitted.request));
+    if !refused.is_empty() {
+        probe!("pipeline: commits refused");
+        let count = refused.len() as u64;
+        replica.backpressure.note(cause, count, replica.env.now());
+        replica.counters.refused.add(count);
+        refused.into_iter().for_each(|submitted| submitted.answer.send(Err(error.clone())));
+    }
+    taken
+}
+
+/// The disk was full when a batch was to be appended.
+pub(crate) fn note_full_disk(replica: &Replica, refused: u64) {
+    replica.backpressure.note(Cause::Disk, refused, replica.env.now());
+}
+
+fn writes_rows(request: &CommitRequest) -> bool {
+    any_row_written(&request.mutations)
+}
+
+/// Whether any mutation writes a row of a user's or a layer's.
+pub(crate) fn any_row_written(mutations: &MutationList) -> bool {
+    mutations.iter().any(|mutation| {
+        let clears = matches!(mutation.kind, MutationType::ClearRange | MutationType::CompareAndClear);
+        !clears && (mutation.param1 < NORMAL_END || mutation.param1.starts_with(LAYERS))
+    })
+}
+
+#[cold]
+fn memory_refusal(replica: &Replica) -> Error {
+    let bound = replica.config.memory_bytes.unwrap_or_default();
+    Error::operation_failed().with_detail(format!(
+        "the rows take all of the {bound} bytes of memory that they may take (--memory): until some are cleared, no commit that \
+         writes any is taken"
+    ))
+}

@@ -1,0 +1,325 @@
+//! Space on the disk: how much of it is free, how much has to stay so, and what is done before it runs out.
+//!
+//! ```text
+//!   |<-------------------------------- free ------------------------------->|
+//!   | need: the next checkpoint,      | reserve | margin |  for new rows    |
+//!   | or flush and merge              |  a file |        |                  |
+//!                                                ^ below: `Kept`  ^ below a gibibyte: `Low`
+//! ```
+//!
+//! With plenty, the log is let go of when it has grown to a fixed size or to twice the data. On a disk that is small or nearly full that
+//! comes too late: there (`Low`) it may take a quarter of what there is for it, and its files are small. What a checkpoint,
+//! a flush or a merge will need is kept free (`Kept`): commits that write rows wait for room that is about to be made, and are
+//! refused if there is none; those that clear go on, and so does all that makes room.
+//!
+//! Other programs fill disks too, and leave nothing. So a file is kept, [`RESERVE`], which holds nothing: it is removed when the log can't
+//! go on or a checkpoint wouldn't fit, and made again when there is room. Until then its bytes are nobody's.
+//!
+//! Always: while free space is known, no commit that writes rows is taken that would leave less than `need`; whatever is not known
+//! holds nobody back.
+
+use crate::replica::Replica;
+use plinth_env::{Open, is_disk_full};
+use plinth_storage::Storage;
+use plinth_types::{Error, Resource, Result, probe};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// The file in a database's directory whose only use is the room that it takes.
+pub(crate) const RESERVE: &str = "RESERVE";
+/// Bytes of that file.
+pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
+/// Bytes of it that are made in one go.
+const STEP: u64 = 256 << 10;
+/// With so much beyond what is kept, nobody need care.
+const PLENTY: u64 = 1 << 30;
+/// What commits may write between two looks, besides what they say that they will.
+const MARGIN: u64 = 1 << 20;
+/// The log may take this share of what there is for it, before it is let go of.
+const LOG_SHARE: u64 = 4;
+/// The log is not let go of for less.
+pub(crate) const LEAST_LOG: u64 = 1 << 20;
+
+/// How much room there is for rows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Level {
+    /// As much as anybody wants, or it isn't known.
+    Plenty,
+    /// The log is let go of early.
+    Low,
+    /// What is left is for what makes room.
+    Kept,
+}
+
+/// What is known of a disk at one moment, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gauges {
+    pub free: u64,
+    /// What the next checkpoint takes, or flush and merge.
+    pub need: u64,
+    /// What of the reserve has yet to be made.
+    pub owed: u64,
+    /// The log's files.
+    pub log: u64,
+}
+
+impl Gauges {
+    /// What rows may take.
+    fn spare(&self) -> u64 {
+        self.free.saturating_sub(self.need).saturating_sub(self.owed)
+    }
+
+    /// How much room there is for a commit of so many bytes.
+    pub fn level(&self, incoming: u64) -> Level {
+        match self.spare() {
+            spare if spare >= PLENTY => Level::Plenty,
+            spare if spare >= MARGIN + 2 * incoming => Level::Low,
+            _ => Level::Kept,
+        }
+    }
+
+    /// How long the log may grow before it is let go of, where `usual` is enough on a large disk.
+    pub fn log_bound(&self, usual: u64) -> u64 {
+        usual.min((self.spare().saturating_add(self.log) / LOG_SHARE).max(LEAST_LOG))
+    }
+
+    /// The part of what the log may take that it has taken.
+    fn log_share(&self) -> f64 {
+        let all = self.spare().saturating_add(self.log);
+        if self.spare() >= PLENTY { 0.0 } else { self.log as f64 / all.max(1) as f64 }
+    }
+}
+
+/// What a node knows of its disk. Nothing is known of one without a directory.
+pub(crate) struct Space {
+    free: AtomicU64,
+    need: AtomicU64,
+    level: AtomicU8,
+    is_reserved: AtomicBool,
+    /// Somebody waits for room, and which time it is.
+    asked: AtomicU64,
+    /// Up to which time it was tried to make some.
+    served: AtomicU64,
+    /// How much had been written to the log when that was last tried.
+    tried_at: AtomicU64,
+}
+
+const _: () = assert!(RESERVE_BYTES.is_multiple_of(STEP) && RESERVE_BYTES > 2 * MARGIN);
+
+/// Free space that isn't known.
+const UNKNOWN: u64 = u64::MAX;
+
+impl Default for Space {
+    fn default() -> Self {
+        Self {
+            free: AtomicU64::new(UNKNOWN),
+            need: AtomicU64::new(0),
+            level: AtomicU8::new(Level::Plenty as u8),
+            is_reserved: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            tried_at: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Space {
+    /// How much room there was at the last look.
+    #[inline]
+    pub fn level(&self) -> Level {
+        match self.level.load(Ordering::Relaxed) {
+            0 => Level::Plenty,
+            1 => Level::Low,
+            _ => Level::Kept,
+        }
+    }
+
+    /// Bytes that are free, and bytes that stay so for the node's own use.
+    pub fn free_and_kept(&self) -> Option<(u64, u64)> {
+        let free = self.free.load(Ordering::Relaxed);
+        (free != UNKNOWN).then(|| (free, self.need.load(Ordering::Relaxed) + self.owed()))
+    }
+
+    fn owed(&self) -> u64 {
+        if self.is_reserved.load(Ordering::Relaxed) { 0 } else { RESERVE_BYTES }
+    }
+
+    fn gauges(&self, replica: &Replica) -> Option<Gauges> {
+        let free = self.free.load(Ordering::Relaxed);
+        let log = replica.log.as_ref().map_or(0, |log| log.disk_bytes());
+        (free != UNKNOWN).then(|| Gauges { free, need: need(replica), owed: self.owed(), log })
+    }
+
+    /// The part of what the log may take that it has taken, for the rate at which transactions begin.
+    pub fn pressure(&self, replica: &Replica) -> f64 {
+        match self.level() {
+            Level::Plenty => 0.0,
+            Level::Kept => 1.0,
+            Level::Low => self.gauges(replica).map_or(0.0, |gauges| gauges.log_share()),
+        }
+    }
+
+    /// How long the log may grow before it is let go of.
+    pub fn log_bound(&self, replica: &Replica, usual: u64) -> u64 {
+        self.gauges(replica).map_or(usual, |gauges| gauges.log_bound(usual))
+    }
+
+    /// Whether there is hope that room can be made: it would fit, and there is something in the log that was not there
+    /// when it was last tried.
+    pub fn may_help(&self, replica: &Replica) -> bool {
+        let written = replica.counters.bytes_written.get();
+        let tried = self.served.load(Ordering::Acquire) > 0;
+        let new = match &replica.log {
+            Some(log) if !tried => log.bytes(),
+            _ => written - self.tried_at.load(Ordering::Relaxed),
+        };
+        new >= LEAST_LOG / 4 && self.fits(replica)
+    }
+
+    /// Whether what makes room would fit, now or with the reserve.
+    pub fn fits(&self, replica: &Replica) -> bool {
+        let reserve = RESERVE_BYTES - self.owed();
+        self.gauges(replica).is_none_or(|gauges| gauges.free + reserve >= gauges.need)
+    }
+
+    /// Whether it fits without the reserve.
+    pub fn fits_at_once(&self, replica: &Replica) -> bool {
+        self.gauges(replica).is_none_or(|gauges| gauges.free >= gauges.need)
+    }
+
+    /// Looks at the disk: how much room there is for a commit of so many bytes.
+    pub async fn look(&self, replica: &Replica, incoming: u64) -> Level {
+        let Some(directory) = &replica.directory else { return Level::Plenty };
+        let free = replica.env.files().free_space(&directory.path).await.unwrap_or(UNKNOWN);
+        self.free.store(free, Ordering::Relaxed);
+        let Some(gauges) = self.gauges(replica) else { return Level::Plenty };
+        self.need.store(gauges.need, Ordering::Relaxed);
+        if let Some(log) = &replica.log {
+            log.keep_free(gauges.need + gauges.owed + MARGIN);
+        }
+        let level = gauges.level(incoming);
+        // What a large commit finds is no state of the disk.
+        let lasting = gauges.level(0);
+        if self.level.swap(lasting as u8, Ordering::Relaxed) != lasting as u8 {
+            crate::events::space(lasting, gauges.free, gauges.need + gauges.owed);
+            replica.checkpoint_due.notify();
+        }
+        level
+    }
+
+    /// Asks for room to be made. Gives which time this is.
+    pub fn ask(&self, replica: &Replica) -> u64 {
+        let asked = self.served.load(Ordering::Acquire) + 1;
+        self.asked.store(asked, Ordering::Release);
+        replica.checkpoint_due.notify();
+        asked
+    }
+
+    /// Whether somebody asks for room.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire) > self.served.load(Ordering::Acquire)
+    }
+
+    /// It was tried, with or without success, when so much had been written to the log.
+    pub fn serve(&self, written: u64) {
+        self.tried_at.store(written, Ordering::Relaxed);
+        self.served.store(self.asked.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Whether the time that [`Space::ask`] gave has been tried.
+    pub fn is_served(&self, asked: u64) -> bool {
+        self.served.load(Ordering::Acquire) >= asked
+    }
+
+    /// Something met with a full disk that must go on: rows are taken no more, and the reserve is let go of. Whether trying again may
+    /// help.
+    pub async fn met_full_disk(&self, replica: &Replica) -> bool {
+        self.level.store(Level::Kept as u8, Ordering::Relaxed);
+        let Some(path) = reserve_path(replica) else { return false };
+        if !self.is_reserved.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        probe!("pipeline: reserve on the disk let go of");
+        let removed = replica.env.files().remove(&path).await;
+        crate::events::reserve_used(RESERVE_BYTES);
+        removed.is_ok()
+    }
+
+    /// Makes the reserve, if there isn't one and there is room for it. For one caller.
+    pub async fn keep_reserve(&self, replica: &Replica) {
+        let Some(path) = reserve_path(replica).filter(|_| self.owed() > 0) else { return };
+        let files = replica.env.files();
+        let whole = async {
+            let file = files.open(&path, Open::Create).await?;
+            if file.len().await? < RESERVE_BYTES {
+                let room = self.gauges(replica).map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
+                if room < RESERVE_BYTES + 2 * MARGIN {
+                    return Err(no_room());
+                }
+                // In steps, so that no sync of a commit waits behind much.
+                for step in 1..=RESERVE_BYTES / STEP {
+                    file.allocate(step * STEP).await?;
+                    file.sync_data().await?;
+                }
+                file.sync_all().await?;
+            }
+            Ok::<_, Error>(())
+        };
+        match whole.await {
+            Ok(()) => self.is_reserved.store(true, Ordering::Relaxed),
+            // A part of it would only take room. What can't be removed is made whole some time.
+            Err(_) => drop(files.remove(&path).await),
+        }
+    }
+
+    /// Why commits that write rows are refused.
+    #[cold]
+    pub fn refusal(&self, replica: &Replica) -> Error {
+        let Some((free, kept)) = self.free_and_kept() else { return no_room() };
+        let dir = replica.directory.as_ref().map(|directory| directory.path.display().to_string());
+        no_room().with_detail(format!(
+            "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again; until there is \
+             room, commits that clear are taken, those that write rows aren't",
+            dir.unwrap_or_default()
+        ))
+    }
+}
+
+fn no_room() -> Error {
+    Error::file_not_writable().for_want_of(Resource::DiskSpace)
+}
+
+fn reserve_path(replica: &Replica) -> Option<PathBuf> {
+    Some(replica.directory.as_ref()?.path.join(RESERVE))
+}
+
+/// Bytes that what makes room takes itself.
+fn need(replica: &Replica) -> u64 {
+    if let Some(storage) = replica.storage.ssd_engine() {
+        return storage.room_to_work();
+    }
+    let data = replica.storage.memory().data;
+    // Lengths of keys and values, heads of blocks, and the file's own head and foot.
+    data + data / 64 + 12 * replica.storage.count() + (64 << 10)
+}
+
+/// A database whose disk is full may be opened with what its reserve gives back. Whether it had one.
+pub(crate) async fn release_before_opening(
+    env: &plinth_env::Env,
+    dir: &std::path::Path,
+    error: &Error,
+) -> bool {
+    is_disk_full(error) && env.files().remove(dir.join(RESERVE)).await.is_ok()
+}
+
+/// The result of something that makes room, tried again with the reserve if the disk was full.
+pub(crate) async fn with_reserve<T, F>(replica: &Replica, mut work: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    match work().await {
+        Err(error) if is_disk_full(&error) && replica.space.met_full_disk(replica).await => work().await,
+        done => done,
+    }
+}

@@ -1,0 +1,164 @@
+//! A disk that gets full: room is made before it runs out, what makes room goes on, and so does everything once there is some.
+//!
+//! On 64 MB, ten rows of 90 kB that were overwritten again and again filled the disk with log, because the next checkpoint waited for
+//! 256 MiB of it; then nothing helped, not clearing everything and not a restart. Here in simulation; on a real file system of
+//! its own: `small_disk.rs`.
+
+mod common;
+
+use common::world::World;
+use common::*;
+use plinth_env::is_disk_full;
+use plinth_env::simulated::Unsynced;
+use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
+use plinth_types::{CommitReply, MutationType as M, Result};
+use serde_json::Value;
+use std::time::Duration;
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
+const ROW: usize = 90_000;
+
+fn config(engine: EngineKind) -> NodeConfig {
+    let ssd = SsdSettings { compression: Compression::None, ..SsdSettings::with_memory(64 << 20) };
+    NodeConfig { engine, ssd, ..NodeConfig::default() }
+}
+
+/// A database on a disk of so many bytes.
+fn on_disk_of(seed: u64, engine: EngineKind, bytes: u64) -> World {
+    let mut world = World::new(seed, config(engine));
+    limit(&world, bytes);
+    // The disk is looked at when it is opened.
+    world.restart(config(engine));
+    world
+}
+
+fn limit(world: &World, bytes: u64) {
+    world.sim.update_faults(&world.machine, |plan| plan.capacity = Some(bytes));
+}
+
+fn used(world: &World) -> u64 {
+    world.sim.files(&world.machine).iter().map(|(_, len)| len.next_multiple_of(4096)).sum()
+}
+
+/// Other programs take all that is free.
+fn fill_by_others(world: &World) {
+    limit(world, used(world));
+}
+
+fn put(world: &World, number: u64) -> Result<CommitReply> {
+    let key = number.to_be_bytes();
+    world.run(world.endpoint().commit(request(&[(M::Set, &key, &[number as u8; ROW])])))
+}
+
+fn clear(world: &World, begin: u64, end: u64) -> Result<CommitReply> {
+    let (begin, end) = (begin.to_be_bytes(), end.to_be_bytes());
+    world.run(world.endpoint().commit(request(&[(M::ClearRange, &begin, &end)])))
+}
+
+fn has(world: &World, number: u64) -> bool {
+    world.run(get(world, &number.to_be_bytes())).is_some_and(|value| value == [number as u8; ROW][..])
+}
+
+/// New rows until one is refused; how many there are.
+fn fill_with_rows(world: &World) -> u64 {
+    for number in 0..2000 {
+        if let Err(error) = put(world, number) {
+            assert!(is_disk_full(&error) && error.code() == 1514, "{error}");
+            return number;
+        }
+    }
+    panic!("180 MB went onto the disk");
+}
+
+fn goes_on(world: &World, within: Duration) -> bool {
+    let end = world.sim.now() + within;
+    while world.sim.now() < end {
+        if put(world, 0).is_ok() {
+            return true;
+        }
+        world.sim.run_for(Duration::from_millis(20));
+    }
+    false
+}
+
+#[test]
+fn rows_that_are_overwritten_again_and_again_fit_on_a_small_disk() {
+    for engine in ENGINES {
+        for (seed, disk) in [(1, 64 << 20), (2, 128 << 20), (3, 32 << 20)] {
+            let world = on_disk_of(seed, engine, disk);
+            for n in 0..2000 {
+                put(&world, n % 10).unwrap_or_else(|error| panic!("{engine:?}, commit {n}: {error}"));
+            }
+            assert!((0..10).all(|number| has(&world, number)));
+        }
+    }
+}
+
+#[test]
+fn a_disk_full_of_rows_takes_clears_and_then_rows_again() {
+    for engine in ENGINES {
+        let mut world = on_disk_of(3, engine, 64 << 20);
+        let rows = fill_with_rows(&world);
+        assert!(rows > 150, "{engine:?}: 64 MB took {rows} rows of 90 kB");
+        for life in 0..2 {
+            assert!(put(&world, rows).is_err(), "{engine:?}, life {life}");
+            assert!(has(&world, 0) && has(&world, rows - 1), "{engine:?}, life {life}: reads go on");
+            if life == 0 {
+                world.crash(Unsynced::Seeded, config(engine));
+            }
+        }
+        clear(&world, 1, rows).unwrap();
+        assert!(goes_on(&world, Duration::from_secs(20)), "{engine:?}: after everything was cleared");
+        assert!(fill_with_rows(&world) > 100, "{engine:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_others_fill_is_left_and_come_back_to() {
+    for engine in ENGINES {
+        let mut world = on_disk_of(4, engine, 1 << 30);
+        (0..100).for_each(|number| drop(put(&world, number).unwrap()));
+        world.sim.run_for(Duration::from_secs(2));
+        fill_by_others(&world);
+        world.sim.run_for(Duration::from_secs(1));
+        assert!(is_disk_full(&put(&world, 0).unwrap_err()), "{engine:?}");
+        // Clears go on as long as anybody likes, through restarts.
+        for number in 1000..3000u64 {
+            let key = number.to_be_bytes();
+            let cleared = request(&[(M::ClearRange, &key, &[&key[..], &[0; 500]].concat())]);
+            world.run(world.endpoint().commit(cleared)).unwrap_or_else(|error| panic!("{engine:?}: {error}"));
+            if number % 700 == 0 {
+                world.crash(Unsynced::Seeded, config(engine));
+            }
+        }
+        assert!(put(&world, 0).is_err(), "{engine:?}");
+        limit(&world, 1 << 30);
+        assert!(goes_on(&world, Duration::from_secs(1)), "{engine:?}: within a second after there was room");
+    }
+}
+
+/// The log's files are the database's own: it has them once what is in them was cleared, though others leave nothing.
+#[test]
+fn clearing_everything_makes_room_though_others_leave_none() {
+    for engine in ENGINES {
+        let world = on_disk_of(5, engine, 1 << 30);
+        (0..200).for_each(|number| drop(put(&world, number).unwrap()));
+        world.sim.run_for(Duration::from_secs(20));
+        fill_by_others(&world);
+        world.sim.run_for(Duration::from_secs(1));
+        assert!(put(&world, 0).is_err(), "{engine:?}");
+        clear(&world, 0, u64::MAX).unwrap();
+        assert!(goes_on(&world, Duration::from_secs(40)), "{engine:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_the_cause_that_is_told() {
+    let world = on_disk_of(6, EngineKind::Memory, 64 << 20);
+    fill_with_rows(&world);
+    world.sim.run_for(Duration::from_millis(300));
+    let _ = put(&world, 0);
+    let status: Value = serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap();
+    let limited = &status["cluster"]["qos"]["performance_limited_by"];
+    assert_eq!(limited["name"], "storage_server_min_free_space", "{limited}");
+}

@@ -1,0 +1,115 @@
+//! A file system of a few megabytes, of its own: what `full_disk.rs` has in simulation, with the real one's words and its real room.
+//!
+//! Takes the right to mount (root, on Linux). Without it nothing is tried, and a line says so.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::*;
+use plinth_env::{Env, Open, TemporaryDir, block_on, is_disk_full};
+use plinth_pipeline::{Compression, EngineKind, InProcess, Node, NodeConfig, SsdSettings};
+use plinth_types::{MutationType as M, Result};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A file system in memory, gone with the value.
+struct SmallDisk {
+    dir: TemporaryDir,
+}
+
+impl SmallDisk {
+    fn new(mebibytes: u64) -> Option<Self> {
+        let dir = block_on(Env::real().files().temporary_dir("plinth-small-disk")).unwrap();
+        let size = format!("size={mebibytes}m");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self { dir });
+        }
+        println!("skipped: a file system of its own takes the right to mount");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+    }
+}
+
+async fn open(dir: &Path, engine: EngineKind) -> InProcess {
+    let ssd = SsdSettings { compression: Compression::None, ..SsdSettings::with_memory(64 << 20) };
+    let config = NodeConfig { engine, ssd, ..NodeConfig::default() };
+    Node::open(&Env::real(), dir, config).await.unwrap().endpoint()
+}
+
+async fn put(db: &InProcess, number: u64) -> Result<i64> {
+    set(db, &number.to_be_bytes(), &[number as u8; 90_000]).await
+}
+
+/// The disk is full to the last byte, by others.
+async fn fill_by_others(disk: &SmallDisk) {
+    let file = Env::real().files().open(disk.dir.path().join("others"), Open::Create).await.unwrap();
+    assert!(is_disk_full(&file.allocate(1 << 30).await.unwrap_err()));
+}
+
+/// Tries for so long; `ssd` has to wait until what was cleared has left the window.
+async fn goes_on(db: &InProcess, within: Duration) -> bool {
+    let env = Env::real();
+    let end = env.now() + within;
+    while env.now() < end {
+        if put(db, 0).await.is_ok() {
+            return true;
+        }
+        env.sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
+async fn try_everything(engine: EngineKind, mebibytes: u64) {
+    let Some(disk) = SmallDisk::new(mebibytes) else { return };
+    let dir = disk.dir.path().join("db");
+    let db = open(&dir, engine).await;
+    // 45 MB over ten rows, then rows until it is full.
+    for n in 0..500 {
+        put(&db, n % 10)
+            .await
+            .unwrap_or_else(|error| panic!("{engine:?}, {mebibytes} MiB, commit {n}: {error}"));
+    }
+    let mut rows = 0;
+    let refused = loop {
+        match put(&db, rows).await {
+            Ok(_) => rows += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(is_disk_full(&refused) && refused.code() == 1514, "{refused}");
+    assert!(rows * 90_000 > mebibytes * (1 << 20) / 5, "{engine:?}: {mebibytes} MiB took {rows} rows");
+    db.node().close().await.unwrap();
+    drop(db);
+    fill_by_others(&disk).await;
+    // A restart on a disk without a byte of room.
+    let db = open(&dir, engine).await;
+    assert!(get(&db, &(rows - 1).to_be_bytes()).await.is_some());
+    assert!(is_disk_full(&put(&db, 0).await.unwrap_err()));
+    commit(&db, request(&[(M::ClearRange, b"", b"\xff")])).await.unwrap();
+    assert!(goes_on(&db, Duration::from_secs(60)).await, "{engine:?}, {mebibytes} MiB: after a clear");
+    Env::real().files().remove(disk.dir.path().join("others")).await.unwrap();
+    for n in 0..100 {
+        put(&db, n).await.unwrap_or_else(|error| panic!("{engine:?}, {mebibytes} MiB, again {n}: {error}"));
+    }
+    db.node().close().await.unwrap();
+    drop(db);
+}
+
+#[test]
+fn the_engine_memory_lives_on_64_and_on_128_mebibytes() {
+    block_on(try_everything(EngineKind::Memory, 64));
+    block_on(try_everything(EngineKind::Memory, 128));
+}
+
+#[test]
+fn the_engine_ssd_lives_on_64_mebibytes() {
+    block_on(try_everything(EngineKind::Ssd, 64));
+}
