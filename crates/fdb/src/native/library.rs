@@ -1,8 +1,9 @@
 //! Loading a C library, agreeing on an API version, and running its network.
 //!
 //! The C API allows one network in a process for each library, started once and stopped for good. So a library is loaded
-//! at its first use, stays, and its network is stopped when the process ends: Apple's library may crash otherwise while
-//! its own static objects are being torn down under a running thread.
+//! at its first use, stays, and when the process ends its network is stopped and the thread that ran it joined. Apple's
+//! library crashes otherwise: what belongs to that thread is torn down after its network has returned, and needs static
+//! objects that the end of the process tears down at the same time.
 
 use super::functions::Functions;
 use plinth_env::Env;
@@ -11,22 +12,23 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// API versions to ask for, the one whose behaviour the endpoint is written for first. All of them agree in what it uses.
 const API_VERSIONS: [c_int; 4] = [730, 720, 710, 700];
 
 /// How long the end of the process waits for a network thread to end.
-const STOP_WAIT: Duration = Duration::from_millis(10);
-const STOP_WAITS: usize = 200;
+const STOP_WAIT: Duration = Duration::from_millis(5);
+const STOP_WAITS: usize = 2_000;
 
 /// A loaded library with its network running. Lives until the process ends.
 pub(crate) struct Library {
     pub(super) functions: Functions,
     api_version: i32,
     network_ended: AtomicBool,
-    /// Whether the network is ours to stop: another part of the program may have set it up before.
-    owns_network: bool,
+    /// The network's thread, if it is ours to stop: another part of the program may have set the network up before.
+    network: Mutex<Option<JoinHandle<()>>>,
     env: Env,
 }
 
@@ -99,18 +101,29 @@ fn start(name: &str) -> Result<&'static Library> {
         functions,
         api_version,
         network_ended: AtomicBool::new(!owns_network),
-        owns_network,
+        network: Mutex::new(None),
         env,
     }));
     if owns_network {
-        // The task's handle goes: the thread ends with the network.
-        drop(library.env.spawn("fdb-network", async move {
-            // SAFETY: the network is set up, and nobody else runs it.
-            let _ = unsafe { (library.functions.run_network)() };
-            library.network_ended.store(true, Ordering::SeqCst);
-        }));
+        let thread = run_network(library)?;
+        *library.network.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
     Ok(library)
+}
+
+/// Runs the network on a thread that can be joined when the process ends.
+fn run_network(library: &'static Library) -> Result<JoinHandle<()>> {
+    let run = move || {
+        // SAFETY: the network is set up, and nobody else runs it.
+        let _ = unsafe { (library.functions.run_network)() };
+        library.network_ended.store(true, Ordering::SeqCst);
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the C library is of the real world alone, and its thread has to be joined at the end of the process"
+    )]
+    let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
+    Ok(thread?)
 }
 
 fn select_api_version(functions: &Functions, name: &str) -> Result<i32> {
@@ -137,15 +150,25 @@ fn stop_at_exit() {
     let _ = atexit(stop_all);
 }
 
-/// Stops the networks and gives their threads a moment to end. Runs after `main`, when thread-locals are gone.
+/// Stops the networks and joins their threads. Runs after `main`, when thread-locals are gone.
 extern "C" fn stop_all() {
     let Ok(loaded) = LOADED.try_lock() else { return };
-    for library in loaded.values().filter(|library| library.owns_network) {
-        // SAFETY: the network is set up; any thread may stop it.
-        let _ = unsafe { (library.functions.stop_network)() };
+    for library in loaded.values() {
+        let thread = library.network.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // SAFETY: the network is set up; any thread may stop it.
+            let _ = unsafe { (library.functions.stop_network)() };
+            join(library, thread);
+        }
     }
+}
+
+/// Joins a network's thread, but not one whose network doesn't end: a process that hangs at its end is worse than one that crashes there.
+fn join(library: &Library, thread: JoinHandle<()>) {
     for _ in 0..STOP_WAITS {
-        if loaded.values().all(|library| library.network_ended.load(Ordering::SeqCst)) {
+        if library.network_ended.load(Ordering::SeqCst) {
+            // A panic of it was told when it happened.
+            let _ = thread.join();
             return;
         }
         #[expect(
