@@ -17,9 +17,10 @@ use std::time::Duration;
 const CLIENTS: u64 = 300;
 const BYTES: usize = 10_000;
 const QUEUE: u64 = 800_000;
-/// How often the status is asked for in two seconds: often enough to see the queue fill and empty. Every 50 ms, which is about a batch, sees
-/// it full each time, or empty each time.
-const LOOKS: u32 = 300;
+/// For how long the status is looked at, and how often: often enough to see the queue fill and empty. Every 50 ms, which is about a batch, sees
+/// it full each time, or empty each time; and in two seconds alone its mean is as much chance as control.
+const LOOKED_AT: Duration = Duration::from_secs(4);
+const LOOKS: u32 = 600;
 
 fn status(world: &World) -> Value {
     let document = world.run(world.endpoint().status_json()).unwrap();
@@ -63,8 +64,8 @@ fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
     }
     let mut seen = Seen::default();
     world.sim.run_for(Duration::from_secs(2));
-    for _ in 0..LOOKS {
-        world.sim.run_for(Duration::from_secs(2) / LOOKS);
+    for look in 0..LOOKS {
+        world.sim.run_for(LOOKED_AT / LOOKS);
         let status = status(&world);
         let queue = status["cluster"]["qos"]["worst_queue_bytes_log_server"].as_u64().unwrap();
         seen.mean_queue += queue as f64 / f64::from(LOOKS);
@@ -76,8 +77,10 @@ fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
         if !seen.causes.contains(&cause) {
             seen.causes.push(cause);
         }
+        if look == LOOKS / 2 {
+            seen.commits = commits.load(Ordering::Relaxed);
+        }
     }
-    seen.commits = commits.load(Ordering::Relaxed);
     stop.store(true, Ordering::Relaxed);
     world.sim.run_for(Duration::from_secs(10));
     let after = status(&world);
