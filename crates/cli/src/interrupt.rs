@@ -18,6 +18,17 @@ pub fn flag() -> Arc<AtomicBool> {
     stop
 }
 
+/// Has Ctrl-C set a flag that somebody takes down again. Ctrl-C while it is up ends the process.
+pub fn on_ctrl_c(flag: &Arc<AtomicBool>) {
+    #[cfg(unix)]
+    {
+        let (signal, code) = (signal_hook::consts::SIGINT, i32::from(crate::failure::INTERRUPTED));
+        let second = signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone());
+        // Without a handler Ctrl-C ends the process, as it does elsewhere.
+        let _ = second.and_then(|_| signal_hook::flag::register(signal, flag.clone()));
+    }
+}
+
 /// A flag that SIGHUP sets, each time.
 pub fn hangup() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -46,6 +46,7 @@ mod server;
 mod settings;
 mod shell;
 mod sim;
+mod starting;
 mod target;
 mod terminal;
 

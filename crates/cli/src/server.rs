@@ -8,6 +8,7 @@ use crate::interrupt;
 use crate::log;
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
+use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
 use plinth::{Compression, Database, block_on};
@@ -184,7 +185,7 @@ fn serve(
     if let Some(seconds) = settings.count("window") {
         builder = builder.window(Duration::from_secs(seconds as u64));
     }
-    let database = builder.compression(compression(settings)).open();
+    let database = starting::interruptible(env, &stop, || builder.compression(compression(settings)).open());
     let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let measured = database.clone();

@@ -81,6 +81,32 @@ fn it_says_where_it_is_and_ends_cleanly_and_comes_back_there() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// One with listeners for series hung in its start, and one SIGTERM didn't end it.
+#[test]
+fn a_server_of_a_locked_database_starts_and_ends_and_can_be_unlocked() {
+    let place = scratch();
+    let dir = place.path().join("data");
+    // The cluster file says where to listen, once there is one.
+    let start = |listen: &[&str]| Running::start(&dir, &[listen, &["--series-resp", "127.0.0.1:0"]].concat());
+    let shell = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        let command = command.arg("shell").arg("--cluster-file").arg(dir.join("fdb.cluster"));
+        let output = command.args(["--exec", line]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let server = start(&["--listen", "127.0.0.1:0"]);
+    let told = shell("lock");
+    let id = told.split("lockUID: ").nth(1).and_then(|told| told.split_whitespace().next());
+    let id = id.unwrap_or_else(|| panic!("{told}")).to_owned();
+    assert_eq!(server.terminate(), Some(0));
+    assert_eq!(start(&[]).terminate(), Some(0), "it ends although it is locked");
+    let server = start(&[]);
+    assert!(shell("get a").contains("database_locked (1038)"));
+    assert!(shell(&format!("unlock {id}")).contains("Database unlocked."));
+    assert!(shell("get a").contains("not found"));
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// A server to try things with, and what it printed until it said how it is ended.
 fn dev() -> (Running, Vec<String>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));

@@ -37,6 +37,8 @@ pub enum Error {
         /// Of what, and how many there may be.
         what: String,
     },
+    /// The database is locked (1038): nothing is read or written until whoever locked it unlocks it. What was appended stays in memory meanwhile.
+    Locked,
     /// The database below failed; its error says what can be done.
     Database(plinth_types::Error),
 }
@@ -48,6 +50,14 @@ impl From<plinth_types::Error> for Error {
 }
 
 impl Error {
+    /// The same, but for a locked database, which is a kind of its own: see `store::retry`.
+    pub(crate) fn or_locked(self) -> Self {
+        match self {
+            Self::Database(error) if error == plinth_types::Error::database_locked() => Self::Locked,
+            other => other,
+        }
+    }
+
     /// Stored bytes of `what` are wrong.
     pub(crate) fn damaged(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Damaged { what: what.into(), why: why.into() }
@@ -74,6 +84,10 @@ impl fmt::Display for Error {
             Self::Deleted => write!(f, "the series was deleted"),
             Self::ReadOnly => write!(f, "these series were opened to be read alone"),
             Self::TooMany { what } => write!(f, "too many: {what}"),
+            Self::Locked => write!(
+                f,
+                "database_locked (1038): the database is locked; `plinth shell` shows it (status), and unlocks it (unlock UID)"
+            ),
             Self::Database(error) => error.fmt(f),
         }
     }

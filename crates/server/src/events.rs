@@ -32,6 +32,16 @@ pub(crate) fn cut_off(peer: SocketAddr, name: &str, [requests, frees, all]: [usi
     tracing::warn!(%peer, client = name, requests, frees, all, "connection cut off: memory is short");
 }
 
+/// Time series are taken in and asked for from now on.
+pub(crate) fn series_open() {
+    tracing::info!("series are open");
+}
+
+/// Time series can be neither written nor asked for, and why. Opening them is tried again every second.
+pub(crate) fn series_unavailable(why: &plinth_series::Error) {
+    tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");
+}
+
 /// Points in datagrams made no sense: how many messages since this was told last, and what was wrong with the first of this sender's.
 pub(crate) fn datagram_refused(from: SocketAddr, messages: u64, why: &str) {
     tracing::warn!(%from, messages, why, "points in datagrams refused");

@@ -155,6 +155,7 @@ impl Server {
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
         if let Some((series, address)) = series.as_ref().zip(addresses.first()) {
+            series.settled().await;
             series.record(&shared, shared.config.public.unwrap_or(*address));
         }
         Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })

@@ -4,17 +4,15 @@
 
 mod common;
 
+use common::peer::{Peer, ask_at};
 use common::*;
 use plinth_client::{Database, Endpoint};
-use plinth_env::{Env, Stream, block_on};
+use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_series::{Direction, Point, SeriesStore};
 use plinth_server::{SeriesConfig, Server, ServerConfig};
 use std::fmt::Write;
-use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 struct Served {
@@ -62,63 +60,6 @@ impl Served {
             block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await })
         };
         names.iter().map(|name| points(name).unwrap()).collect()
-    }
-}
-
-fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u32, String) {
-    let mut peer = Peer::to(address);
-    let len = body.len();
-    peer.send(&format!(
-        "{method} {path} HTTP/1.1\r\nConnection: close\r\n{headers}Content-Length: {len}\r\n\r\n{body}"
-    ));
-    let answer = peer.all();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
-}
-
-struct Peer(Stream);
-
-impl Peer {
-    fn to(address: SocketAddr) -> Self {
-        Self(block_on(Env::real().sockets().connect(address)).unwrap())
-    }
-
-    fn send(&mut self, text: &str) {
-        let (bytes, mut sent) = (text.as_bytes(), 0);
-        block_on(poll_fn(|context| {
-            while sent < bytes.len() {
-                sent += ready!(self.0.poll_send(context, &bytes[sent..])).unwrap();
-            }
-            Poll::Ready(())
-        }));
-    }
-
-    /// What has arrived; nothing at the end.
-    fn receive(&mut self) -> String {
-        let mut buffer = [0; 4096];
-        let len = block_on(poll_fn(|context| self.0.poll_receive(context, &mut buffer))).unwrap();
-        String::from_utf8_lossy(&buffer[..len]).into_owned()
-    }
-
-    /// Everything until there is this.
-    fn until(&mut self, what: &str) -> String {
-        let mut all = String::new();
-        while !all.contains(what) {
-            let more = self.receive();
-            assert!(!more.is_empty(), "it ends behind {all:?}");
-            all += &more;
-        }
-        all
-    }
-
-    fn all(mut self) -> String {
-        let mut all = String::new();
-        loop {
-            match self.receive() {
-                more if more.is_empty() => return all,
-                more => all += &more,
-            }
-        }
     }
 }
 

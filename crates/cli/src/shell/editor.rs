@@ -42,6 +42,7 @@ pub fn converse(mut session: Session<impl Write>) -> Result<(), Failure> {
         // There is none the first time.
         let _ = editor.load_history(path);
     }
+    session.interrupts.listen();
     println!("Plinth's shell. help shows what there is; writemode on allows changes; exit leaves.");
     loop {
         let prompt = if session.transaction.is_some() { "plinth (transaction)> " } else { "plinth> " };

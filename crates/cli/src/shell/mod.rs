@@ -9,6 +9,7 @@
 mod commands;
 mod data;
 mod editor;
+mod interrupts;
 mod operator;
 mod option;
 mod session;

@@ -3,7 +3,7 @@
 //! A lock is FoundationDB's, a row that its tools read and write, so either side can undo what the other did. What can't be
 //! configured here is named, with what to do instead, rather than taken and ignored.
 
-use super::session::{Refusal, Session};
+use super::session::{Refusal, Session, again};
 use super::words::quoted;
 use plinth::client::Database;
 use plinth::{Transaction, TransactionOption};
@@ -88,7 +88,7 @@ fn manage<Out: Write, T>(
         };
         match attempt() {
             Ok(found) => return Ok(found),
-            Err(error) => transaction.on_error(error).wait()?,
+            Err(error) => again(&transaction, error)?,
         }
     }
 }

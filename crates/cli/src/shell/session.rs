@@ -5,6 +5,7 @@
 //! the database, which rolls it back.
 
 use super::commands::{self, Command};
+use super::interrupts::Interrupts;
 use super::words::{self, Words};
 use plinth::client::Database;
 use plinth::{Error, Transaction};
@@ -22,6 +23,8 @@ pub struct Session<Out> {
     pub transaction: Option<Begun>,
     /// Options of every transaction to come, by code, with their values.
     pub options: Options,
+    /// Ctrl-C, where it ends a command and not the shell.
+    pub interrupts: Interrupts,
 }
 
 /// Options by code, with their values.
@@ -48,6 +51,8 @@ pub enum Refusal {
     Usage(String),
     /// The database refused.
     Database(Error),
+    /// Ctrl-C ended it, and so it failed.
+    Interrupted(Error),
     /// Nobody can read what it prints.
     Output(io::Error),
 }
@@ -69,6 +74,8 @@ impl fmt::Display for Refusal {
         match self {
             Self::Usage(text) => f.write_str(text),
             Self::Database(error) => write!(f, "{error}"),
+            Self::Interrupted(error) if error.is_maybe_committed() => write!(f, "interrupted: {error}"),
+            Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
         }
     }
@@ -99,7 +106,8 @@ impl fmt::Display for Failed {
 impl<Out: Write> Session<Out> {
     /// A session that may only read, until `writemode on`.
     pub fn new(database: Database, out: Out) -> Self {
-        Self { database, out, writable: false, transaction: None, options: Options::new() }
+        let interrupts = Interrupts::default();
+        Self { database, out, writable: false, transaction: None, options: Options::new(), interrupts }
     }
 
     /// Runs the commands of a line, until one fails or ends the shell.
@@ -125,16 +133,29 @@ impl<Out: Write> Session<Out> {
     fn run(&mut self, words: &Words) -> Result<Next, Failed> {
         let name = words.first().map(|name| plinth::printable(name)).unwrap_or_default();
         let result = match commands::find(&name) {
-            Some(command) => self.run_command(command, &words[1..]),
+            Some(command) => self.run_interruptible(command, &words[1..]),
             None => Err(Refusal::Usage(match commands::nearest(&name) {
                 Some(near) => format!("there is no such command; did you mean {near}? See help"),
                 None => "there is no such command; see help".to_owned(),
             })),
         };
         result.map_err(|why| {
-            let rolled_back = matches!(why, Refusal::Database(_)) && self.transaction.take().is_some();
+            let is_over = matches!(why, Refusal::Database(_) | Refusal::Interrupted(_));
+            let rolled_back = is_over && self.transaction.take().is_some();
             Failed { command: name, why, rolled_back }
         })
+    }
+
+    fn run_interruptible(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
+        let (interrupts, env) = (self.interrupts.clone(), self.database.endpoint().env().clone());
+        if let Some(begun) = &self.transaction {
+            interrupts.note(&begun.transaction);
+        }
+        let (result, interrupted) = interrupts.during(&env, || self.run_command(command, arguments));
+        match result {
+            Err(Refusal::Database(error)) if interrupted => Err(Refusal::Interrupted(error)),
+            result => result,
+        }
     }
 
     fn run_command(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
@@ -157,7 +178,7 @@ impl<Out: Write> Session<Out> {
         loop {
             match body(&transaction) {
                 Ok(value) => return Ok(value),
-                Err(error) => transaction.on_error(error).wait()?,
+                Err(error) => again(&transaction, error)?,
             }
         }
     }
@@ -178,7 +199,7 @@ impl<Out: Write> Session<Out> {
             body(&transaction);
             match transaction.commit().wait() {
                 Ok(()) => return Ok(Some(transaction.committed_version())),
-                Err(error) => transaction.on_error(error).wait()?,
+                Err(error) => again(&transaction, error)?,
             }
         }
     }
@@ -187,8 +208,17 @@ impl<Out: Write> Session<Out> {
     pub fn create(&self) -> plinth::Result<Transaction> {
         let transaction = self.database.create_transaction();
         apply(&transaction, &self.options)?;
+        self.interrupts.note(&transaction);
         Ok(transaction)
     }
+}
+
+/// Prepares a transaction for another attempt after an error that one can help with. A lock isn't waited for, which may last for hours.
+pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
+    if error == Error::database_locked() {
+        return Err(error.with_detail("`unlock UID` ends the lock; `lock` tells the UID of one that is held"));
+    }
+    transaction.on_error(error).wait()
 }
 
 /// Sets these options on a transaction.

@@ -7,6 +7,7 @@ use super::session::{Next, Session};
 use plinth::{ClusterFile, Database, Env, RemoteOptions, block_on};
 use plinth_server::{Server, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 fn file(server: &Server) -> ClusterFile {
     ClusterFile::parse(server.connection_string()).unwrap()
@@ -303,6 +304,27 @@ fn tags_are_throttled_listed_and_let_go() {
     assert!(shell.refuses("throttle off tag longer-than-sixteen").contains("16 bytes"));
 }
 
+/// Ctrl-C ended the shell.
+#[test]
+fn an_interrupt_ends_the_command_and_not_the_shell() {
+    let mut shell = Shell::over_network();
+    shell.does("writemode on; set a 1");
+    block_on(shell.server.take().unwrap().stop());
+    for (command, told) in [
+        ("get a", "get: interrupted"),
+        ("begin; get a", "get: interrupted\nRolling back current transaction"),
+        ("getversion", "getversion: interrupted"),
+    ] {
+        let (interrupts, env) = (shell.session.interrupts.clone(), Env::real());
+        drop(Env::real().spawn("ctrl-c", async move {
+            env.sleep(Duration::from_millis(100)).await;
+            interrupts.raise();
+        }));
+        assert_eq!(shell.refuses(command), told);
+    }
+    assert!(shell.does("help").contains("getrange"), "the shell goes on");
+}
+
 #[test]
 fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
     for mut shell in [Shell::with_rows(), Shell::over_network()] {
@@ -311,8 +333,10 @@ fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
         let id =
             told.lines().next().unwrap().strip_prefix("Locking database with lockUID: ").unwrap().to_owned();
         assert!(told.contains("Database locked.") && id.len() == 32, "{told}");
-        // In a transaction of its own a read would wait until it is unlocked.
-        assert!(shell.refuses("begin; get a").starts_with("get: database_locked (1038)"));
+        for command in ["begin; get a", "get a", "getrange a b", "set a 2", "clear a", "getversion"] {
+            let told = shell.refuses(command);
+            assert!(told.contains(": database_locked (1038)") && told.contains("unlock"), "{told}");
+        }
         assert!(shell.does("status").contains("Locked             yes"));
         assert!(
             shell

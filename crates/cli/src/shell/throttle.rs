@@ -8,7 +8,7 @@
 //! ```
 
 use super::data::number;
-use super::session::{Refusal, Session};
+use super::session::{Refusal, Session, again};
 use super::words::quoted;
 use plinth::{RangeOptions, Transaction, TransactionOption, block_on};
 use std::io::Write;
@@ -123,7 +123,7 @@ fn change<Out: Write>(session: &Session<Out>, body: impl Fn(&Transaction)) -> Re
         });
         match attempt {
             Ok(()) => return Ok(()),
-            Err(error) => transaction.on_error(error).wait()?,
+            Err(error) => again(&transaction, error)?,
         }
     }
 }

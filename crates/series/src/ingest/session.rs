@@ -263,6 +263,11 @@ impl Session {
         result
     }
 
+    /// Tells the sender that nothing it sends is taken, for want of a store, and why.
+    pub fn refuse(&mut self, why: &Error) {
+        self.tell(&Err(why.clone()));
+    }
+
     /// Tells the sender of an error of the store.
     fn tell(&mut self, result: &Result<()>) {
         if let Err(error) = result {

@@ -12,8 +12,8 @@
 use super::keys::Id;
 use super::nodes::Through;
 use super::rest::{self, Rounds, Seen};
-use super::{Cell, Shared, State, inbox, lock, pending, prefetch_cells, side, tail};
-use crate::error::{Error, Result};
+use super::{Cell, Shared, State, inbox, lock, pending, prefetch_cells, retry, side, tail};
+use crate::error::Result;
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
 use crate::value::{Point, Points};
@@ -194,7 +194,7 @@ async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
     let tr = shared.database.create_transaction();
     loop {
         match try_commit(shared, &tr, step).await {
-            Err(Error::Database(error)) => tr.on_error(error).await?,
+            Err(error) => retry::again(&tr, error).await?,
             result => return result,
         }
     }

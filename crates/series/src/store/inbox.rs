@@ -15,7 +15,7 @@
 //! has to see were committed before it began: it looks into the inbox, and has it taken in if there is anything.
 
 use super::keys::{Id, Keys};
-use super::{Place, Shared, lock, names, nodes};
+use super::{Place, Shared, lock, names, nodes, retry};
 use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
@@ -206,11 +206,8 @@ pub(super) async fn has_any(tr: &Transaction, keys: &Keys) -> plinth_types::Resu
 /// The key of the last row that there is.
 pub(super) async fn last(shared: &Shared) -> Result<Option<Bytes>> {
     let range = &RangeOptions::prefix(shared.keys.inbox()).limit(1).reverse(true);
-    let rows = shared
-        .database
-        .transact(|tr| async move { tr.snapshot().get_range(range.clone()).await })
-        .await?
-        .rows;
+    let first = |tr: Transaction| async move { tr.snapshot().get_range(range.clone()).await };
+    let rows = retry::transact(&shared.database, first).await?.rows;
     Ok(rows.iter().next().map(|(key, _)| Bytes::copy_from_slice(key)))
 }
 
@@ -218,10 +215,8 @@ pub(super) async fn last(shared: &Shared) -> Result<Option<Bytes>> {
 async fn rows(shared: &Shared) -> Result<Vec<KeyValue>> {
     let range = RangeOptions::prefix(shared.keys.inbox()).limit(ROWS).mode(StreamingMode::WantAll);
     let range = &range;
-    Ok(shared
-        .database
-        .transact(|tr| async move { tr.snapshot().range(range.clone()).collect().await })
-        .await?)
+    let rows = |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
+    retry::transact(&shared.database, rows).await
 }
 
 /// The rows that a flush takes in: they go in its last step.

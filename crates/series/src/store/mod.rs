@@ -29,6 +29,7 @@ mod query;
 mod remove;
 mod rest;
 mod retention;
+mod retry;
 mod search;
 mod side;
 mod tail;
@@ -317,10 +318,24 @@ impl SeriesStore {
         Ok(names)
     }
 
+    /// Why nothing can be written here any more, if that is so: [`Error::NotOwner`]. What is to be written then has to go to a store that is opened anew.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.failure.get().cloned()
+    }
+
+    /// Whether the series of a database belong to a store, in this process or another one. Nobody has them before they are opened first, and after
+    /// their rows were cleared.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Database`].
+    pub async fn has_owner(database: &Database, settings: &Settings) -> Result<bool> {
+        open::has_owner(database, settings).await
+    }
+
     /// Commits all that was appended before. When it returns, that survives a crash.
     ///
     /// # Errors
-    /// [`Error::NotOwner`], [`Error::Database`]: what was appended stays in memory and the next call tries again.
+    /// [`Error::Locked`], [`Error::NotOwner`], [`Error::Database`]: what was appended stays in memory and the next call tries again.
     pub async fn sync(&self) -> Result<()> {
         flush::flush(&self.shared).await
     }
@@ -345,7 +360,9 @@ impl Shared {
         if self.failure.get().is_some() {
             return Ok(());
         }
-        let waits = self.database.transact(|tr| async move { inbox::has_any(&tr, &self.keys).await }).await?;
+        let waits =
+            retry::transact(&self.database, |tr| async move { inbox::has_any(&tr, &self.keys).await })
+                .await?;
         if !waits {
             return Ok(());
         }

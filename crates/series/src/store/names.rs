@@ -5,7 +5,7 @@
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::{Cell, Known, Series, Shared, State, flush, lock, open};
+use super::{Cell, Known, Series, Shared, State, flush, lock, open, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
@@ -132,7 +132,7 @@ async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Tru
     let tr = shared.database.create_transaction();
     loop {
         match try_stored(shared, &tr, ids).await {
-            Err(Error::Database(error)) => tr.on_error(error).await?,
+            Err(error) => retry::again(&tr, error).await?,
             result => return result,
         }
     }
@@ -177,7 +177,8 @@ pub(super) async fn known(shared: &Arc<Shared>, name: &Name, unknown: &mut Id) -
         return Ok(cell.clone());
     }
     let row =
-        shared.database.transact(|tr| async move { tr.get(shared.keys.name(name.as_str())).await }).await?;
+        retry::transact(&shared.database, |tr| async move { tr.get(shared.keys.name(name.as_str())).await })
+            .await?;
     if let Some(id) = number(row)?
         && let Some(cell) = load(shared, &[id]).await?.pop().flatten()
     {
@@ -201,7 +202,7 @@ async fn numbers(shared: &Shared, names: &[Name]) -> Result<Vec<(Id, bool)>> {
     let tr = shared.database.create_transaction();
     loop {
         match try_numbers(shared, &tr, names).await {
-            Err(Error::Database(error)) => tr.on_error(error).await?,
+            Err(error) => retry::again(&tr, error).await?,
             result => return result,
         }
     }

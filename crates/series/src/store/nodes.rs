@@ -4,7 +4,7 @@
 //! do not change: when its transaction gets too old it takes another.
 
 use super::keys::{Id, Keys};
-use super::{Shared, inbox, mask};
+use super::{Shared, inbox, mask, retry};
 use crate::error::{Error, Result};
 use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summary, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
@@ -77,10 +77,7 @@ impl Reader {
 
     /// Waits as the error says and begins anew; gives the error back if that does not help.
     async fn again(&self, error: Error) -> Result<()> {
-        match error {
-            Error::Database(error) => Ok(self.tr.on_error(error).await?),
-            error => Err(error),
-        }
+        retry::again(&self.tr, error).await
     }
 
     /// Whether transactions have written what waits to be taken in, for a store that could do so.

@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Pending, Settings, Shared, inbox, lock, names, rest, tail};
+use super::{Cell, Pending, Settings, Shared, inbox, lock, names, rest, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -22,6 +22,9 @@ use std::time::Duration;
 
 /// Batches of the tail that are read in one transaction.
 const BATCHES_AT_ONCE: i32 = 100;
+
+/// How long it is before a commit that failed is tried again by itself: a locked database stays so for a while.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often the inbox is looked into when nobody reads.
 const LOOK: Duration = Duration::from_millis(250);
@@ -45,11 +48,10 @@ pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<
 pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
     let shared = new(database, settings, [0; 16]);
     let ours = &shared;
-    let (format, rows) = database
-        .transact(
-            |tr| async move { Ok((tr.get(ours.keys.format()).await?, inbox::all_rows(&tr, ours).await?)) },
-        )
-        .await?;
+    let found = |tr: Transaction| async move {
+        Ok((tr.get(ours.keys.format()).await?, inbox::all_rows(&tr, ours).await?))
+    };
+    let (format, rows) = retry::transact(database, found).await?;
     check_format(format.as_deref())?;
     let _ = shared.failure.set(Error::ReadOnly);
     shared.turn.notify();
@@ -81,18 +83,24 @@ fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> 
 async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
     let mut owner = [0; 16];
     database.endpoint().env().fill_random(&mut owner);
-    let format = database
-        .transact(|tr| async move {
-            let format = tr.get(keys.format()).await?;
-            if format.as_deref().is_none_or(|format| format == FORMAT) {
-                tr.set(keys.format(), FORMAT);
-                tr.set(keys.owner(), owner);
-            }
-            Ok(format)
-        })
-        .await?;
+    let format = retry::transact(database, |tr| async move {
+        let format = tr.get(keys.format()).await?;
+        if format.as_deref().is_none_or(|format| format == FORMAT) {
+            tr.set(keys.format(), FORMAT);
+            tr.set(keys.owner(), owner);
+        }
+        Ok(format)
+    })
+    .await?;
     check_format(format.as_deref())?;
     Ok(owner)
+}
+
+/// Whether the series of a database belong to anybody.
+pub(super) async fn has_owner(database: &Database, settings: &Settings) -> Result<bool> {
+    let key = Keys::new(&settings.prefix).owner();
+    let key = &key;
+    Ok(retry::transact(database, |tr| async move { tr.get(key).await }).await?.is_some())
 }
 
 fn check_format(format: Option<&[u8]>) -> Result<()> {
@@ -118,7 +126,7 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
         let range = RangeOptions::from(begin.clone()..end.clone()).limit(BATCHES_AT_ONCE);
         let range = &range.mode(StreamingMode::WantAll);
         let rows = |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
-        let rows = shared.database.transact(rows).await?;
+        let rows = retry::transact(&shared.database, rows).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         begin = key_after(&last.key);
         let batches = rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
@@ -182,6 +190,8 @@ fn start_committing(shared: &Arc<Shared>) {
             // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {
                 shared.work.notify();
+                drop(shared);
+                timer.sleep(TRY_AGAIN).await;
             }
         }
     });

@@ -6,7 +6,7 @@
 
 use super::keys::{Id, Keys};
 use super::nodes::Through;
-use super::{Series, SeriesStore, Shared, Standing, State, flush, lock, mask, names, open, side};
+use super::{Series, SeriesStore, Shared, Standing, State, flush, lock, mask, names, open, retry, side};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
@@ -35,7 +35,7 @@ impl Series {
             };
             loop {
                 match try_delete_range(shared, &tr, id, span, sealed).await {
-                    Err(Error::Database(error)) => tr.on_error(error).await?,
+                    Err(error) => retry::again(&tr, error).await?,
                     result => return result,
                 }
             }
@@ -82,12 +82,8 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
     flush::sealed(shared, (id, name), Span::ALL, async || {
         let _under_way = Deletion::begin(shared);
         let tr = shared.database.create_transaction();
-        loop {
-            match try_delete(shared, &tr, id, name).await {
-                Err(Error::Database(error)) => tr.on_error(error).await?,
-                Err(error) => return Err(error),
-                Ok(()) => break,
-            }
+        while let Err(error) = try_delete(shared, &tr, id, name).await {
+            retry::again(&tr, error).await?;
         }
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
         lock(&shared.names).remove(name);

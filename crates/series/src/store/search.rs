@@ -5,7 +5,7 @@
 //! that is only read is neither made nor kept in memory.
 
 use super::keys::{Id, Keys};
-use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock};
+use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
@@ -39,7 +39,7 @@ pub enum Listing {
 }
 
 /// What of the series is in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct StoreStats {
     /// Series that were written or opened for writing.
     pub series: usize,
@@ -83,7 +83,7 @@ impl<'a> Index<'a> {
             let range = range.limit(PAGE as i32).mode(StreamingMode::WantAll);
             match self.tr.snapshot().range(range).collect().await {
                 Ok(rows) => return Ok(rows),
-                Err(error) => self.tr.on_error(error).await?,
+                Err(error) => retry::again(&self.tr, error.into()).await?,
             }
         }
     }
@@ -144,7 +144,7 @@ impl<'a> Index<'a> {
                 }
                 match failed {
                     None => break rows,
-                    Some(error) => self.tr.on_error(error).await?,
+                    Some(error) => retry::again(&self.tr, error.into()).await?,
                 }
             };
             for (id, row) in ids.iter().zip(rows) {
@@ -292,7 +292,7 @@ impl SeriesStore {
             let row = loop {
                 match index.tr.snapshot().get(index.keys.name(name.as_str())).await {
                     Ok(row) => break row,
-                    Err(error) => index.tr.on_error(error).await?,
+                    Err(error) => retry::again(&index.tr, error.into()).await?,
                 }
             };
             let Some(row) = row else { continue };

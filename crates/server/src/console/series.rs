@@ -20,15 +20,17 @@ const MOST_BUCKETS: u64 = 1000;
 const MOST_SECONDS: u64 = 600 * 365 * 86_400;
 const MILLISECOND: i64 = 1_000_000;
 
-fn store(shared: &Shared) -> Result<&SeriesStore, Answer> {
+fn store(shared: &Shared) -> Result<SeriesStore, Answer> {
     let hub = shared.hub.as_ref();
-    hub.map(|hub| &hub.store).ok_or_else(|| Answer::missing("this server takes in no time series"))
+    let hub = hub.ok_or_else(|| Answer::missing("this server takes in no time series"))?;
+    hub.slot.now().map(|opened| opened.store.clone()).map_err(failed)
 }
 
 fn failed(error: Error) -> Answer {
     match error {
         Error::Name { .. } => Answer::bad_request(&error.to_string()),
         Error::Database(error) => Answer::database(&error),
+        Error::Locked => Answer::database(&plinth_types::Error::database_locked()),
         other => Answer::database(&plinth_types::Error::internal_error().with_detail(other.to_string())),
     }
 }

@@ -4,12 +4,15 @@
 //! commit whose acknowledgement nobody hears. What is wrong is counted for `/metrics`, and the first of it within some seconds is told as an event. A datagram that is wrong takes none of the others with it. While the store is behind
 //! none is received, and what finds no room in the system is lost, as datagrams are.
 
+use super::opening::Opened;
 use super::{BREATH, Hub};
 use crate::events;
 use plinth_env::sync::{First, race};
 use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};
+use plinth_series::SeriesStore;
 use plinth_series::ingest::{Protocol, Session};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -25,7 +28,9 @@ struct Wrongs {
 
 /// Takes datagrams in until the server stops.
 pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
-    let mut session = Session::new(Protocol::Resp, hub.env.random_u64(), &hub.memory);
+    let new_session = || Session::new(Protocol::Resp, hub.env.random_u64(), &hub.memory);
+    let mut session = new_session();
+    let mut known: Option<Arc<Opened>> = None;
     let mut wrongs = Wrongs::default();
     let mut buffer = vec![0; MAX_DATAGRAM];
     // The flag is looked at here too: a socket that always has something would never let the signal in.
@@ -35,7 +40,21 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok((len, from))) => {
                 hub.counts.datagrams.fetch_add(1, Ordering::Relaxed);
-                let result = take(hub, &mut session, &buffer[..len]).await;
+                let opened = hub.slot.now();
+                if let Ok(opened) = &opened
+                    && known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, opened))
+                {
+                    // A session remembers series of the store that it wrote to.
+                    (session, known) = (new_session(), Some(opened.clone()));
+                }
+                let result = match opened {
+                    Ok(opened) => take(&opened.store, &mut session, &buffer[..len]).await,
+                    Err(why) => {
+                        session.restart(Protocol::Resp);
+                        session.refuse(&why);
+                        Err(why)
+                    }
+                };
                 hub.counts.add(session.saved(), session.refused());
                 wrongs.take(hub, from, &session);
                 if result.is_err() {
@@ -48,7 +67,7 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
 }
 
 /// Takes one datagram in, and puts its points into the store, which commits them in its time.
-async fn take(hub: &Hub, session: &mut Session, datagram: &[u8]) -> plinth_series::Result<()> {
+async fn take(store: &SeriesStore, session: &mut Session, datagram: &[u8]) -> plinth_series::Result<()> {
     session.restart(Protocol::Resp);
     let mut at = 0;
     loop {
@@ -57,11 +76,11 @@ async fn take(hub: &Hub, session: &mut Session, datagram: &[u8]) -> plinth_serie
             break;
         }
         session.forgo_sync();
-        session.save(&hub.store).await?;
+        session.save(store).await?;
     }
     session.finish(&datagram[at..]);
     if session.has_points() {
-        session.save(&hub.store).await?;
+        session.save(store).await?;
     }
     Ok(())
 }

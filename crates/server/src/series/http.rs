@@ -274,9 +274,17 @@ async fn prometheus_answer(
     };
     let parameters = [url.as_bytes(), &form];
     let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let opened = match hub.slot.opened().await {
+        Ok(opened) => opened,
+        Err(why) => {
+            let why = why.to_string();
+            let text = serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
+            return (StatusCode::SERVICE_UNAVAILABLE, text.to_string());
+        }
+    };
     let (status, text) = match path {
-        DELETE => delete_series(&hub.store, &parameters).await,
-        _ => prometheus(&hub.store, path, &parameters, now).await,
+        DELETE => delete_series(&opened.store, &parameters).await,
+        _ => prometheus(&opened.store, path, &parameters, now).await,
     };
     (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), text)
 }
@@ -303,10 +311,11 @@ async fn asked(hub: &Hub, path: &str, headers: &HeaderMap, text: &[u8]) -> (Stat
         Ok(query)
     };
     let begun = async {
+        let opened = hub.slot.opened().await?;
         let answer = match path {
-            "/api/suggest" => hub.store.suggest(text)?,
-            "/api/search" => hub.store.query(&prepared(Query::parse_search(text))?).await?,
-            _ => hub.store.query(&prepared(Query::parse(text))?).await?,
+            "/api/suggest" => opened.store.suggest(text)?,
+            "/api/search" => opened.store.query(&prepared(Query::parse_search(text))?).await?,
+            _ => opened.store.query(&prepared(Query::parse(text))?).await?,
         };
         let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
         let mut work = Work::new(hub, answer);
@@ -326,7 +335,7 @@ async fn asked(hub: &Hub, path: &str, headers: &HeaderMap, text: &[u8]) -> (Stat
 
 /// What the store has in memory.
 fn stats(hub: &Hub) -> String {
-    let stats = hub.store.stats();
+    let stats = hub.slot.now().map(|opened| opened.store.stats()).unwrap_or_default();
     let numbers = serde_json::json!({
         "memory": {
             "series": stats.series.to_string(),

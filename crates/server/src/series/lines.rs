@@ -8,6 +8,7 @@
 use super::Hub;
 use plinth_env::sync::{First, race};
 use plinth_env::{Signal, Stream};
+use plinth_series::SeriesStore;
 use plinth_series::ingest::{MAX_LINE_BYTES, Protocol, Session};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,39 +29,22 @@ thread_local! {
 
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop: &Signal) {
-    let session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
-    let mut connection = Connection { stream, session, held: Vec::new(), counted: (0, 0) };
-    let received_all = loop {
-        // The signal is looked at here too: what is always ready would never wait for it.
-        if hub.is_stopping() {
-            break false;
-        }
-        match race(stop.wait(), poll_fn(|context| connection.poll_receive(context))).await {
-            First::Left(()) => break false,
-            First::Right(Received::Gone) => {
-                let _ = connection.save(hub).await;
-                return;
-            }
-            First::Right(Received::End) => break true,
-            First::Right(Received::Bytes(buffer, len)) => {
-                if connection.take(hub, buffer, len).await.is_err() {
-                    break false;
-                }
-            }
-            First::Right(Received::NothingMore) => {
-                if connection.save(hub).await.is_err() {
-                    break false;
-                }
-            }
+    let mut session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
+    let store = match race(stop.wait(), hub.slot.opened()).await {
+        First::Left(()) => return,
+        First::Right(Ok(opened)) => Some(opened.store.clone()),
+        First::Right(Err(why)) => {
+            session.refuse(&why);
+            None
         }
     };
-    if received_all {
-        let rest = std::mem::take(&mut connection.held);
-        // What went wrong is among the last replies.
-        let _ = connection.session.end(&rest, &hub.store).await;
-        connection.count(hub);
-    } else {
-        let _ = connection.save(hub).await;
+    let mut connection = Connection { stream, session, held: Vec::new(), counted: (0, 0), is_gone: false };
+    if let Some(store) = store {
+        connection.receive_all(hub, &store, stop).await;
+    }
+    connection.count(hub);
+    if connection.is_gone {
+        return;
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
     race(connection.say_farewell(), hub.env.sleep(patience)).await;
@@ -82,9 +66,44 @@ struct Connection {
     held: Vec<u8>,
     /// Points and refusals that were counted for all to see.
     counted: (u64, u64),
+    /// Nobody hears the last replies.
+    is_gone: bool,
 }
 
 impl Connection {
+    /// Takes points in until the sender has said all or is gone, the store fails, or the server stops. What went wrong is among the last replies.
+    async fn receive_all(&mut self, hub: &Hub, store: &SeriesStore, stop: &Signal) {
+        loop {
+            // The signal is looked at here too: what is always ready would never wait for it.
+            if hub.is_stopping() {
+                break;
+            }
+            match race(stop.wait(), poll_fn(|context| self.poll_receive(context))).await {
+                First::Left(()) => break,
+                First::Right(Received::Gone) => {
+                    self.is_gone = true;
+                    break;
+                }
+                First::Right(Received::End) => {
+                    let rest = std::mem::take(&mut self.held);
+                    let _ = self.session.end(&rest, store).await;
+                    return;
+                }
+                First::Right(Received::Bytes(buffer, len)) => {
+                    if self.take(hub, store, buffer, len).await.is_err() {
+                        break;
+                    }
+                }
+                First::Right(Received::NothingMore) => {
+                    if self.save(hub, store).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let _ = self.save(hub, store).await;
+    }
+
     /// Sends replies, and receives unless too many of them wait.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Received> {
         if self.poll_send(context).is_err() {
@@ -120,14 +139,20 @@ impl Connection {
     }
 
     /// Takes in what was received, and holds what is no whole line. Points wait for those behind them, until they are many or nothing more comes.
-    async fn take(&mut self, hub: &Hub, buffer: Vec<u8>, len: usize) -> plinth_series::Result<()> {
+    async fn take(
+        &mut self,
+        hub: &Hub,
+        store: &SeriesStore,
+        buffer: Vec<u8>,
+        len: usize,
+    ) -> plinth_series::Result<()> {
         let mut at = 0;
         loop {
             at += self.session.feed(&buffer[at..len]);
             if !self.session.wants_save() {
                 break;
             }
-            self.save(hub).await?;
+            self.save(hub, store).await?;
         }
         debug_assert!(len - at <= MAX_LINE_BYTES + 1, "less than a line is left");
         self.held.extend_from_slice(&buffer[at..len]);
@@ -136,11 +161,11 @@ impl Connection {
     }
 
     /// Saves what was taken in, if that is anything.
-    async fn save(&mut self, hub: &Hub) -> plinth_series::Result<()> {
+    async fn save(&mut self, hub: &Hub, store: &SeriesStore) -> plinth_series::Result<()> {
         if !self.session.has_points() {
             return Ok(());
         }
-        let saved = self.session.save(&hub.store).await;
+        let saved = self.session.save(store).await;
         self.count(hub);
         saved
     }

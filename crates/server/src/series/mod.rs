@@ -6,8 +6,8 @@
 //!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
 //! ```
 //!
-//! The store is opened when the first listener is asked for, and with it the server owns the database's series: another process that opens them takes
-//! them over. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
+//! The store is opened in the background when a listener is asked for (`opening.rs`), and with it the server owns the database's series: another process
+//! that opens them takes them over. Keys are served meanwhile, and whatever becomes of series. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
 //! up. Stopping reads no more, saves what was read, and commits it.
 
 mod access;
@@ -15,6 +15,7 @@ mod datagrams;
 mod http;
 mod keep;
 mod lines;
+mod opening;
 mod own;
 mod write;
 
@@ -25,9 +26,9 @@ use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
+use plinth_series::Retention;
 use plinth_series::ingest::{Memory, Protocol};
-use plinth_series::{Retention, SeriesStore};
-use plinth_types::{Error, Result};
+use plinth_types::Result;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How long a start waits for the series.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -72,11 +75,9 @@ impl SeriesConfig {
 /// What all of them share.
 pub(crate) struct Hub {
     pub(crate) env: Env,
-    pub(crate) store: SeriesStore,
+    pub(crate) slot: opening::Slot,
     /// What sessions remember of names.
     pub(crate) memory: Memory,
-    /// Sessions between two requests that write.
-    waiting: write::Waiting,
     pub(crate) counts: Counts,
     /// What requests hold of bodies.
     bodies: write::Bodies,
@@ -114,18 +115,11 @@ impl Counts {
 
 impl Hub {
     /// What so many listeners on lines share, and all others.
-    fn new(
-        env: &Env,
-        config: &SeriesConfig,
-        store: SeriesStore,
-        access: access::Access,
-        listeners: usize,
-    ) -> Self {
+    fn new(env: &Env, config: &SeriesConfig, access: access::Access, listeners: usize) -> Self {
         Self {
             env: env.clone(),
-            store,
+            slot: opening::Slot::default(),
             memory: Memory::default(),
-            waiting: write::Waiting::default(),
             counts: Counts::default(),
             bodies: write::Bodies::default(),
             access,
@@ -228,8 +222,8 @@ pub(crate) async fn start(
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
-    let store = SeriesStore::open(&Database::new(endpoint.clone())).await.map_err(opening)?;
-    let hub = Arc::new(Hub::new(&env, asked, store, access, bound.len()));
+    let hub = Arc::new(Hub::new(&env, asked, access, bound.len()));
+    drop(env.spawn_network("open series", opening::keep_open(hub.clone(), Database::new(endpoint.clone()))));
     let mut addresses = asked.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
@@ -260,15 +254,6 @@ pub(crate) async fn start(
     Ok(Some(Listeners { hub, addresses }))
 }
 
-fn opening(error: plinth_series::Error) -> Error {
-    match error {
-        plinth_series::Error::Database(error) => error,
-        other => {
-            Error::internal_error().with_detail(format!("the database's series can't be opened: {other}"))
-        }
-    }
-}
-
 impl Listeners {
     /// Begins to record the server's own measurements, if that is asked for.
     pub(crate) fn record(&self, shared: &Arc<Shared>, server: SocketAddr) {
@@ -278,6 +263,11 @@ impl Listeners {
         }
     }
 
+    /// Waits until the series are open, or can't be now, but not for long: keys are served already.
+    pub(crate) async fn settled(&self) {
+        race(self.hub.slot.opened(), self.hub.env.sleep(PATIENCE)).await;
+    }
+
     /// Accepts and reads nothing more.
     pub(crate) fn begin_stop(&self) {
         self.hub.stopping.store(true, Ordering::Relaxed);
@@ -285,6 +275,7 @@ impl Listeners {
         self.hub.http_stop.notify();
         self.hub.own_stop.notify();
         self.hub.keep_stop.notify();
+        self.hub.slot.stop.notify();
         self.hub.connections.stop_all();
     }
 
@@ -297,7 +288,9 @@ impl Listeners {
                 self.hub.connections.emptied.wait().await;
             }
             // A database that fails has told those who asked; nobody is left to be told here.
-            let _ = self.hub.store.sync().await;
+            if let Ok(opened) = self.hub.slot.now() {
+                let _ = opened.store.sync().await;
+            }
         };
         race(ended, env.sleep(farewell)).await;
     }

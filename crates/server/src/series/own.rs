@@ -1,7 +1,7 @@
 //! The server's own measurements as series: what `/metrics` shows, every ten seconds, kept for a week.
 //!
 //! A series has the metric's name, its labels as tags, and `server`, the address that clients know. Buckets of histograms are left out: their counts and sums
-//! say how it went, at a tenth of the series. When somebody else takes the series over, recording ends with them.
+//! say how it went, at a tenth of the series. While the series are somebody else's, or can't be opened, nothing is recorded.
 
 use super::Hub;
 use crate::server::Shared;
@@ -17,24 +17,29 @@ const EVERY: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_hours(7 * 24);
 const CLEAN_EVERY: Duration = Duration::from_hours(1);
 
-/// Records until the server stops, or the series are somebody else's.
+/// Records until the server stops.
 pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
-    let mut own = Own { store: hub.store.clone(), server, series: BTreeMap::new() };
+    let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
     loop {
         if race(hub.own_stop.wait(), hub.env.sleep(EVERY)).await == First::Left(()) || hub.is_stopping() {
             return;
         }
         let now = hub.env.wall_clock();
-        let mut result = own.take(&crate::metrics::text(&shared), nanos(now)).await;
+        let Ok(opened) = hub.slot.now() else { continue };
+        // Series of a store that was lost can't be written any more.
+        let mut ours = own.take().filter(|own| own.store.failure().is_none()).unwrap_or_else(|| Own {
+            store: opened.store.clone(),
+            server: server.clone(),
+            series: BTreeMap::new(),
+        });
+        // What fails is tried again with the next values.
+        let result = ours.take(&crate::metrics::text(&shared), nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
-            result = own.forget(nanos(now.saturating_sub(KEPT))).await;
+            let _ = ours.forget(nanos(now.saturating_sub(KEPT))).await;
         }
-        // What fails otherwise is tried again with the next values.
-        if matches!(result, Err(Error::NotOwner)) {
-            return;
-        }
+        own = Some(ours);
     }
 }
 

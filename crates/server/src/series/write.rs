@@ -5,6 +5,7 @@
 //! one request to the next.
 
 use super::Hub;
+use super::opening::Opened;
 use flate2::bufread::MultiGzDecoder;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
@@ -113,13 +114,31 @@ pub(super) async fn answer(
     if is_from_a_page(headers) {
         return (StatusCode::FORBIDDEN, "points are not taken from pages in a browser\n".to_owned());
     }
-    match head.uri.path() {
-        "/ping" => (StatusCode::NO_CONTENT, String::new()),
-        "/health" => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
-        "/ready" => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
-        "/query" => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
-        "/api/v1/write" => remote_write(hub, headers, body, held).await,
-        _ => influx(hub, head.uri.query().unwrap_or_default(), headers, body, held).await,
+    let path = head.uri.path();
+    let takes_points = path.ends_with("write");
+    let opened = match hub.slot.opened().await {
+        Err(why) if takes_points => {
+            let why = why.to_string();
+            let text = if path == "/api/v1/write" { why + "\n" } else { json(&why) };
+            return (StatusCode::SERVICE_UNAVAILABLE, text);
+        }
+        opened => opened.ok(),
+    };
+    match (path, &opened) {
+        ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
+        ("/health", None) | ("/ready", None) => {
+            let why = hub.slot.now().err().map(|why| why.to_string()).unwrap_or_default();
+            let text = serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
+        }
+        ("/health", _) => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
+        ("/ready", _) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
+        ("/query", _) => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
+        ("/api/v1/write", Some(opened)) => remote_write(hub, opened, headers, body, held).await,
+        (_, Some(opened)) => {
+            influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, held).await
+        }
+        (_, None) => (StatusCode::NOT_FOUND, String::new()),
     }
 }
 
@@ -135,6 +154,7 @@ pub(super) fn kind(text: &str) -> &'static str {
 
 async fn remote_write(
     hub: &Hub,
+    opened: &Opened,
     headers: &HeaderMap,
     body: &[u8],
     held: &mut Held<'_>,
@@ -151,17 +171,18 @@ async fn remote_write(
     if !held.add(message.bytes()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"));
     }
-    let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, 1)));
+    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)));
     while !session.take_remote_write(&mut message) {
-        if session.save(&hub.store).await.is_err() {
+        if session.save(&opened.store).await.is_err() {
             return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session));
         }
     }
-    end(hub, session, b"").await
+    end(hub, opened, session, b"").await
 }
 
 async fn influx(
     hub: &Hub,
+    opened: &Opened,
     query: &str,
     headers: &HeaderMap,
     body: &[u8],
@@ -178,31 +199,31 @@ async fn influx(
     if matches!(body, Cow::Owned(_)) && !held.add(body.len()) {
         return (StatusCode::SERVICE_UNAVAILABLE, json(NO_ROOM));
     }
-    let mut session = hub.waiting.take(hub, Protocol::Influx(clock(hub, unit)));
+    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)));
     let mut at = 0;
     loop {
         at += session.feed(&body[at..]);
         if !session.wants_save() {
             break;
         }
-        if session.save(&hub.store).await.is_err() {
+        if session.save(&opened.store).await.is_err() {
             return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
         }
     }
-    let (status, text) = end(hub, session, &body[at..]).await;
+    let (status, text) = end(hub, opened, session, &body[at..]).await;
     (status, if text.is_empty() { text } else { json(&text) })
 }
 
 /// Commits what a session took, and says how that went.
-async fn end(hub: &Hub, mut session: Session, rest: &[u8]) -> (StatusCode, String) {
-    let result = session.end(rest, &hub.store).await;
+async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> (StatusCode, String) {
+    let result = session.end(rest, &opened.store).await;
     let status = match (result, session.refused()) {
         (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,
         (Ok(()), 0) => StatusCode::NO_CONTENT,
         (Ok(()), _) => StatusCode::BAD_REQUEST,
     };
     let text = told(hub, &session);
-    hub.waiting.put(session);
+    opened.waiting.put(session);
     (status, text)
 }
 

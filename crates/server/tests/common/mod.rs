@@ -4,6 +4,8 @@
 //! frames with the protocol's own functions and says whatever it is told to.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod peer;
+
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, Stream, block_on};
