@@ -3,13 +3,13 @@
 //! Both walk the log as opening does, but go on behind damage, at the next record that is whole in
 //! itself. Both end where opening would cut the tail: what lies behind that was never acknowledged.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{CutTail, Identity};
+use crate::config::{CutTail, Findings, Identity};
 use crate::entry::Entry;
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::problem::{Flaw, Problem};
@@ -26,6 +26,10 @@ pub struct Report {
     pub bytes: u64,
     /// Segment files.
     pub segments: u64,
+    /// The cluster and node whose log it is; `None` if no segment has a readable header.
+    pub identity: Option<Identity>,
+    /// What it holds, as opening tells it.
+    pub findings: Findings,
     /// Everything that is damaged or missing.
     pub problems: Vec<Problem>,
     /// A torn tail, which is no damage: opening the log cuts it off. Its length is not looked for.
@@ -38,7 +42,7 @@ pub struct Report {
 /// `file_not_found` if there is no log; `unsupported_operation` if a newer program wrote it; errors of files.
 pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
     let mut salvage = Salvage::open(env, dir).await?;
-    let mut report = Report { segments: salvage.segments, ..Report::default() };
+    let mut report = Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
     while let Some(found) = salvage.next_record().await? {
         match found {
             Found::Record(step) => {
@@ -49,6 +53,10 @@ pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
         }
     }
     report.torn_tail = salvage.torn_tail;
+    if let Some(link) = &salvage.walk.link {
+        let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
+        report.findings = Findings { last_version: link.version, lease, popped };
+    }
     Ok(report)
 }
 

@@ -1,4 +1,9 @@
 //! What a log is opened with, and the small values that its callers hold.
+//!
+//! Plain data, compared and copied; the limits of the settings are checked where a log is made or opened,
+//! so nothing here holds more than its fields say.
+
+use std::collections::BTreeMap;
 
 use plinth_types::{Error, Result, Version};
 
@@ -127,6 +132,17 @@ pub struct Recovery {
     pub lease: Version,
     /// What was cut off the end, if anything was.
     pub cut_tail: Option<CutTail>,
+}
+
+/// What a log was found to hold, before anything in it is changed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Findings {
+    /// The version of the last entry, 0 if there never was one.
+    pub last_version: Version,
+    /// No version above this one was ever handed out, but for those of entries.
+    pub lease: Version,
+    /// The consumers, and up to which version each has popped.
+    pub popped: BTreeMap<String, Version>,
 }
 
 /// A torn tail: bytes whose write had not ended, and which were never acknowledged.

@@ -79,7 +79,7 @@ mod writer;
 
 pub use check::{Report, Salvage, Salvaged, verify};
 pub use commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
-pub use config::{CutTail, Identity, LogConfig, Position, Recovery};
+pub use config::{CutTail, Findings, Identity, LogConfig, Position, Recovery};
 pub use entry::{ALL_ROWS, Entry, EntryHead, MAX_SECTIONS, SECTIONS_FORMAT, Tag, sections, sections_head};
 pub use format::{EntryKind, Vote};
 pub use log::{LocalLog, LocalView};

@@ -11,7 +11,7 @@ use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
 use crate::commit_log::Progress;
-use crate::config::{Identity, LogConfig, Position, Recovery};
+use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
 use crate::entry::EntryHead;
 use crate::format::{EntryKind, Vote};
 use crate::link::Link;
@@ -79,20 +79,21 @@ impl LocalLog {
         identity: Identity,
         config: LogConfig,
     ) -> Result<(Self, Recovery)> {
-        Self::open_when(env, dir, identity, config, std::future::ready(Ok(()))).await
+        Self::open_when(env, dir, identity, config, |_| std::future::ready(Ok(()))).await
     }
 
-    /// Opens the log like [`LocalLog::open`], but changes nothing in `dir` before `permission` is given: whoever has other
-    /// things to read at a start can read them meanwhile, and find them damaged, or too new.
+    /// Opens the log like [`LocalLog::open`], but changes nothing in `dir` before `permission` is given:
+    /// whoever has other things to read at a start can read them meanwhile, compare them with what the
+    /// log was found to hold, and find them damaged, or too new.
     ///
     /// # Errors
     /// As those of [`LocalLog::open`], and that of `permission`, after which nothing was changed.
-    pub async fn open_when(
+    pub async fn open_when<F: Future<Output = Result<()>>>(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
-        permission: impl Future<Output = Result<()>>,
+        permission: impl FnOnce(Findings) -> F,
     ) -> Result<(Self, Recovery)> {
         let commits = Commits::WhenDurable;
         let (mut opened, found) =

@@ -90,13 +90,16 @@ impl Marks {
     /// Notes that everything up to this record is durable.
     async fn note(&self, (sequence, committed): (u64, Version)) -> Result<()> {
         let mark = {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             assert!(sequence >= last.sequence, "what was durable once stays durable");
-            *last = Mark { number: last.number + 1, sequence, committed: committed.max(last.committed) };
-            *last
+            let committed = committed.max(last.committed);
+            Mark { number: last.number + 1, sequence, committed }
         };
         let place = MARK_PLACES[usize::from(mark.number.is_multiple_of(2))];
-        self.file.write_all_at(place as u64, &mark.encode(self.seed)).await
+        self.file.write_all_at(place as u64, &mark.encode(self.seed)).await?;
+        // Only now: a write that failed may have spoilt its place, and the next one must not go to the other.
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Identity, LogConfig, Position, Recovery};
+use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
 use crate::format::Vote;
 use crate::format::mark::mark_seed;
 use crate::frame::{Frame, Known};
@@ -67,13 +67,13 @@ impl Opened {
 
     /// Brings the log in `dir` into order, once there is permission to change it. Its tasks begin with
     /// [`Opened::start`].
-    pub(crate) async fn open(
+    pub(crate) async fn open<F: Future<Output = Result<()>>>(
         env: &Env,
         dir: &Path,
         identity: Identity,
         config: LogConfig,
         commits: Commits,
-        permission: impl Future<Output = Result<()>>,
+        permission: impl FnOnce(Findings) -> F,
     ) -> Result<(Self, Recovery)> {
         let dir: PathBuf = dir.to_path_buf();
         config.check()?;

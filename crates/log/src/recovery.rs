@@ -12,14 +12,14 @@
 //! changed. Only after all of that has been synced is anything appended. A crash at any instant of it leaves
 //! a log that the next start handles in the same way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version, probe};
 
-use crate::config::{CutTail, Identity, LogConfig, Recovery};
+use crate::config::{CutTail, Findings, Identity, LogConfig, Recovery};
 use crate::format::mark::mark_seed;
 use crate::format::{Kind, RECORDS_START};
 use crate::frame::BLOCK;
@@ -47,13 +47,13 @@ pub(crate) struct Recovered {
 }
 
 /// Brings the log in `dir` into order, once there is permission to change it.
-pub(crate) async fn recover(
+pub(crate) async fn recover<F: Future<Output = Result<()>>>(
     env: &Env,
     dir: &Path,
     identity: &Identity,
     config: &LogConfig,
     commits: Commits,
-    permission: impl Future<Output = Result<()>>,
+    permission: impl FnOnce(Findings) -> F,
 ) -> Result<Recovered> {
     let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
     if files.directory.segments.is_empty() {
@@ -78,7 +78,8 @@ pub(crate) async fn recover(
         return Err(problem.into());
     }
 
-    permission.await?;
+    let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
+    permission(Findings { last_version: link.version, lease, popped }).await?;
     for serial in files.directory.unfinished.iter().copied() {
         env.files().remove(unfinished_path(dir, serial)).await?;
     }

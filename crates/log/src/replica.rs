@@ -62,7 +62,7 @@ impl ReplicaLog {
         identity: Identity,
         config: LogConfig,
     ) -> Result<(Self, Recovery)> {
-        let permission = std::future::ready(Ok(()));
+        let permission = |_| std::future::ready(Ok(()));
         let commits = Commits::WhenTold;
         let (mut opened, recovery) =
             Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;

@@ -4,18 +4,21 @@
 
 use crate::batch::{entry_mutations, internal_request};
 use crate::config::{Creation, NodeConfig};
-use crate::identity::{self, EngineKind};
+use crate::creation::{Found, look, no_database};
+use crate::directory::{LOCK, checkpoint_path, generation_in, generation_path, log_path, storage_ids};
+use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::node::Node;
+use crate::opening::{disagreement, foreign_log};
 use crate::store::tables_path;
-use plinth_env::Env;
-use plinth_log::{EntryKind, Problem, Salvage, Salvaged};
+use plinth_env::{DirLock, Env};
+use plinth_log::{EntryKind, Findings, Problem, Salvage, Salvaged};
 use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
     Bytes, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What [`check`] found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -40,56 +43,148 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
 }
 
-/// Verifies every checksum in the database in `dir`.
+/// Verifies every checksum in the database in `dir`, and that it would open with every row.
 ///
 /// # Errors
 /// `lock_file_failure` if it is open; `file_not_found` if there is no database; errors of files. Damage is not
 /// an error here: it stands in the report.
 pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport> {
-    let _lock = lock(env, dir).await?;
+    let place = Place::of(env, dir).await?;
     let mut report = CheckReport::default();
-    let identity = match identity::read(env, dir).await {
-        Ok(identity) => identity,
+    report.problems.extend(place.problem());
+    let Some(generation) = &place.generation else { return Ok(report) };
+    let log = check_log(env, &place, generation, &mut report).await;
+    let engine = place.engine(env).await?;
+    let stored = match engine {
+        EngineKind::Memory => check_checkpoints(env, &place, generation, &mut report).await,
+        EngineKind::Ssd => check_tables(env, &place, generation, &mut report).await,
+    };
+    // What is damaged may be what would tell how the parts belong together.
+    if let Some(findings) = log.filter(|_| report.problems.is_empty()) {
+        report.problems.extend(disagreement(generation, engine, stored, &findings));
+    }
+    Ok(report)
+}
+
+async fn check_log(
+    env: &Env,
+    place: &Place,
+    generation: &Path,
+    report: &mut CheckReport,
+) -> Option<Findings> {
+    let path = log_path(generation);
+    let log = match plinth_log::verify(env, &path).await {
+        Ok(log) => log,
         Err(error) => {
-            report.problems.push(whole_file(dir.join(identity::FILE_NAME).display().to_string(), &error));
-            None
+            report.problems.push(whole_file(path.display().to_string(), &error));
+            return None;
         }
     };
-    match plinth_log::verify(env, dir.join("log")).await {
-        Ok(log) => {
-            report.log_records = log.records;
-            report.log_bytes = log.bytes;
-            report.torn_tail = log
-                .torn_tail
-                .map(|tail| format!("{} from offset {}: {}", tail.file, tail.offset, tail.reason));
-            report.problems.extend(log.problems);
-        }
-        Err(error) => report.problems.push(whole_file(dir.join("log").display().to_string(), &error)),
+    report.log_records = log.records;
+    report.log_bytes = log.bytes;
+    report.torn_tail =
+        log.torn_tail.map(|tail| format!("{} from offset {}: {}", tail.file, tail.offset, tail.reason));
+    report.problems.extend(log.problems);
+    if let (Ok(identity), Some(theirs)) = (&place.identity, log.identity) {
+        report.problems.extend(foreign_log(&place.root, identity.ids, &path, theirs));
     }
-    if is_ssd(env, dir).await? {
-        let ids = identity.map(|identity| storage_ids(identity.ids));
-        match ssd::verify_ssd(env, &tables_path(dir), ids).await {
-            Ok(tables) => {
-                report.tables = tables.tables;
-                report.table_rows = tables.rows;
-                report.table_bytes = tables.bytes;
-                report.problems.extend(tables.problems.into_iter().map(from_storage));
-            }
-            Err(error) => {
-                report.problems.push(whole_file(tables_path(dir).display().to_string(), &error));
-            }
+    Some(log.findings)
+}
+
+/// Gives the version up to which the tables have everything.
+async fn check_tables(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> Version {
+    let path = tables_path(generation);
+    match ssd::verify_ssd(env, &path, place.storage_ids()).await {
+        Ok(tables) => {
+            report.tables = tables.tables;
+            report.table_rows = tables.rows;
+            report.table_bytes = tables.bytes;
+            report.problems.extend(tables.problems.into_iter().map(from_storage));
+            tables.version
         }
-        return Ok(report);
+        Err(error) => {
+            report.problems.push(whole_file(path.display().to_string(), &error));
+            0
+        }
     }
-    match checkpoint::verify(env, &dir.join("checkpoint")).await {
+}
+
+/// Gives the version of the newest checkpoint.
+async fn check_checkpoints(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> Version {
+    let path = checkpoint_path(generation);
+    match checkpoint::verify(env, &path, place.storage_ids()).await {
         Ok(checkpoints) => {
             report.checkpoint_rows = checkpoints.rows;
             report.checkpoint_bytes = checkpoints.bytes;
             report.problems.extend(checkpoints.problems.into_iter().map(from_storage));
+            checkpoints.newest
         }
-        Err(error) => report.problems.push(whole_file(dir.join("checkpoint").display().to_string(), &error)),
+        Err(error) => {
+            report.problems.push(whole_file(path.display().to_string(), &error));
+            0
+        }
     }
-    Ok(report)
+}
+
+/// A database that is looked at, locked.
+struct Place {
+    root: PathBuf,
+    /// What it says it is, or what is wrong with that.
+    identity: Result<DirectoryIdentity>,
+    /// The generation that counts; without an identity the newest.
+    generation: Option<PathBuf>,
+    _lock: Option<DirLock>,
+}
+
+impl Place {
+    /// # Errors
+    /// As those of [`check`].
+    async fn of(env: &Env, dir: &Path) -> Result<Self> {
+        let mut identity = Self::identity(env, dir).await?;
+        let mut lock = None;
+        // A database that is damaged gets nothing written into it, not even a lock: then nobody has it open.
+        if identity.is_ok() || env.files().exists(dir.join(LOCK)).await? {
+            lock = Some(env.files().lock(dir.join(LOCK)).await?);
+            identity = Self::identity(env, dir).await?;
+        }
+        let generation = match &identity {
+            Ok(identity) => Some(identity.generation),
+            Err(error) if *error == Error::unsupported_operation() => None,
+            Err(_) => env.files().list(dir).await?.iter().filter_map(|name| generation_in(name)).max(),
+        };
+        let generation = generation.map(|number| generation_path(dir, number));
+        Ok(Self { root: dir.to_path_buf(), identity, generation, _lock: lock })
+    }
+
+    /// Outer: it can't be looked at, or there is no database.
+    async fn identity(env: &Env, dir: &Path) -> Result<Result<DirectoryIdentity>> {
+        match look(env, dir).await {
+            Ok(Found::Database(identity)) => Ok(Ok(identity)),
+            Ok(Found::Nothing | Found::Interrupted) => Err(no_database(dir)),
+            Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => {
+                Ok(Err(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let error = self.identity.as_ref().err()?;
+        Some(whole_file(self.root.join(identity::FILE_NAME).display().to_string(), error))
+    }
+
+    fn storage_ids(&self) -> Option<checkpoint::Identity> {
+        self.identity.as_ref().ok().map(|identity| storage_ids(identity.ids))
+    }
+
+    async fn engine(&self, env: &Env) -> Result<EngineKind> {
+        let Some(generation) = &self.generation else { return Ok(EngineKind::Memory) };
+        match &self.identity {
+            Ok(identity) => Ok(identity.engine),
+            Err(_) if env.files().exists(tables_path(generation)).await? => Ok(EngineKind::Ssd),
+            Err(_) => Ok(EngineKind::Memory),
+        }
+    }
 }
 
 /// What [`salvage`] brought out, and what it had to leave.
@@ -110,9 +205,11 @@ pub struct SalvageReport {
 /// # Errors
 /// `lock_file_failure` if `dir` is open; `client_invalid_operation` if `out` holds anything; errors of files.
 pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport> {
-    let _lock = lock(env, dir).await?;
+    let place = Place::of(env, dir).await?;
     let mut report = SalvageReport::default();
-    if is_ssd(env, dir).await? {
+    report.problems.extend(place.problem());
+    let Some(dir) = &place.generation else { return place.identity.map(|_| report) };
+    if place.engine(env).await? == EngineKind::Ssd {
         let config =
             NodeConfig { creation: Creation::Always, engine: EngineKind::Ssd, ..NodeConfig::default() };
         let node = Node::open(env, out, config).await?;
@@ -129,14 +226,6 @@ pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport>
     copy(&storage, &node, &mut report).await?;
     node.close().await?;
     Ok(report)
-}
-
-async fn is_ssd(env: &Env, dir: &Path) -> Result<bool> {
-    env.files().exists(tables_path(dir)).await
-}
-
-fn storage_ids(ids: plinth_log::Identity) -> checkpoint::Identity {
-    checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id }
 }
 
 /// Plays the tables into the new database, the oldest first: they may be more than memory holds.
@@ -187,25 +276,12 @@ impl Destination<'_> {
     }
 }
 
-async fn lock(env: &Env, dir: &Path) -> Result<plinth_env::DirLock> {
-    if !env.files().exists(dir.join("log")).await?
-        && !env.files().exists(dir.join(identity::FILE_NAME)).await?
-    {
-        return Err(Error::file_not_found().with_detail(format!("{} holds no database", dir.display())));
-    }
-    env.files().lock(dir.join("LOCK")).await
-}
-
 async fn salvage_checkpoint(
     env: &Env,
     dir: &Path,
     report: &mut SalvageReport,
 ) -> Result<(MemoryStorage, Version)> {
-    let path = dir.join("checkpoint");
-    if !env.files().exists(&path).await? {
-        return Ok((MemoryStorage::new(0), 0));
-    }
-    let Some((version, file)) = checkpoint::list(env, &path).await?.pop() else {
+    let Some((version, file)) = checkpoint::list(env, &checkpoint_path(dir)).await?.pop() else {
         return Ok((MemoryStorage::new(0), 0));
     };
     let mut rows = checkpoint::Salvage::open(env, &file).await?;
@@ -226,7 +302,7 @@ async fn salvage_log(
     report: &mut SalvageReport,
     destination: &Destination<'_>,
 ) -> Result<()> {
-    let mut salvage = match Salvage::open(env, dir.join("log")).await {
+    let mut salvage = match Salvage::open(env, log_path(dir)).await {
         Ok(salvage) => salvage,
         Err(error) if error == Error::file_not_found() => return Ok(()),
         Err(error) => return Err(error),

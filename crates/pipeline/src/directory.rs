@@ -1,12 +1,31 @@
 //! Where a node's files are, and the lock that keeps others out while any of its tasks lives.
+//!
+//! ```text
+//!   DIR/
+//!     IDENTITY     what this is, and which generation counts
+//!     LOCK
+//!     CREATING     while a database is being made
+//!     gen-1/       a generation: log/, and checkpoint/ or tables/
+//!     old-1/       one that is being removed
+//! ```
 
-use plinth_env::DirLock;
+use plinth_env::{DirLock, Env};
 use plinth_log::Identity;
-use std::path::PathBuf;
+use plinth_types::Result;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The name of the file that is locked.
+pub(crate) const LOCK: &str = "LOCK";
+
+const GENERATION: &str = "gen-";
+const REMOVED: &str = "old-";
 
 /// Where a node's files are; absent for a database in memory.
 pub(crate) struct Directory {
+    /// The database's directory, as whoever opened it named it.
+    pub root: PathBuf,
+    /// The directory of its generation, with log and engine.
     pub path: PathBuf,
     pub ids: Identity,
     /// Held until the last task is gone, so that nobody opens the directory while it is still written.
@@ -15,14 +34,58 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub fn log_path(&self) -> PathBuf {
-        self.path.join("log")
+        log_path(&self.path)
     }
 
     pub fn checkpoint_identity(&self) -> plinth_storage::checkpoint::Identity {
-        plinth_storage::checkpoint::Identity { cluster_id: self.ids.cluster_id, node_id: self.ids.node_id }
+        storage_ids(self.ids)
     }
 
     pub fn checkpoint_path(&self) -> PathBuf {
-        self.path.join("checkpoint")
+        checkpoint_path(&self.path)
     }
+}
+
+/// The log of a generation.
+pub(crate) fn log_path(generation: &Path) -> PathBuf {
+    generation.join("log")
+}
+
+/// The checkpoints of a generation.
+pub(crate) fn checkpoint_path(generation: &Path) -> PathBuf {
+    generation.join("checkpoint")
+}
+
+/// The ids, as storage has them.
+pub(crate) fn storage_ids(ids: Identity) -> plinth_storage::checkpoint::Identity {
+    plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id }
+}
+
+/// The directory of a generation in a database's.
+pub(crate) fn generation_path(root: &Path, generation: u64) -> PathBuf {
+    root.join(generation_name(generation))
+}
+
+pub(crate) fn generation_name(generation: u64) -> String {
+    format!("{GENERATION}{generation}")
+}
+
+/// The number of the generation that a directory of this name holds.
+pub(crate) fn generation_in(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(GENERATION)?.parse().ok()?;
+    (generation_name(number) == name).then_some(number)
+}
+
+/// Whether a directory of this name is one that was being removed.
+pub(crate) fn is_removed(name: &str) -> bool {
+    name.strip_prefix(REMOVED).is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Removes a generation. It loses its name first, in one step, so that what is partly gone is never taken for one.
+pub(crate) async fn remove_generation(env: &Env, root: &Path, generation: u64) -> Result<()> {
+    let removed = root.join(format!("{REMOVED}{generation}"));
+    env.files().remove_dir_all(&removed).await?;
+    env.files().rename(generation_path(root, generation), &removed).await?;
+    env.files().sync_dir(root).await?;
+    env.files().remove_dir_all(&removed).await
 }

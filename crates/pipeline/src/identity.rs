@@ -1,7 +1,8 @@
 //! The file `IDENTITY` in a database's directory: what this directory is, in which format, by whose ids.
 //!
-//! It is written last when a database is created, so a directory with it is a database and one
-//! without it is not (or was never finished). Its bytes stand in `docs/format/identity.md`.
+//! It is written when all else of a new database is durable, and replaced in one step when another
+//! generation is to count. Its bytes stand in `docs/format/identity.md`; what it means that there is none,
+//! in `creation.rs`.
 
 use plinth_env::Env;
 use plinth_log::Identity;
@@ -12,7 +13,7 @@ use std::path::Path;
 pub(crate) const FILE_NAME: &str = "IDENTITY";
 
 /// The newest directory format that this program can read, and the one that it writes.
-pub const DIRECTORY_FORMAT: u32 = 1;
+pub const DIRECTORY_FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"PLINTHDB";
 const FORMAT_AT: usize = 8;
@@ -20,7 +21,8 @@ const CLUSTER_ID_AT: usize = 12;
 const NODE_ID_AT: usize = 28;
 const ENGINE_AT: usize = 44;
 const ENGINE_LEN: usize = 16;
-const CHECKSUM_AT: usize = ENGINE_AT + ENGINE_LEN;
+const GENERATION_AT: usize = ENGINE_AT + ENGINE_LEN;
+const CHECKSUM_AT: usize = GENERATION_AT + 8;
 const LEN: usize = CHECKSUM_AT + 4;
 
 /// Where a database keeps its data.
@@ -60,22 +62,29 @@ impl EngineKind {
 pub(crate) struct DirectoryIdentity {
     pub ids: Identity,
     pub engine: EngineKind,
+    /// The one that counts, from 1.
+    pub generation: u64,
 }
 
-/// Writes the file, durably.
+/// The name under which the next one is written.
+pub(crate) fn unfinished_name() -> String {
+    format!("{FILE_NAME}.new")
+}
+
+/// Writes the file, durably and in one step.
 pub(crate) async fn write(env: &Env, dir: &Path, identity: &DirectoryIdentity) -> Result<()> {
     env.files().replace(dir.join(FILE_NAME), &encode(identity)).await
 }
 
-/// Reads the file; `None` if there is none.
-pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Option<DirectoryIdentity>> {
+/// Reads the file.
+///
+/// # Errors
+/// `file_corrupt` if it is damaged, `unsupported_operation` if it is of another format; those of files.
+pub(crate) async fn read(env: &Env, dir: &Path) -> Result<DirectoryIdentity> {
     let path = dir.join(FILE_NAME);
-    if !env.files().exists(&path).await? {
-        return Ok(None);
-    }
     let bytes = env.files().read(&path).await?;
-    decode(&bytes).map(Some).map_err(|what| {
-        let kind = if what.newer { Error::unsupported_operation() } else { Error::file_corrupt() };
+    decode(&bytes).map_err(|what| {
+        let kind = if what.unsupported { Error::unsupported_operation() } else { Error::file_corrupt() };
         kind.with_detail(format!("{}: {}", path.display(), what.text))
     })
 }
@@ -88,18 +97,19 @@ fn encode(identity: &DirectoryIdentity) -> [u8; LEN] {
     bytes[NODE_ID_AT..ENGINE_AT].copy_from_slice(&identity.ids.node_id);
     let name = identity.engine.name().as_bytes();
     bytes[ENGINE_AT..ENGINE_AT + name.len()].copy_from_slice(name);
+    bytes[GENERATION_AT..CHECKSUM_AT].copy_from_slice(&identity.generation.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
 struct Unreadable {
-    newer: bool,
+    unsupported: bool,
     text: String,
 }
 
 fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
-    let broken = |text: String| Unreadable { newer: false, text };
+    let broken = |text: String| Unreadable { unsupported: false, text };
     if bytes.len() < CLUSTER_ID_AT || &bytes[..FORMAT_AT] != MAGIC {
         return Err(broken("offset 0: this is no Plinth database".into()));
     }
@@ -109,7 +119,14 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
             "offset {FORMAT_AT}: the directory has format {format}, newer than the {DIRECTORY_FORMAT} that this \
              program reads; open it with a newer version of Plinth"
         );
-        return Err(Unreadable { newer: true, text });
+        return Err(Unreadable { unsupported: true, text });
+    }
+    if format < DIRECTORY_FORMAT {
+        let text = format!(
+            "offset {FORMAT_AT}: the directory has format {format}, which no release of Plinth wrote; this \
+             program reads {DIRECTORY_FORMAT}: copy the rows with the program that made it (`plinth migrate`)"
+        );
+        return Err(Unreadable { unsupported: true, text });
     }
     if bytes.len() != LEN {
         return Err(broken(format!("the file has {} bytes, expected {LEN}", bytes.len())));
@@ -121,11 +138,15 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
             "offset {CHECKSUM_AT}: checksum is {found:#010x}, expected {expected:#010x}"
         )));
     }
-    let name = bytes[ENGINE_AT..CHECKSUM_AT].split(|byte| *byte == 0).next().unwrap_or_default();
+    let generation = u64::from_le_bytes(array(&bytes[GENERATION_AT..]));
+    if generation == 0 {
+        return Err(broken(format!("offset {GENERATION_AT}: generation is 0, expected at least 1")));
+    }
+    let name = bytes[ENGINE_AT..GENERATION_AT].split(|byte| *byte == 0).next().unwrap_or_default();
     let engine = EngineKind::from_name(&String::from_utf8_lossy(name))
-        .map_err(|error| Unreadable { newer: true, text: error.to_string() })?;
+        .map_err(|error| Unreadable { unsupported: true, text: error.to_string() })?;
     let ids = Identity { cluster_id: array(&bytes[CLUSTER_ID_AT..]), node_id: array(&bytes[NODE_ID_AT..]) };
-    Ok(DirectoryIdentity { ids, engine })
+    Ok(DirectoryIdentity { ids, engine, generation })
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -140,15 +161,16 @@ mod tests {
 
     fn sample() -> DirectoryIdentity {
         let ids = Identity { cluster_id: [1; 16], node_id: [2; 16] };
-        DirectoryIdentity { ids, engine: EngineKind::Memory }
+        DirectoryIdentity { ids, engine: EngineKind::Memory, generation: 3 }
     }
 
     #[test]
     fn the_bytes_are_as_documented() {
         let bytes = encode(&sample());
-        let expected =
-            [b"PLINTHDB\x01\0\0\0".as_slice(), &[1; 16], &[2; 16], b"memory\0\0\0\0\0\0\0\0\0\0"].concat();
-        assert_eq!(bytes[..CHECKSUM_AT], expected[..]);
+        let engine = b"memory\0\0\0\0\0\0\0\0\0\0".as_slice();
+        let (magic, generation) = (b"PLINTHDB\x02\0\0\0".as_slice(), &[3, 0, 0, 0, 0, 0, 0, 0]);
+        let expected = [magic, &[1; 16], &[2; 16], engine, generation, &[0x44, 0xc9, 0x61, 0xc0]].concat();
+        assert_eq!(bytes[..], expected[..]);
         assert_eq!(decode(&bytes).ok(), Some(sample()));
     }
 

@@ -1,30 +1,29 @@
 //! A node: the roles wired together in one process, opened, recovered and closed.
 //!
-//! Opening takes the directory's lock, reads its identity, loads the newest checkpoint, replays the log
-//! behind it, and starts the tasks: commit workers, chores, checkpoints. Recovery is replay; there is
-//! no other way in which data comes back.
+//! Opening takes the directory's lock and reads its identity (`creation.rs`), loads the newest checkpoint
+//! and replays the log behind it (`opening.rs`), and starts the tasks: commit workers, chores, checkpoints.
+//! Recovery is replay; there is no other way in which data comes back.
 
 use crate::batch::internal_request;
 use crate::batch_lock::lock;
-use crate::config::{Creation, NodeConfig};
+use crate::config::NodeConfig;
 use crate::directory::Directory;
-use crate::identity::{self, DirectoryIdentity, EngineKind};
+use crate::identity::EngineKind;
 use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
 use crate::metrics::LongestWaits;
-use crate::replay::{Bounds, replay};
+use crate::opening::recover;
 use crate::replica::Replica;
 use crate::sequencer::Sequencer;
-use crate::store::{Recovering, Store};
+use crate::store::Store;
 use crate::versions::Versions;
-use crate::{checkpoints, chores, exposition, space, supervise, worker};
-use plinth_env::reply::promise;
+use crate::{checkpoints, chores, creation, exposition, space, supervise, worker};
 use plinth_env::{Env, Task};
-use plinth_log::{CommitLog, Identity, LocalLog, Recovery};
+use plinth_log::CommitLog;
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
-use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version, planted, probe};
+use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -39,17 +38,12 @@ impl Node {
     ///
     /// # Errors
     /// `lock_file_failure` if it is open already, here or in another process; `file_not_found` or
-    /// `client_invalid_operation` if `dir` holds no database, or other things; `unsupported_operation` for a
-    /// newer format; `file_corrupt` or `checksum_failed` naming file and offset if its files are damaged.
+    /// `client_invalid_operation` if `dir` holds no database, or other things; `unsupported_operation` for
+    /// another format; `file_corrupt` or `checksum_failed`, naming file and offset, if its files are
+    /// damaged, missing, or of different databases or moments. Nothing was changed in `dir` then.
     pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
-        prepare_directory(env, dir, &config).await?;
-        let dir_lock = env.files().lock(&dir.join("LOCK")).await?;
-        let identity = match identity::read(env, dir).await? {
-            Some(identity) => identity,
-            None => create(env, dir, &config).await?,
-        };
-        let directory = Directory { path: dir.to_path_buf(), ids: identity.ids, lock: Arc::new(dir_lock) };
-        let config = fitted(config, identity.engine);
+        let (directory, engine) = creation::claim(env, dir, &config).await?;
+        let config = fitted(config, engine);
         let recovered = match recover(env, &directory, &config).await {
             // On a full disk the next try has the reserve's room.
             Err(error) if space::release_before_opening(env, dir, &error).await => {
@@ -236,73 +230,6 @@ async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
     Ok(Metadata::load(|_| values.next().flatten()))
 }
 
-/// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
-async fn recover(
-    env: &Env,
-    directory: &Directory,
-    config: &NodeConfig,
-) -> Result<(Store, LocalLog, Sequencer, bool)> {
-    let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
-    let replayed = match log.register(checkpoints::CONSUMER, stored + 1, None) {
-        Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
-        Err(error) => Err(error),
-    };
-    let last = match replayed {
-        Ok(last) => last,
-        Err(error) => {
-            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
-            drop(log.close().await);
-            engine.finish().close().await;
-            return Err(error);
-        }
-    };
-    let is_new = last == 0;
-    let seen = last.max(recovery.lease).max(recovery.last_version);
-    let forgets = planted!("leases are forgotten at a restart");
-    let sequencer = if is_new {
-        Sequencer::starting_at(1, env.now())
-    } else if forgets {
-        Sequencer::starting_at(last.max(recovery.last_version), env.now())
-    } else {
-        Sequencer::after_restart(seen, env.now())
-    };
-    Ok((engine.finish(), log, sequencer, is_new))
-}
-
-/// Opens engine and log, both at once. Nothing in the log is changed before the engine was found sound.
-async fn open_both(
-    env: &Env,
-    directory: &Directory,
-    config: &NodeConfig,
-) -> Result<(Recovering, Version, LocalLog, Recovery)> {
-    let (allow, permission) = promise();
-    let (answer, opened) = promise();
-    let opening = {
-        let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
-        let (env, lock) = (env.clone(), directory.lock.clone());
-        async move {
-            answer.send(LocalLog::open_when(&env, &path, ids, config, permission).await);
-            // Held as long as the log may be written to, even if nobody waits for it any longer.
-            drop(lock);
-        }
-    };
-    let task = env.spawn("open-log", opening);
-    let engine = Recovering::open(env, directory, config).await;
-    allow.send(engine.as_ref().map(drop).map_err(Error::clone));
-    let log = match task.await {
-        Ok(()) => opened.await,
-        Err(failed) => Err(failed.into()),
-    };
-    let (engine, stored) = engine?;
-    match log {
-        Ok((log, recovery)) => Ok((engine, stored, log, recovery)),
-        Err(error) => {
-            engine.finish().close().await;
-            Err(error)
-        }
-    }
-}
-
 /// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
 async fn or_close<T>(storage: &Store, result: Result<T>) -> Result<T> {
     if result.is_err() {
@@ -323,56 +250,4 @@ fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
         config.load.window_bytes = config.load.window_bytes.min(config.ssd.memory / 5 * 2);
     }
     config
-}
-
-/// Refuses directories in which no database is or may be made, and makes the directory.
-async fn prepare_directory(env: &Env, dir: &Path, config: &NodeConfig) -> Result<()> {
-    let files = env.files();
-    let database = files.exists(&dir.join(identity::FILE_NAME)).await?;
-    match config.creation {
-        Creation::Always if database => {
-            return Err(Error::client_invalid_operation()
-                .with_detail(format!("{} holds a database already", dir.display())));
-        }
-        Creation::Never if !database => {
-            return Err(Error::file_not_found().with_detail(format!("{} holds no database", dir.display())));
-        }
-        _ if database => return Ok(()),
-        _ => {}
-    }
-    files.create_dir_all(dir).await?;
-    let ours = |name: &str| matches!(name, "LOCK" | "IDENTITY.new" | "log" | "checkpoint" | "tables");
-    if let Some(stranger) = files.list(dir).await?.into_iter().find(|name| !ours(name)) {
-        let detail = format!(
-            "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
-            dir.display(),
-            identity::FILE_NAME
-        );
-        return Err(Error::client_invalid_operation().with_detail(detail));
-    }
-    Ok(())
-}
-
-/// Makes a database in a directory that has none; what an interrupted attempt left is replaced.
-async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryIdentity> {
-    let mut ids = Identity { cluster_id: [0; 16], node_id: [0; 16] };
-    env.fill_random(&mut ids.cluster_id);
-    env.fill_random(&mut ids.node_id);
-    let log_dir = dir.join("log");
-    env.files().create_dir_all(&log_dir).await?;
-    // What an interrupted attempt left.
-    for name in env.files().list(&log_dir).await? {
-        probe!("pipeline: creating the database was begun before");
-        env.files().remove(&log_dir.join(name)).await?;
-    }
-    let storage_ids =
-        plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id };
-    Store::create(env, dir, storage_ids, config.engine).await?;
-    let (log, _) = LocalLog::create(env, &log_dir, ids, config.log.clone()).await?;
-    // Its background task must have ended before the log is opened for good: both would make the next segment.
-    log.close().await?;
-    env.files().sync_dir(dir).await?;
-    let identity = DirectoryIdentity { ids, engine: config.engine };
-    identity::write(env, dir, &identity).await?;
-    Ok(identity)
 }

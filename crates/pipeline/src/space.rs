@@ -191,7 +191,7 @@ impl Space {
     /// Looks at the disk: how much room there is for a commit of so many bytes.
     pub async fn look(&self, replica: &Replica, incoming: u64) -> Level {
         let Some(directory) = &replica.directory else { return Level::Plenty };
-        let free = replica.env.files().free_space(&directory.path).await.unwrap_or(UNKNOWN);
+        let free = replica.env.files().free_space(&directory.root).await.unwrap_or(UNKNOWN);
         self.free.store(free, Ordering::Relaxed);
         let Some(gauges) = self.gauges(replica) else { return Level::Plenty };
         self.need.store(gauges.need, Ordering::Relaxed);
@@ -277,7 +277,7 @@ impl Space {
     #[cold]
     pub fn refusal(&self, replica: &Replica) -> Error {
         let Some((free, kept)) = self.free_and_kept() else { return no_room() };
-        let dir = replica.directory.as_ref().map(|directory| directory.path.display().to_string());
+        let dir = replica.directory.as_ref().map(|directory| directory.root.display().to_string());
         no_room().with_detail(format!(
             "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again; until there is \
              room, commits that clear are taken, those that write rows aren't",
@@ -291,7 +291,7 @@ fn no_room() -> Error {
 }
 
 fn reserve_path(replica: &Replica) -> Option<PathBuf> {
-    Some(replica.directory.as_ref()?.path.join(RESERVE))
+    Some(replica.directory.as_ref()?.root.join(RESERVE))
 }
 
 /// Bytes that what makes room takes itself.

@@ -26,7 +26,7 @@ impl Node {
     /// What the database is called, and where it is.
     pub(crate) fn describe(&self) -> Description {
         let (path, id) = match &self.leader.replica.directory {
-            Some(directory) => (directory.path.display().to_string(), hex(&directory.ids.cluster_id)),
+            Some(directory) => (directory.root.display().to_string(), hex(&directory.ids.cluster_id)),
             None => (":memory:".to_string(), "memory".to_string()),
         };
         let connection_string = format!("plinth:{id}@{LOCAL_ADDRESS}");

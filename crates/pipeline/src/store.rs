@@ -5,10 +5,12 @@
 //! moves its tables on by itself.
 
 use crate::config::NodeConfig;
-use crate::directory::Directory;
+use crate::directory::{Directory, checkpoint_path};
 use crate::identity::EngineKind;
 use plinth_env::{Env, Reply, is_disk_full};
-use plinth_storage::{Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage, checkpoint};
+use plinth_storage::{
+    Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage, checkpoint, ssd::SsdFound,
+};
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
     Version,
@@ -16,10 +18,10 @@ use plinth_types::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The directory of the engine `ssd` in a database's.
+/// The directory of the engine `ssd` in a generation's.
 const TABLES: &str = "tables";
 
-/// The tables of the database in `dir`.
+/// The tables of a generation.
 pub(crate) fn tables_path(dir: &Path) -> PathBuf {
     dir.join(TABLES)
 }
@@ -39,23 +41,51 @@ pub(crate) enum Recovering {
     Ssd(SsdStorage),
 }
 
-impl Recovering {
-    /// Opens the engine of a database, and says up to which version it has everything.
-    pub async fn open(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<(Self, Version)> {
+/// An engine whose files were found whole. Nothing was changed of them yet.
+pub(crate) enum Stored {
+    Memory(Box<MemoryReplay>, Version),
+    Ssd(SsdFound),
+}
+
+impl Stored {
+    /// Reads the engine of a database.
+    pub async fn read(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<Self> {
         if config.engine == EngineKind::Memory {
             let loaded = load_newest(env, directory).await?;
             let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
             let replay = MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
-            return Ok((Self::Memory(Box::new(replay)), version));
+            return Ok(Self::Memory(Box::new(replay), version));
         }
         let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
-        let storage = SsdStorage::open(env, &tables, identity, config.ssd.clone()).await?;
-        // Its tasks write to the directory until they end.
-        storage.keep(directory.lock.clone());
-        let version = storage.durable_version();
-        Ok((Self::Ssd(storage), version))
+        Ok(Self::Ssd(SsdStorage::read(env, &tables, identity, config.ssd.clone()).await?))
     }
 
+    /// Up to which version it has everything.
+    pub fn version(&self) -> Version {
+        match self {
+            Self::Memory(_, version) => *version,
+            Self::Ssd(found) => found.version(),
+        }
+    }
+
+    /// Begins, which removes what a crash left.
+    pub async fn start(self, env: &Env, directory: &Directory) -> Result<Recovering> {
+        match self {
+            Self::Memory(replay, _) => {
+                env.files().create_dir_all(directory.checkpoint_path()).await?;
+                Ok(Recovering::Memory(replay))
+            }
+            Self::Ssd(found) => {
+                let storage = found.start().await?;
+                // Its tasks write to the directory until they end.
+                storage.keep(directory.lock.clone());
+                Ok(Recovering::Ssd(storage))
+            }
+        }
+    }
+}
+
+impl Recovering {
     /// Applies a batch of the log, waiting for room if need be. What it replaces is gone at once.
     pub async fn apply(&mut self, env: &Env, version: Version, mutations: &MutationList) -> Result<()> {
         let storage = match self {
@@ -91,14 +121,10 @@ impl Recovering {
 }
 
 impl Store {
-    /// Makes what an engine needs in the directory of a database that is being created.
+    /// Makes what an engine needs in the directory of a generation that is being made.
     pub async fn create(env: &Env, dir: &Path, identity: Identity, engine: EngineKind) -> Result<()> {
         match engine {
-            EngineKind::Memory => {
-                // An attempt with the other engine may have been interrupted.
-                env.files().remove_dir_all(&tables_path(dir)).await?;
-                env.files().create_dir_all(&dir.join("checkpoint")).await
-            }
+            EngineKind::Memory => env.files().create_dir_all(&checkpoint_path(dir)).await,
             EngineKind::Ssd => {
                 let tables = tables_path(dir);
                 env.files().create_dir_all(&tables).await?;

@@ -78,7 +78,8 @@ fn salvage_brings_out_all_that_is_readable_and_says_what_is_not() {
     for seed in 0..20 {
         let (simulation, machine) = with_database(seed);
         let checkpoint = files_of(&simulation, &machine);
-        let (path, len) = checkpoint.iter().find(|(path, _)| path.starts_with("/db/checkpoint")).unwrap();
+        let (path, len) =
+            checkpoint.iter().find(|(path, _)| path.starts_with("/db/gen-1/checkpoint")).unwrap();
         simulation.flip_bit(&machine, path, simulation.random().in_range(200..*len)).unwrap();
         let error = simulation.run_until(open(&machine, Path::new(DIR))).err().unwrap();
         assert_eq!(error, Error::file_corrupt(), "{error}");

@@ -82,7 +82,7 @@ fn a_process_that_often_starts_again_writes_checkpoints_too() {
         machine = simulation.restart(&machine);
     }
     let files = machine.files();
-    let checkpoints = simulation.run_until(files.list(&Path::new(DIR).join("checkpoint"))).unwrap();
+    let checkpoints = simulation.run_until(files.list(&Path::new(DIR).join("gen-1/checkpoint"))).unwrap();
     assert!(
         checkpoints.iter().any(|name| name.starts_with("checkpoint-")),
         "240 KB were written: {checkpoints:?}"

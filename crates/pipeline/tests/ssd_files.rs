@@ -76,7 +76,7 @@ fn check_names_damaged_tables_and_salvage_brings_out_the_rest() {
         let files: Vec<(PathBuf, u64)> = simulation.files(&machine).into_iter().collect();
         let mut tables: Vec<_> = files
             .iter()
-            .filter(|(path, _)| path.starts_with("/db/tables") && !path.ends_with("MANIFEST"))
+            .filter(|(path, _)| path.starts_with("/db/gen-1/tables") && !path.ends_with("MANIFEST"))
             .collect();
         tables.sort();
         let mut random = simulation.random();
@@ -123,9 +123,8 @@ fn a_read_from_the_disk_after_closing_is_refused_as_a_commit_is() {
 fn a_directory_that_could_not_be_opened_is_free_at_once() {
     let (simulation, machine, _) = with_database(6);
     // Not the file of notes, of which there are two: one that is damaged stops no start.
-    let is_segment = |path: &Path| path.to_string_lossy().starts_with("/db/log/segment-");
-    let log = simulation.files(&machine).into_iter().find(|(path, _)| is_segment(path));
-    let (log, _) = log.unwrap();
+    let is_segment = |path: &Path| path.to_string_lossy().starts_with("/db/gen-1/log/segment-");
+    let (log, _) = simulation.files(&machine).into_iter().find(|(path, _)| is_segment(path)).unwrap();
     simulation.flip_bit(&machine, &log, 0).unwrap();
     simulation.run_until(async {
         for _ in 0..3 {

@@ -62,7 +62,7 @@ fn main() {
     let rows = rows(&db);
     println!("{:.3} bytes a point in keys and values", rows as f64 / count as f64);
     db.checkpoint().expect("a checkpoint");
-    let files = bytes_below(&directory.path().join("checkpoint"));
+    let files = bytes_below(&directory.path().join("gen-1/checkpoint"));
     println!("{:.3} bytes a point in the checkpoint's files", files as f64 / count as f64);
 }
 

@@ -91,7 +91,7 @@ pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, Str
 
 /// How many tables there are in the directory of a database of the engine `ssd`.
 async fn tables(env: &Env, dir: &Path) -> plinth_types::Result<u64> {
-    let dir = dir.join("tables");
+    let dir = dir.join("gen-1/tables");
     let names = if env.files().exists(&dir).await? { env.files().list(&dir).await? } else { Vec::new() };
     Ok(names.iter().filter(|name| name.starts_with("table-")).count() as u64)
 }

@@ -138,7 +138,7 @@ fn run(seed: u64) -> Tally {
 #[test]
 fn a_commit_that_arrives_twice_takes_effect_once() {
     let (mut doubled, mut overtaken) = (0, 0);
-    for seed in 1..13 {
+    for seed in 1..19 {
         let tally = run(seed);
         doubled +=
             tally.commits.values().filter(|(answers, committed)| *answers == 2 && *committed == 1).count();

@@ -42,7 +42,7 @@ impl Specimen {
     /// What loading says, how many problems verifying finds, and what salvage gives.
     async fn examine(&self) -> (Result<Option<Rows>>, usize, Rows) {
         let loaded = checkpoint::load(&self.env, Path::new(DIR), IDENTITY).await;
-        let report = checkpoint::verify(&self.env, Path::new(DIR)).await.unwrap();
+        let report = checkpoint::verify(&self.env, Path::new(DIR), None).await.unwrap();
         let mut salvage = Salvage::open(&self.env, &self.path).await.unwrap();
         let (mut rows, mut problems) = (Rows::new(), 0);
         while let Some(found) = salvage.next().await.unwrap() {
@@ -206,6 +206,6 @@ fn a_checkpoint_of_somebody_else_is_refused() {
             error.detail().unwrap().contains("version of the checkpoint: expected 2, found 1"),
             "{error}"
         );
-        assert_eq!(checkpoint::verify(&env, Path::new(DIR)).await.unwrap().problems.len(), 1);
+        assert_eq!(checkpoint::verify(&env, Path::new(DIR), None).await.unwrap().problems.len(), 1);
     });
 }

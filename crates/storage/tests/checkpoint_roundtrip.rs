@@ -98,7 +98,7 @@ fn the_newest_one_is_loaded_and_the_others_go() {
         assert!(rows_of(&loaded.store) == rows);
         assert!(checkpoint::remove_others(&env, dir.path(), 300).await.unwrap().bytes > 9 << 20);
         assert_eq!(env.files().list(dir.path()).await.unwrap(), ["checkpoint-000000000000012c.data"]);
-        let report = checkpoint::verify(&env, dir.path()).await.unwrap();
+        let report = checkpoint::verify(&env, dir.path(), None).await.unwrap();
         assert_eq!((report.checkpoints, report.rows), (1, rows.len() as u64));
         assert_eq!(report.problems, []);
     });

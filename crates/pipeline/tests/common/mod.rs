@@ -1,6 +1,7 @@
 //! What the tests of the node share: requests in a line each.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod disk;
 pub mod tables;
 pub mod world;
 

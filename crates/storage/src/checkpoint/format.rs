@@ -97,6 +97,22 @@ fn id_at(bytes: &[u8], at: usize) -> [u8; 16] {
 }
 
 impl Header {
+    /// Whether it is that of the checkpoint with this version in its name, and of this database.
+    pub(super) fn check(&self, version: Version, identity: Identity) -> Result<(), Flaw> {
+        let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
+        let ours = self.identity;
+        if self.version != version {
+            let expected = format_args!("{version}, as its name says").to_string();
+            Err(Flaw::new("version of the checkpoint", expected, self.version))
+        } else if ours.cluster_id != identity.cluster_id {
+            Err(Flaw::new("cluster id", hex(identity.cluster_id), hex(ours.cluster_id)))
+        } else if ours.node_id != identity.node_id {
+            Err(Flaw::new("node id", hex(identity.node_id), hex(ours.node_id)))
+        } else {
+            Ok(())
+        }
+    }
+
     /// The bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];

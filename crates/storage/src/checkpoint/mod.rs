@@ -50,7 +50,13 @@ fn file_name(version: Version) -> String {
     format!("{PREFIX}{version:016x}{SUFFIX}")
 }
 
-/// The checkpoints in a directory, the newest last.
+/// The file of a checkpoint in a directory.
+pub fn path(dir: &Path, version: Version) -> PathBuf {
+    dir.join(file_name(version))
+}
+
+/// The checkpoints in a directory, the newest last. None if there is no directory: programs that copy files
+/// may leave out an empty one.
 ///
 /// # Errors
 /// Those of listing a directory.
@@ -59,6 +65,9 @@ pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
         let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
         Version::from_str_radix(digits, 16).ok().filter(|version| file_name(*version) == name)
     };
+    if !env.files().exists(dir).await? {
+        return Ok(Vec::new());
+    }
     let names = env.files().list(dir).await?;
     let mut found: Vec<_> = names.iter().filter_map(|name| Some((version(name)?, dir.join(name)))).collect();
     found.sort();

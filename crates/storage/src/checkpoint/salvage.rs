@@ -1,11 +1,11 @@
 //! Checking checkpoints, and getting out of a damaged one what is readable.
 
-use super::format::{Header, Totals};
+use super::format::{Header, Identity, Totals};
 use super::list;
 use super::problem::Problem;
 use super::walk::{Step, Walk};
 use plinth_env::Env;
-use plinth_types::{Result, Rows, RowsBuilder};
+use plinth_types::{Result, Rows, RowsBuilder, Version};
 use std::path::Path;
 
 /// What [`verify`] found.
@@ -17,16 +17,18 @@ pub struct Report {
     pub bytes: u64,
     /// Rows read from them.
     pub rows: u64,
+    /// The version of the newest, 0 if there is none.
+    pub newest: Version,
     /// What is wrong with them, in the order of files and offsets.
     pub problems: Vec<Problem>,
 }
 
-/// Reads all checkpoints of a directory and compares every checksum.
+/// Reads all checkpoints of a directory and compares every checksum, and whose they are if that is given.
 ///
 /// # Errors
 /// Those of listing the directory and opening its files, and `unsupported_operation` for a newer format.
 /// Damage is no error here but part of the report.
-pub async fn verify(env: &Env, dir: &Path) -> Result<Report> {
+pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> Result<Report> {
     let mut report = Report::default();
     for (version, path) in list(env, dir).await? {
         report.checkpoints += 1;
@@ -38,15 +40,10 @@ pub async fn verify(env: &Env, dir: &Path) -> Result<Report> {
                 Salvaged::Damage(problem) => report.problems.push(problem),
             }
         }
-        if let Some(header) = salvage.header().filter(|header| header.version != version) {
-            report.problems.push(Problem {
-                file: path.display().to_string(),
-                offset: 0,
-                what: "version of the checkpoint".into(),
-                expected: format!("{version}, as its name says"),
-                found: header.version.to_string(),
-            });
-        }
+        report.newest = version;
+        let Some(header) = salvage.header() else { continue };
+        let flaw = header.check(version, identity.unwrap_or(header.identity));
+        report.problems.extend(flaw.err().map(|flaw| flaw.at(&path.display().to_string(), 0)));
     }
     Ok(report)
 }

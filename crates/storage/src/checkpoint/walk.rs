@@ -109,18 +109,7 @@ impl Walk {
     /// # Errors
     /// `file_corrupt` if the checkpoint is of another version than its name says, or another node's.
     pub(super) fn expect(&self, version: Version, identity: Identity) -> Result<()> {
-        let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
-        let Header { identity: ours, version: our_version, .. } = self.header;
-        let flaw = if our_version != version {
-            Flaw::new("version of the checkpoint", version, our_version)
-        } else if ours.cluster_id != identity.cluster_id {
-            Flaw::new("cluster id", hex(identity.cluster_id), hex(ours.cluster_id))
-        } else if ours.node_id != identity.node_id {
-            Flaw::new("node id", hex(identity.node_id), hex(ours.node_id))
-        } else {
-            return Ok(());
-        };
-        Err(flaw.at(&self.name, 0).into())
+        self.header.check(version, identity).map_err(|flaw| flaw.at(&self.name, 0).into())
     }
 
     pub(super) fn header(&self) -> &Header {

@@ -141,7 +141,13 @@ impl Manifest {
     /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of files.
     pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
         let path = path(dir);
-        let bytes = env.files().read(&path).await?;
+        let bytes = env.files().read(&path).await.map_err(|error| match error {
+            error if error == Error::file_not_found() => {
+                let flaw = Flaw::new("the manifest, which names the tables", "a file", "none");
+                flaw.at(&path.display().to_string(), 0).into()
+            }
+            error => error,
+        })?;
         Self::decode(&bytes).map_err(|(flaw, offset)| match flaw {
             HeaderFlaw::Damaged(flaw) => flaw.at(&path.display().to_string(), offset).into(),
             HeaderFlaw::Newer(format) => Error::unsupported_operation().with_detail(format!(
@@ -150,6 +156,19 @@ impl Manifest {
                 path.display()
             )),
         })
+    }
+
+    /// # Errors
+    /// `file_corrupt` if it is another node's.
+    pub fn expect(&self, dir: &Path, identity: Identity) -> Result<()> {
+        if self.identity == identity {
+            return Ok(());
+        }
+        let detail = format!(
+            "{} at offset {HEADER_CLUSTER}: cluster and node: expected this database's, found another's",
+            path(dir).display()
+        );
+        Err(Error::file_corrupt().with_detail(detail))
     }
 
     /// Makes this the manifest of a directory, durably and in one step.
@@ -182,12 +201,21 @@ impl Manifest {
     }
 }
 
+/// The error of a table that the manifest names and that can't be opened.
+pub(crate) fn named_but_missing(dir: &Path, error: Error) -> Error {
+    if error != Error::file_not_found() {
+        return error;
+    }
+    let what = error.detail().unwrap_or(error.description());
+    Error::file_corrupt().with_detail(format!("{what}; {} names it", path(dir).display()))
+}
+
 fn beside(dir: &Path) -> PathBuf {
     dir.join(format!("{MANIFEST}.new"))
 }
 
-/// The manifest's file.
-pub(crate) fn path(dir: &Path) -> PathBuf {
+/// The file of an engine's manifest.
+pub fn path(dir: &Path) -> PathBuf {
     dir.join(MANIFEST)
 }
 

@@ -47,8 +47,8 @@ mod zstd;
 mod tests;
 
 pub use format::{Compression, TABLE_FORMAT};
-pub use manifest::MANIFEST_FORMAT;
-pub use salvage::{SsdReport, SsdSalvage, verify_ssd};
+pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
+pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
 use crate::checkpoint::Identity;
 use crate::{Changed, Memory, Storage};
@@ -191,6 +191,30 @@ pub struct SsdStorage {
     engine: Arc<Engine>,
 }
 
+/// An engine whose files were found whole, and which nothing was changed of yet.
+pub struct SsdFound {
+    state: State,
+    making: Arc<Making>,
+    settings: SsdSettings,
+}
+
+impl SsdFound {
+    /// The version up to which everything is in the tables.
+    pub fn version(&self) -> Version {
+        self.state.version
+    }
+
+    /// Removes what a crash left over, and begins.
+    ///
+    /// # Errors
+    /// Those of listing the directory and removing files.
+    pub async fn start(self) -> Result<SsdStorage> {
+        let Self { state, making, settings } = self;
+        maintain::remove_leftovers(&making.env, &making.dir, &state).await?;
+        Ok(SsdStorage::start(state, making, settings))
+    }
+}
+
 impl SsdStorage {
     /// Makes an engine without rows, at version 0, in a directory that exists; tables that lie there become
     /// leftovers.
@@ -205,24 +229,29 @@ impl SsdStorage {
     /// Opens the engine in a directory and removes what a crash left over. Its window is its version alone.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found, for damage and for files of another node;
-    /// `unsupported_operation` for a newer format, and for a compression that is not built in; those of files.
+    /// Those of [`SsdStorage::read`], and those of removing files.
     pub async fn open(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<Self> {
+        Self::read(env, dir, identity, settings).await?.start().await
+    }
+
+    /// Reads what opening the engine in a directory needs, and changes nothing there.
+    ///
+    /// # Errors
+    /// `file_corrupt`, naming file, offset, expected and found, for damage, for missing files and for those
+    /// of another node; `unsupported_operation` for a newer format, and for a compression that is not built
+    /// in; those of files.
+    pub async fn read(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<SsdFound> {
         if !settings.compression.is_built_in() {
             let detail = "this program is built without zstd: choose another compression, or build it with the feature zstd";
             return Err(Error::unsupported_operation().with_detail(detail));
         }
         let manifest = Manifest::read(env, dir).await?;
-        if manifest.identity != identity {
-            let path = manifest::path(dir).display().to_string();
-            let detail =
-                format!("{path} at offset 16: cluster and node: expected this database's, found another's");
-            return Err(Error::file_corrupt().with_detail(detail));
-        }
+        manifest.expect(dir, identity)?;
         let graveyard = Arc::new(Graveyard::default());
         let mut placed = Vec::with_capacity(manifest.tables.len());
         for named in &manifest.tables {
-            let table = Table::open(env, &table_path(dir, named.id), identity, &graveyard).await?;
+            let table = Table::open(env, &table_path(dir, named.id), identity, &graveyard).await;
+            let table = table.map_err(|error| manifest::named_but_missing(dir, error))?;
             if (table.header().nonce, table.file_len()) != (named.nonce, named.file_len) {
                 let path = table_path(dir, named.id).display().to_string();
                 let detail = format!("{path} at offset 0: table: expected the manifest's, found another");
@@ -231,7 +260,6 @@ impl SsdStorage {
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
         }
         let state = State::of(manifest.version, manifest.serial, manifest.next_flush, placed);
-        maintain::remove_leftovers(env, dir, &state).await?;
         let making = Arc::new(Making {
             env: env.clone(),
             dir: dir.to_path_buf(),
@@ -245,7 +273,7 @@ impl SsdStorage {
             written: AtomicU64::new(0),
             spare: Spare::default(),
         });
-        Ok(Self::start(state, making, settings))
+        Ok(SsdFound { state, making, settings })
     }
 
     fn start(state: State, making: Arc<Making>, settings: SsdSettings) -> Self {

@@ -25,6 +25,8 @@ pub struct SsdReport {
     pub bytes: u64,
     /// Rows read from them, of which overwritten ones that were not merged yet count again.
     pub rows: u64,
+    /// The version up to which they have everything, as the manifest says.
+    pub version: Version,
     /// What is wrong, in the order of files and offsets.
     pub problems: Vec<Problem>,
 }
@@ -42,6 +44,12 @@ pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Re
             None
         }
     };
+    if let (Some(manifest), Some(identity)) = (&manifest, identity)
+        && let Err(error) = manifest.expect(dir, identity)
+    {
+        report.problems.push(of_error(&manifest::path(dir).display().to_string(), &error));
+    }
+    report.version = manifest.as_ref().map_or(0, |manifest| manifest.version);
     let named: BTreeMap<u64, (u64, u64)> = manifest
         .iter()
         .flat_map(|manifest| &manifest.tables)
@@ -76,6 +84,24 @@ pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Re
         }
     }
     Ok(report)
+}
+
+/// Whether the directory of an engine holds no more than its creation makes.
+///
+/// # Errors
+/// Those of listing the directory and reading files.
+pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
+    if !tables_in(env, dir).await?.is_empty() {
+        return Ok(false);
+    }
+    if !env.files().exists(manifest::path(dir)).await? {
+        return Ok(true);
+    }
+    match Manifest::read(env, dir).await {
+        Ok(manifest) => Ok(manifest.tables.is_empty() && manifest.version == 0),
+        Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn of_error(file: &str, error: &Error) -> Problem {

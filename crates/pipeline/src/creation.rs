@@ -1,0 +1,268 @@
+//! How a database comes to be in a directory, and how what lies there is told from damage.
+//!
+//! The steps of a creation, each durable before the next, and what a crash behind it leaves:
+//!
+//! ```text
+//!   1  DIR, then LOCK in it, locked        an empty directory, or LOCK alone
+//!   2  CREATING                            that
+//!   3  gen-1/: engine's files, a log       CREATING, and gen-1/ in parts: no entry, no table, no checkpoint
+//!   4  IDENTITY                            CREATING, gen-1/ whole, IDENTITY or not
+//!   5  all of it is opened and read
+//!   6  CREATING goes                       a database
+//!   7  the first entry
+//! ```
+//!
+//! What is found, and what it means:
+//!
+//! | `IDENTITY` | `CREATING` | besides | it is |
+//! |---|---|---|---|
+//! | there | | anything | a database; its other generations, `CREATING` and `*.new` are leftovers |
+//! | none | none | nothing | nothing yet: one may be made |
+//! | none | whole | generations without anything in them | a creation that was interrupted, which is begun again |
+//! | none | there | an entry, a table, a checkpoint, or damage | a database that lost `IDENTITY` |
+//! | none | none | a generation, whole or being removed | a database that lost `IDENTITY` |
+//! | none | | any other name | somebody else's |
+//!
+//! Always: a directory is written to only when it is ours, and then only what the table allows. Leftovers
+//! go when everything that counts has been read and found whole. A database that lost a file is refused
+//! and stays as it is.
+
+use crate::config::{Creation, NodeConfig};
+use crate::directory::{
+    Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed, log_path,
+    remove_generation, storage_ids,
+};
+use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
+use crate::space::RESERVE;
+use crate::store::{Store, tables_path};
+use plinth_env::Env;
+use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, Salvage, Salvaged};
+use plinth_storage::{checkpoint, ssd};
+use plinth_types::{Error, Result, probe};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The name of the file that says that a database is being made here.
+const CREATING: &str = "CREATING";
+
+const MAGIC: &[u8; 8] = b"PLNTHNEW";
+const MARKER_LEN: usize = 16;
+
+/// What lies in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// Nothing, or no more than a lock.
+    Nothing,
+    /// A creation that was interrupted, without anything in it.
+    Interrupted,
+    Database(DirectoryIdentity),
+}
+
+/// Tells what lies in a directory, and changes nothing there.
+///
+/// # Errors
+/// `client_invalid_operation` if it is somebody else's; `file_corrupt` if it is a database that lost its identity,
+/// or has a damaged one; `unsupported_operation` for another format; those of files.
+pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
+    if !env.files().exists(dir).await? {
+        return Ok(Found::Nothing);
+    }
+    let names = env.files().list(dir).await?;
+    if names.iter().any(|name| name == identity::FILE_NAME) {
+        return Ok(Found::Database(identity::read(env, dir).await?));
+    }
+    let is_part = |name: &&String| {
+        let is_file = **name == identity::unfinished_name() || *name == RESERVE;
+        is_file || generation_in(name).is_some() || is_removed(name)
+    };
+    let (part, is_marked) = (names.iter().find(is_part), names.iter().any(|name| name == CREATING));
+    if let Some(part) = part.filter(|_| !is_marked) {
+        return Err(identity_is_missing(dir, part));
+    }
+    let is_ours = |name: &String| is_part(&name) || matches!(&**name, LOCK | CREATING | "CREATING.new");
+    if let Some(stranger) = names.iter().find(|name| !is_ours(name)) {
+        let detail = format!(
+            "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
+            dir.display(),
+            identity::FILE_NAME
+        );
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    }
+    if !is_marked {
+        return Ok(Found::Nothing);
+    }
+    read_marker(env, dir).await?;
+    for name in names.iter().filter(|name| generation_in(name).is_some()) {
+        if let Some(held) = held_in(env, &dir.join(name)).await? {
+            return Err(identity_is_missing(dir, &held));
+        }
+    }
+    Ok(Found::Interrupted)
+}
+
+/// The first thing in a generation that no creation makes: an entry, a table, a checkpoint, or damage.
+async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
+    let (log, checkpoints, tables) =
+        (log_path(generation), checkpoint_path(generation), tables_path(generation));
+    if let Some((_, path)) = checkpoint::list(env, &checkpoints).await?.pop() {
+        return Ok(Some(path.display().to_string()));
+    }
+    if env.files().exists(&tables).await? && !ssd::is_as_created(env, &tables).await? {
+        return Ok(Some(format!("{}, with tables", tables.display())));
+    }
+    if !env.files().exists(&log).await? {
+        return Ok(None);
+    }
+    let found = match Salvage::open(env, &log).await {
+        Ok(salvage) => first_rows(salvage).await?,
+        Err(error) if error == Error::file_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    Ok(found.map(|found| match found {
+        Salvaged::Entry(entry) => format!("{}, with an entry of version {}", log.display(), entry.version),
+        Salvaged::Problem(problem) => problem.to_string(),
+    }))
+}
+
+/// The first entry with mutations in a log, or the first problem. A log that was just made may have entries of its own.
+async fn first_rows(mut salvage: Salvage) -> Result<Option<Salvaged>> {
+    loop {
+        match salvage.next().await? {
+            Some(Salvaged::Entry(entry)) if entry.kind != EntryKind::Mutations => {}
+            found => return Ok(found),
+        }
+    }
+}
+
+fn identity_is_missing(dir: &Path, held: &str) -> Error {
+    Error::file_corrupt().with_detail(format!(
+        "{}: expected the file that says what this directory is, found none, though there is {held}",
+        dir.join(identity::FILE_NAME).display()
+    ))
+}
+
+/// The error of a directory in which there is no database.
+pub(crate) fn no_database(dir: &Path) -> Error {
+    Error::file_not_found().with_detail(format!("{} holds no database", dir.display()))
+}
+
+/// Takes the lock of the database in `dir`, and makes one if there is none and the settings allow it.
+///
+/// # Errors
+/// As [`crate::Node::open`].
+pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<(Directory, EngineKind)> {
+    // Not even a lock is written to a directory that may be somebody else's.
+    if !env.files().exists(dir.join(LOCK)).await? {
+        check_wanted(dir, look(env, dir).await?, config.creation)?;
+        env.files().create_dir_all(dir).await?;
+    }
+    let lock = env.files().lock(&dir.join(LOCK)).await?;
+    let found = look(env, dir).await?;
+    check_wanted(dir, found, config.creation)?;
+    let identity = match found {
+        Found::Database(identity) => identity,
+        Found::Nothing | Found::Interrupted => create(env, dir, config).await?,
+    };
+    let path = generation_path(dir, identity.generation);
+    let directory = Directory { root: dir.to_path_buf(), path, ids: identity.ids, lock: Arc::new(lock) };
+    Ok((directory, identity.engine))
+}
+
+fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {
+    match (found, creation) {
+        (Found::Database(_), Creation::Always) => Err(Error::client_invalid_operation()
+            .with_detail(format!("{} holds a database already", dir.display()))),
+        (Found::Nothing | Found::Interrupted, Creation::Never) => Err(no_database(dir)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a database in a directory that has none; what an interrupted attempt left is replaced.
+async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryIdentity> {
+    env.files().replace(dir.join(CREATING), &marker()).await?;
+    for name in env.files().list(dir).await? {
+        if let Some(generation) = generation_in(&name) {
+            probe!("pipeline: creating the database was begun before");
+            remove_generation(env, dir, generation).await?;
+        }
+    }
+    let mut ids = Identity { cluster_id: [0; 16], node_id: [0; 16] };
+    env.fill_random(&mut ids.cluster_id);
+    env.fill_random(&mut ids.node_id);
+    let identity = DirectoryIdentity { ids, engine: config.engine, generation: 1 };
+    make_generation(env, dir, &identity, config.log.clone()).await?;
+    identity::write(env, dir, &identity).await?;
+    Ok(identity)
+}
+
+/// Makes the files of a generation without rows, durably.
+async fn make_generation(
+    env: &Env,
+    dir: &Path,
+    identity: &DirectoryIdentity,
+    config: LogConfig,
+) -> Result<()> {
+    let path = generation_path(dir, identity.generation);
+    env.files().create_dir_all(&path).await?;
+    Store::create(env, &path, storage_ids(identity.ids), identity.engine).await?;
+    let (log, _) = LocalLog::create(env, log_path(&path), identity.ids, config).await?;
+    // Its background task must have ended before the log is opened for good: both would make the next segment.
+    log.close().await?;
+    env.files().sync_dir(&path).await?;
+    env.files().sync_dir(dir).await
+}
+
+/// Removes what creations and changes of generations left. To be called when all that counts was found whole.
+pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result<()> {
+    let (files, root) = (env.files(), &directory.root);
+    let mut is_changed = false;
+    for name in files.list(root).await? {
+        let is_file = matches!(&*name, CREATING | "CREATING.new") || name == identity::unfinished_name();
+        if is_file {
+            files.remove(root.join(&name)).await?;
+        } else if is_removed(&name) {
+            files.remove_dir_all(root.join(&name)).await?;
+        } else if let Some(generation) = generation_in(&name)
+            && directory.path != root.join(generation_name(generation))
+        {
+            remove_generation(env, root, generation).await?;
+        } else {
+            continue;
+        }
+        is_changed = true;
+    }
+    // Not one entry is written while the database can still be taken for one that is being made.
+    if is_changed { files.sync_dir(root).await } else { Ok(()) }
+}
+
+/// The bytes of `CREATING`.
+fn marker() -> [u8; MARKER_LEN] {
+    let mut bytes = [0; MARKER_LEN];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&DIRECTORY_FORMAT.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..12]);
+    bytes[12..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// # Errors
+/// `file_corrupt` if `CREATING` is not what a creation writes.
+async fn read_marker(env: &Env, dir: &Path) -> Result<()> {
+    let path = dir.join(CREATING);
+    if env.files().read(&path).await? == marker() {
+        return Ok(());
+    }
+    let expected = "what a creation of a database in this format writes";
+    Err(Error::file_corrupt()
+        .with_detail(format!("{} at offset 0: expected {expected}, found something else", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_the_marker_are_as_documented() {
+        assert_eq!(marker(), *b"PLNTHNEW\x02\0\0\0\x01\x93\x7b\x8b");
+    }
+}

@@ -1,0 +1,180 @@
+//! Opening what is there: engine and log, read at once, compared with each other, and only then changed.
+//!
+//! ```text
+//!   engine   read ───────────────┐ version S
+//!   log      read ───▶ findings ─┴▶ do they belong together? ─▶ both may change their files
+//!                                                                   ─▶ replay ─▶ leftovers go
+//! ```
+//!
+//! The log knows up to which version entries were let go because they are in the engine. So a checkpoint that
+//! is gone, a manifest of an earlier moment, and files of another database are told by name.
+//!
+//! Always: as long as anything that counts may turn out to be missing or damaged, nothing is written.
+
+use crate::checkpoints;
+use crate::config::NodeConfig;
+use crate::creation::remove_leftovers;
+use crate::directory::{Directory, checkpoint_path};
+use crate::identity::{self, EngineKind};
+use crate::replay::{Bounds, replay};
+use crate::sequencer::Sequencer;
+use crate::store::{Recovering, Store, Stored, tables_path};
+use plinth_env::Env;
+use plinth_env::reply::promise;
+use plinth_log::{Findings, LocalLog, Problem, Recovery, Salvage};
+use plinth_storage::{checkpoint, ssd};
+use plinth_types::{Error, Result, Version, planted};
+use std::path::Path;
+
+/// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
+pub(crate) async fn recover(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+) -> Result<(Store, LocalLog, Sequencer, bool)> {
+    let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
+    let replayed = match log.register(checkpoints::CONSUMER, stored + 1, None) {
+        Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
+        Err(error) => Err(error),
+    };
+    let cleared = match replayed {
+        Ok(last) => remove_leftovers(env, directory).await.map(|()| last),
+        Err(error) => Err(error),
+    };
+    let last = match cleared {
+        Ok(last) => last,
+        Err(error) => {
+            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
+            drop(log.close().await);
+            engine.finish().close().await;
+            return Err(error);
+        }
+    };
+    let is_new = last == 0;
+    let seen = last.max(recovery.lease).max(recovery.last_version);
+    let forgets = planted!("leases are forgotten at a restart");
+    let sequencer = if is_new {
+        Sequencer::starting_at(1, env.now())
+    } else if forgets {
+        Sequencer::starting_at(last.max(recovery.last_version), env.now())
+    } else {
+        Sequencer::after_restart(seen, env.now())
+    };
+    Ok((engine.finish(), log, sequencer, is_new))
+}
+
+/// Opens engine and log, both read at once. Nothing is changed before both were found whole and to belong together.
+async fn open_both(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+) -> Result<(Recovering, Version, LocalLog, Recovery)> {
+    let (allow, permission) = promise();
+    let (tell, told) = promise();
+    let (answer, opened) = promise();
+    let opening = {
+        let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
+        let (env, lock) = (env.clone(), directory.lock.clone());
+        let permission = |findings: Findings| {
+            tell.send(Ok(findings));
+            permission
+        };
+        async move {
+            answer.send(LocalLog::open_when(&env, &path, ids, config, permission).await);
+            // Held as long as the log may be written to, even if nobody waits for it any longer.
+            drop(lock);
+        }
+    };
+    let task = env.spawn("open-log", opening);
+    let stored = Stored::read(env, directory, config).await;
+    // A log that can't be opened tells nothing here, and why in the end.
+    let findings: Result<Findings> = told.await;
+    let agreed = stored.as_ref().map_err(Error::clone).and_then(|stored| {
+        let disagreement = disagreement(&directory.path, config.engine, stored.version(), &findings?);
+        disagreement.map_or(Ok(()), |problem| Err(problem.into()))
+    });
+    allow.send(agreed);
+    let log = match task.await {
+        Ok(()) => opened.await,
+        Err(failed) => Err(failed.into()),
+    };
+    let (stored, (log, recovery)) = match (stored, log) {
+        (Ok(stored), Ok(log)) => (stored, log),
+        (Err(error), _) | (_, Err(error)) => return Err(explained(env, directory, error).await),
+    };
+    let version = stored.version();
+    match stored.start(env, directory).await {
+        Ok(engine) => Ok((engine, version, log, recovery)),
+        Err(error) => {
+            drop(log.close().await);
+            Err(error)
+        }
+    }
+}
+
+/// Why an engine that has everything up to `stored` and a log don't belong together, if they don't.
+pub(crate) fn disagreement(
+    generation: &Path,
+    engine: EngineKind,
+    stored: Version,
+    log: &Findings,
+) -> Option<Problem> {
+    let popped = log.popped.get(checkpoints::CONSUMER).copied().unwrap_or(0);
+    if stored >= popped {
+        return None;
+    }
+    let (path, what, found) = match engine {
+        EngineKind::Memory => (
+            checkpoint::path(&checkpoint_path(generation), popped),
+            "a checkpoint is missing",
+            if stored == 0 { "none".into() } else { format!("one of version {stored}") },
+        ),
+        EngineKind::Ssd => (
+            ssd::manifest_path(&tables_path(generation)),
+            "the manifest is of an earlier moment",
+            format!("version {stored}"),
+        ),
+    };
+    let expected = format!("version {popped} or a later one, because the log before it may be gone");
+    Some(problem(&path, what, expected, found))
+}
+
+/// Why the log is not that of this identity, if it isn't.
+pub(crate) fn foreign_log(
+    root: &Path,
+    ours: plinth_log::Identity,
+    log: &Path,
+    theirs: plinth_log::Identity,
+) -> Option<Problem> {
+    (ours != theirs).then(|| {
+        let name = |ids: plinth_log::Identity| {
+            let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
+            format!("cluster {} and node {}", hex(ids.cluster_id), hex(ids.node_id))
+        };
+        let found = format!("{} in {}", name(theirs), log.display());
+        let what = "it and the log are of two databases";
+        problem(&root.join(identity::FILE_NAME), what, name(ours), found)
+    })
+}
+
+fn problem(path: &Path, what: &str, expected: String, found: String) -> Problem {
+    Problem { file: path.display().to_string(), offset: 0, what: what.into(), expected, found }
+}
+
+/// The error of a database of which something is missing or another's. There is a database: what is not found is
+/// damage, and so is what belongs to somebody else.
+async fn explained(env: &Env, directory: &Directory, error: Error) -> Error {
+    let is_missing = error == Error::file_not_found();
+    if !is_missing && error != Error::client_invalid_operation() && error != Error::file_corrupt() {
+        return error;
+    }
+    let log = directory.log_path();
+    if let Ok(salvage) = Salvage::open(env, &log).await
+        && let Some(theirs) = salvage.identity()
+        && let Some(problem) = foreign_log(&directory.root, directory.ids, &log, theirs)
+    {
+        return problem.into();
+    }
+    let what = error.detail().unwrap_or(error.description());
+    Error::file_corrupt().with_detail(what.to_owned())
+}
