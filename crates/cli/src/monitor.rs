@@ -109,9 +109,18 @@ fn seconds(value: f64) -> String {
     duration(Duration::try_from_secs_f64(value).unwrap_or_default())
 }
 
+/// Whether it takes commits, in a word or two.
+fn state(document: &Value, terminal: Terminal) -> String {
+    let refused = document.pointer("/cluster/plinth/commits_refused/now").and_then(Value::as_str);
+    match (flag(document, "/client/database_status/available"), refused) {
+        (false, _) => terminal.bad("NOT AVAILABLE"),
+        (true, Some(cause)) => terminal.bad(&format!("REFUSES COMMITS ({cause})")),
+        (true, None) => terminal.good("available"),
+    }
+}
+
 fn summary(document: &Value, terminal: Terminal) -> String {
-    let available = flag(document, "/client/database_status/available");
-    let state = if available { terminal.good("available") } else { terminal.bad("NOT AVAILABLE") };
+    let state = state(document, terminal);
     let locked = if flag(document, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
     let rate = |path: &str| short(number(document, &format!("/cluster/workload/{path}/hz")));
     let size = |path: &str| bytes(number(document, path) as u64);
@@ -196,8 +205,7 @@ fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: 
     };
     let size = |path: &str| bytes(number(now, path) as u64);
     let probe = |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
-    let available = flag(now, "/client/database_status/available");
-    let state = if available { terminal.good("available") } else { terminal.bad("NOT AVAILABLE") };
+    let state = state(now, terminal);
     let locked = if flag(now, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
     let limited = text(now, "/cluster/qos/performance_limited_by/name");
     let limited = if limited == "workload" { limited.to_owned() } else { terminal.bad(limited) };
@@ -220,6 +228,10 @@ fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: 
     let mut out = format!("{}  {state}{locked}  limited by {limited}\n", terminal.heading(name));
     for (group, what, figure) in rows {
         let _ = writeln!(out, "{group:10}{what:16}{figure:>12}");
+    }
+    let messages = now.pointer("/cluster/messages").and_then(Value::as_array);
+    for message in messages.into_iter().flatten() {
+        let _ = writeln!(out, "{}", terminal.bad(text(message, "/description")));
     }
     out
 }

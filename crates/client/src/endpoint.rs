@@ -86,6 +86,12 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(no_clients()))
     }
 
+    /// Why commits that write rows are refused at this moment, if they are: a full disk, a database that failed. `None` where
+    /// that isn't known without asking somebody else.
+    fn refusal(&self) -> Option<Error> {
+        None
+    }
+
     /// Whether the answer to a commit can get lost although the commit took effect, as on a socket.
     ///
     /// Only then does a client add to each transaction what it needs to find out afterwards (a key that it conflicts

@@ -43,8 +43,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after room was made the files that are in nobody's way any more may take to go.
 const SETTLING: Duration = Duration::from_millis(500);
-/// A cause holds for so long after it was last met.
-const RECENT: Duration = Duration::from_secs(1);
+/// A burst of refusals is over when there was none for so long.
+const QUIET: Duration = Duration::from_secs(10);
 /// Keys of the system with this prefix are layers' data.
 const LAYERS: &[u8] = b"\xff\x02";
 
@@ -91,15 +91,12 @@ enum Verdict {
     },
 }
 
-/// What was last done about commits, and why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Standing {
-    pub cause: Cause,
-    /// Refused, or merely slower.
-    pub refuses: bool,
-    /// When it began, and when it was last so.
-    pub since: Duration,
-    pub last: Duration,
+/// Refusals without a long pause between them.
+#[derive(Default)]
+struct Burst {
+    count: u64,
+    began: Duration,
+    last: Duration,
 }
 
 /// What is remembered of the answers.
@@ -107,7 +104,7 @@ pub(crate) struct Standing {
 pub(crate) struct Backpressure {
     memory_full: AtomicBool,
     refused: [AtomicU64; Cause::ALL.len()],
-    standing: Mutex<Option<Standing>>,
+    burst: Mutex<Burst>,
 }
 
 impl Backpressure {
@@ -116,18 +113,25 @@ impl Backpressure {
         self.refused[cause as usize].load(Ordering::Relaxed)
     }
 
-    /// What holds commits back at this moment, if anything does.
-    pub fn standing(&self, now: Duration) -> Option<Standing> {
-        lock(&self.standing).filter(|standing| standing.last + RECENT >= now)
+    /// Commits were refused: the first of a burst is told at once, how many there were when it is over.
+    fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
+        self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
+        let mut burst = lock(&self.burst);
+        if burst.count == 0 {
+            crate::events::refusing(cause, error);
+            *burst = Burst { count: 0, began: now, last: now };
+        }
+        burst.count += refused;
+        burst.last = now;
     }
 
-    fn note(&self, cause: Cause, refused: u64, now: Duration) {
-        self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
-        let mut standing = lock(&self.standing);
-        let before = standing.filter(|before| before.cause == cause && before.last + RECENT >= now);
-        let refuses = refused > 0 || before.is_some_and(|before| before.refuses);
-        let since = before.map_or(now, |before| before.since);
-        *standing = Some(Standing { cause, refuses, since, last: now });
+    /// Tells the end of a burst of refusals. To be called now and then.
+    pub fn tick(&self, now: Duration) {
+        let mut burst = lock(&self.burst);
+        if burst.count > 0 && now >= burst.last + QUIET {
+            let Burst { count, began, last } = std::mem::take(&mut *burst);
+            crate::events::refused(count, last.saturating_sub(began));
+        }
     }
 
     /// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
@@ -160,6 +164,17 @@ impl Backpressure {
     }
 }
 
+/// Why a commit that writes rows would be refused at this moment, if it would.
+pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, Error)> {
+    match replica.backpressure.ask(replica, replica.space.level()) {
+        Verdict::Refused { cause, error, .. } => Some((cause, error)),
+        Verdict::Slower(Cause::Disk) if !replica.space.may_help(replica) => {
+            Some((Cause::Disk, replica.space.refusal(replica)))
+        }
+        Verdict::Go | Verdict::Slower(_) => None,
+    }
+}
+
 /// Holds a batch back for as long as it has to be, and gives what of it may go on. The caller holds the batch lock.
 pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) -> Vec<Submitted> {
     let replica = &*leader.replica;
@@ -185,7 +200,6 @@ pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Sub
             return batch;
         }
         probe!("pipeline: batch waits for room");
-        replica.backpressure.note(cause, 0, now);
         replica.env.sleep(PAUSE).await;
         let_versions_go_by(leader, batcher);
         if cause == Cause::Disk {
@@ -259,7 +273,7 @@ fn refuse(
     if !refused.is_empty() {
         probe!("pipeline: commits refused");
         let count = refused.len() as u64;
-        replica.backpressure.note(cause, count, replica.env.now());
+        replica.backpressure.note(cause, error, count, replica.env.now());
         replica.counters.refused.add(count);
         refused.into_iter().for_each(|submitted| submitted.answer.send(Err(error.clone())));
     }
@@ -267,8 +281,8 @@ fn refuse(
 }
 
 /// The disk was full when a batch was to be appended.
-pub(crate) fn note_full_disk(replica: &Replica, refused: u64) {
-    replica.backpressure.note(Cause::Disk, refused, replica.env.now());
+pub(crate) fn note_full_disk(replica: &Replica, error: &Error, refused: u64) {
+    replica.backpressure.note(Cause::Disk, error, refused, replica.env.now());
 }
 
 fn writes_rows(request: &CommitRequest) -> bool {

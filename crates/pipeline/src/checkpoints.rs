@@ -4,9 +4,11 @@
 //! pinned version, like any reader, while commits go on. The last checkpoint is removed only when the
 //! next one is durable.
 
+use crate::batch_lock::lock;
 use crate::metrics::Rated;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
+use plinth_env::is_disk_full;
 use plinth_storage::Storage;
 use plinth_storage::checkpoint::{self, Pace};
 use plinth_types::{Error, Result, Version, planted, probe};
@@ -49,11 +51,12 @@ pub(crate) async fn run(replica: Arc<Replica>) {
             continue;
         }
         let (written, data) = (replica.counters.bytes_written.get(), replica.storage.memory().data);
-        match make_room_and_write(&replica).await {
+        let made = make_room_and_write(&replica).await;
+        replica.note_checkpoint(&made);
+        match made {
             Ok(_) => last = Last { written, data, not_before: Duration::ZERO },
-            Err(error) => {
+            Err(_) => {
                 probe!("pipeline: checkpoint failed");
-                replica.checkpoint_failed(&error);
                 last.not_before = replica.env.now() + PAUSE_AFTER_FAILURE;
             }
         }
@@ -64,6 +67,11 @@ pub(crate) async fn run(replica: Arc<Replica>) {
 /// Whether it is time for a checkpoint.
 fn is_due(replica: &Replica, last: &Last) -> bool {
     let (space, now) = (&replica.space, replica.env.now());
+    let lacked_room = lock(&replica.checkpoint_trouble).as_ref().is_some_and(is_disk_full);
+    if lacked_room && space.level() != Level::Kept && space.fits_at_once(replica) {
+        // There is room now for the one that failed.
+        return true;
+    }
     let grown = replica.counters.bytes_written.get().wrapping_sub(last.written);
     let wanted = match space.level() {
         Level::Plenty => grown >= threshold(replica),
@@ -153,9 +161,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
         if wanted.is_some() || is_long || space.level() == Level::Kept {
             let oldest = storage.oldest();
             let flushed = with_reserve(&replica, || storage.flush()).await;
-            if let Err(error) = &flushed {
-                replica.checkpoint_failed(error);
-            }
+            replica.note_checkpoint(&flushed);
             if let Some((version, written)) = wanted
                 && (flushed.is_err() || oldest >= version)
             {

@@ -3,6 +3,7 @@
 //! What memory can answer is answered at once, on the caller's thread. Only commits cross to another
 //! thread, and reads of versions that are yet to come wait for them.
 
+use crate::backpressure;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
@@ -14,8 +15,8 @@ use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_storage::Storage;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Version,
 };
 use std::sync::Arc;
 
@@ -203,6 +204,10 @@ impl Endpoint for InProcess {
         let pin = async move { promise.send(node.pin_snapshot().await) };
         drop(self.replica().env.spawn("pin", pin));
         reply
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        backpressure::refusal(self.replica()).map(|(_, error)| error)
     }
 
     /// In one process an answer is lost only together with the node, which takes no commits after that.

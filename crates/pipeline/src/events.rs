@@ -3,11 +3,13 @@
 //! One function for each event, so that names and fields stand in one place. Whoever embeds the node decides where they go;
 //! the program `plinth` prints them when `PLINTH_LOG` says so.
 
+use crate::backpressure::Cause;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use crate::space::Level;
 use plinth_types::{Error, Version, printable};
 use std::path::Path;
+use std::time::Duration;
 use tracing::Span;
 
 pub(crate) fn opened(directory: Option<&Path>, version: Version) {
@@ -47,6 +49,22 @@ pub(crate) fn reserve_used(bytes: u64) {
 /// A checkpoint, or what the engine `ssd` has for one, has failed.
 pub(crate) fn checkpoint_failed(error: &Error) {
     tracing::warn!(code = error.code(), error = %error, "a checkpoint could not be written: the log goes on growing");
+}
+
+/// Commits are refused: the first of a burst.
+pub(crate) fn refusing(cause: Cause, error: &Error) {
+    tracing::warn!(cause = cause.name(), code = error.code(), error = %error, "commits are refused");
+}
+
+/// No commit has been refused for a while: how many were, and for how long.
+pub(crate) fn refused(commits: u64, during: Duration) {
+    let seconds = during.as_secs_f64();
+    tracing::warn!(commits, seconds, "commits are not refused any more");
+}
+
+/// A checkpoint was written, after some could not be.
+pub(crate) fn checkpoints_go_on(failures: u64) {
+    tracing::info!(failures, "checkpoints are written again");
 }
 
 /// What limits the rate of transactions has changed.

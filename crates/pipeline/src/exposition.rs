@@ -2,7 +2,7 @@
 //!
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
-use crate::backpressure::Cause;
+use crate::backpressure::{self, Cause};
 use crate::leader::Leader;
 use crate::metrics::{Count, Histogram, Metrics};
 use plinth_storage::Storage;
@@ -170,8 +170,15 @@ fn space(text: &mut Text, leader: &Leader) {
         text.gauge("plinth_pinned_snapshots", "Snapshots that are pinned.", pinned);
     }
     text.gauge("plinth_committed_version", "The newest version.", leader.replica.newest() as f64);
-    let available = if leader.replica.health.failure().is_none() { 1.0 } else { 0.0 };
-    text.gauge("plinth_available", "Whether commits are taken.", available);
+    let now = backpressure::refusal(&leader.replica).map(|(cause, _)| cause);
+    let available = f64::from(u8::from(now.is_none()));
+    text.gauge("plinth_available", "Whether commits that write rows are taken.", available);
+    if let Some(storage) = leader.replica.storage.ssd_engine() {
+        let help = "Damaged blocks that reads and merges met with.";
+        text.counter("plinth_damaged_blocks_total", help, storage.damage().map_or(0, |(_, times)| times));
+        let failing = f64::from(u8::from(storage.trouble().is_some()));
+        text.gauge("plinth_flush_failing", "Whether flushes or merges fail at this moment.", failing);
+    }
     let locked = if leader.replica.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
     text.gauge("plinth_locked", "Whether the database is locked.", locked);
     let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
@@ -182,11 +189,10 @@ fn space(text: &mut Text, leader: &Leader) {
             "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
         text.gauge("plinth_disk_kept_bytes", help, kept as f64);
     }
-    let now = leader.replica.backpressure.standing(leader.replica.env.now());
     let held: Vec<_> = Cause::ALL
         .iter()
         .map(|cause| {
-            let is_now = now.is_some_and(|standing| standing.cause == *cause && standing.refuses);
+            let is_now = now == Some(*cause);
             (format!("{{cause=\"{}\"}}", cause.name()), f64::from(u8::from(is_now)))
         })
         .collect();

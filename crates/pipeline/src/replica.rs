@@ -14,6 +14,7 @@
 //! readers only when everything up to it has been applied.
 
 use crate::backpressure::Backpressure;
+use crate::batch_lock::lock;
 use crate::config::NodeConfig;
 use crate::counters::Counters;
 use crate::directory::Directory;
@@ -31,7 +32,7 @@ use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Storage};
 use plinth_types::{Error, MutationList, MutationRef, Result, Version, planted};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How many rows of forgotten versions are given back with each entry: more than one makes, on average.
@@ -67,6 +68,8 @@ pub(crate) struct Replica {
     pub health: Health,
     pub counters: Counters,
     pub space: Space,
+    /// Why the last checkpoint could not be written, if so.
+    pub checkpoint_trouble: Mutex<Option<Error>>,
     pub backpressure: Backpressure,
     /// Wakes the task that writes checkpoints.
     pub checkpoint_due: Signal,
@@ -94,6 +97,7 @@ impl Replica {
             health: Health::default(),
             counters: Counters::beginning(env.now()),
             space: Space::default(),
+            checkpoint_trouble: Mutex::default(),
             backpressure: Backpressure::default(),
             checkpoint_due: Signal::new(),
         }
@@ -140,10 +144,22 @@ impl Replica {
         self.storage.apply(entry.version, &mut entry.mutations(), Some(&mut changed));
     }
 
-    /// A checkpoint, or a flush, could not be written.
-    pub fn checkpoint_failed(&self, error: &Error) {
-        self.counters.checkpoints_failed.add(1);
-        crate::events::checkpoint_failed(error);
+    /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in a row is told at once, its end too.
+    pub fn note_checkpoint<T>(&self, written: &Result<T>) {
+        let mut trouble = lock(&self.checkpoint_trouble);
+        match written {
+            Ok(_) if trouble.is_some() => {
+                *trouble = None;
+                crate::events::checkpoints_go_on(self.counters.checkpoints_failed.get());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.counters.checkpoints_failed.add(1);
+                if trouble.replace(error.clone()).is_none() {
+                    crate::events::checkpoint_failed(error);
+                }
+            }
+        }
     }
 
     /// The newest version that reads may be at.

@@ -4,8 +4,10 @@
 //! network has no word for stands with the value that means "nothing wrong" (one coordinator that is reachable, full
 //! replication), or is left out (machines, roughness). What FoundationDB has no field for is under `cluster.plinth`.
 
+mod messages;
 mod roles;
 
+use crate::backpressure::{self, Cause};
 use crate::gate::{Limits, Reason};
 use crate::leader::Leader;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
@@ -54,7 +56,7 @@ fn client(node: &Node, description: &Description) -> Value {
             ],
             "quorum_reachable": true,
         },
-        "database_status": { "available": available, "healthy": available },
+        "database_status": { "available": available, "healthy": messages::all(&node.leader).is_empty() },
         "messages": [],
         "timestamp": node.leader.replica.wall_clock_seconds(),
     })
@@ -64,10 +66,7 @@ fn cluster(node: &Node, description: &Description) -> Value {
     let leader = &*node.leader;
     let failure = leader.replica.health.failure();
     let locked = leader.replica.visible.answer(|| 0).locked;
-    let messages: Vec<_> = failure
-        .iter()
-        .map(|error| json!({ "name": "storage_failure", "description": error.to_string() }))
-        .collect();
+    let messages = messages::all(leader);
     let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
     json!({
         "active_primary_dc": "",
@@ -272,8 +271,19 @@ fn plinth(leader: &Leader) -> Value {
     let memory = leader.replica.storage.memory();
     let counters = &leader.replica.counters;
     let (queued, queued_bytes) = leader.queue.depth();
+    let refusal = backpressure::refusal(&leader.replica);
+    let refused =
+        |cause: &Cause| (cause.name().to_owned(), json!(leader.replica.backpressure.refused(*cause)));
     json!({
         "checkpoints": counters.checkpoints.get(),
+        "checkpoints_failed": counters.checkpoints_failed.get(),
+        "commits_refused": {
+            "by_cause": Cause::ALL.iter().map(refused).collect::<serde_json::Map<_, _>>(),
+            "now": refusal.map(|(cause, _)| cause.name()),
+        },
+        "disk": leader.replica.space.free_and_kept().map(|(free, kept)| {
+            json!({ "free_bytes": free, "kept_bytes": kept })
+        }),
         "commit_batches": counters.batches.get(),
         "commit_batches_in_flight": leader.in_flight.len(),
         "commit_queue": { "bytes": queued_bytes, "transactions": queued },

@@ -199,7 +199,7 @@ fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool
     let refused = decided.accepted.len() as u64;
     leader.replica.counters.refused.add(refused);
     if is_disk_full(&error) {
-        backpressure::note_full_disk(&leader.replica, refused);
+        backpressure::note_full_disk(&leader.replica, &error, refused);
     }
     decided.accepted.into_iter().for_each(|accepted| accepted.answer.send(Err(error.clone())));
 }

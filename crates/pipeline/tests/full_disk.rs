@@ -8,6 +8,7 @@ mod common;
 
 use common::world::World;
 use common::*;
+use plinth_client::Endpoint;
 use plinth_env::is_disk_full;
 use plinth_env::simulated::Unsynced;
 use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
@@ -152,13 +153,68 @@ fn clearing_everything_makes_room_though_others_leave_none() {
     }
 }
 
+fn status(world: &World) -> Value {
+    serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap()
+}
+
+fn names_of_messages(status: &Value) -> Vec<String> {
+    let messages = status["cluster"]["messages"].as_array().unwrap();
+    messages.iter().map(|message| message["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn measured(world: &World, name: &str) -> f64 {
+    let text = world.node().metrics_text();
+    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    line.unwrap_or_else(|| panic!("no {name}")).rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+/// `status` said "available", `plinth_available` was 1, and nothing else said a word.
 #[test]
-fn a_full_disk_is_the_cause_that_is_told() {
-    let world = on_disk_of(6, EngineKind::Memory, 64 << 20);
-    fill_with_rows(&world);
-    world.sim.run_for(Duration::from_millis(300));
-    let _ = put(&world, 0);
-    let status: Value = serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap();
-    let limited = &status["cluster"]["qos"]["performance_limited_by"];
-    assert_eq!(limited["name"], "storage_server_min_free_space", "{limited}");
+fn a_full_disk_is_told_while_it_is_full_and_no_longer() {
+    for engine in ENGINES {
+        let world = on_disk_of(6, engine, 1 << 30);
+        (0..100).for_each(|number| drop(put(&world, number).unwrap()));
+        world.sim.run_for(Duration::from_secs(2));
+        assert_eq!((world.node().endpoint().refusal(), measured(&world, "plinth_available")), (None, 1.0));
+        let well = status(&world);
+        assert_eq!(well["cluster"]["messages"], Value::Array(Vec::new()));
+        assert_eq!(well["client"]["database_status"]["healthy"], true);
+
+        fill_by_others(&world);
+        assert!(is_disk_full(&put(&world, 0).unwrap_err()));
+        world.sim.run_for(Duration::from_secs(1));
+        let full = status(&world);
+        assert_eq!(full["cluster"]["qos"]["performance_limited_by"]["name"], "storage_server_min_free_space");
+        assert_eq!(full["client"]["database_status"]["healthy"], false);
+        assert_eq!(full["cluster"]["plinth"]["commits_refused"]["now"], "disk_full");
+        let told = names_of_messages(&full);
+        assert!(
+            ["commits_refused", "low_disk_space"].iter().all(|name| told.contains(&(*name).to_owned())),
+            "{told:?}"
+        );
+        assert!(is_disk_full(&world.node().endpoint().refusal().unwrap()));
+        assert_eq!(measured(&world, "plinth_available"), 0.0);
+        assert_eq!(measured(&world, "plinth_refusing{cause=\"disk_full\"}"), 1.0);
+        assert!(measured(&world, "plinth_commits_refused_total{cause=\"disk_full\"}") >= 1.0);
+        let free = measured(&world, "plinth_disk_free_bytes");
+        assert!(free < measured(&world, "plinth_disk_kept_bytes"), "{free}");
+
+        limit(&world, 1 << 30);
+        world.sim.run_for(Duration::from_secs(12));
+        put(&world, 0).unwrap();
+        assert_eq!(status(&world)["cluster"]["messages"], Value::Array(Vec::new()), "{engine:?}");
+        assert_eq!(measured(&world, "plinth_available"), 1.0);
+    }
+}
+
+#[test]
+fn a_failed_sync_is_told() {
+    let world = on_disk_of(7, EngineKind::Memory, 1 << 30);
+    world.sim.update_faults(&world.machine, |plan| plan.sync.fail = 1.0);
+    put(&world, 0).unwrap_err();
+    let status = status(&world);
+    assert_eq!(names_of_messages(&status)[0], "storage_failure");
+    assert_eq!(status["client"]["database_status"]["available"], false);
+    assert_eq!(measured(&world, "plinth_refusing{cause=\"failed\"}"), 1.0);
+    assert!(world.node().endpoint().refusal().is_some());
 }

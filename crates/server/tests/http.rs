@@ -41,6 +41,46 @@ fn metrics_status_and_health_are_there() {
     block_on(server.stop());
 }
 
+/// A probe was told "serving" while no commit was taken, and the console that nothing holds transactions back.
+#[test]
+fn a_probe_and_the_console_are_told_that_commits_are_refused_and_that_they_are_not_any_more() {
+    let config = NodeConfig { memory_bytes: Some(1 << 20), ..NodeConfig::default() };
+    let node = block_on(Node::in_memory(&Env::real(), config)).unwrap();
+    let config = ServerConfig { listen: vec![loopback()], http: Some(loopback()), ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let db = database(&server);
+    let ask = |path: &str| ask(&server, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+    let console = || -> serde_json::Value {
+        let said = ask("/api/overview");
+        serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    assert_eq!(console()["health"]["state"], "serving");
+    let write = |n: u32| {
+        db.transact_blocking(|tr| {
+            tr.set(n.to_be_bytes(), [7; 50_000]);
+            Ok(())
+        })
+    };
+    let refused = (0..10_000).find_map(|n| write(n).err()).unwrap();
+    assert_eq!(refused.code(), 1000, "{refused}");
+    let said = ask("/health");
+    assert!(said.split_once("\r\n").unwrap().0.ends_with("503 Service Unavailable"), "{said}");
+    assert!(said.ends_with("commits are refused: operation_failed (1000)\n"), "{said}");
+    let health = &console()["health"];
+    assert_eq!(health["state"], "refusing");
+    assert!(health["words"].as_str().unwrap().contains("--memory"), "{health}");
+    let clear = |tr: &plinth_client::Transaction| {
+        tr.clear_range("", "\u{7f}");
+        Ok(())
+    };
+    db.transact_blocking(clear).unwrap();
+    // What was overwritten leaves memory with the window.
+    while !ask("/health").ends_with("serving\n") {
+        block_on(Env::real().sleep(std::time::Duration::from_millis(50)));
+    }
+    block_on(server.stop());
+}
+
 #[test]
 fn what_is_not_asked_for_as_it_should_be_is_refused_and_nothing_breaks() {
     let server = start();

@@ -38,6 +38,12 @@ impl Answer {
         Self::file("text/plain; charset=utf-8", text)
     }
 
+    /// What a probe is told while commits that write rows are refused. Without details: it needs no token.
+    pub(crate) fn not_serving(error: &Error) -> Self {
+        let text = format!("commits are refused: {} ({})\n", error.name(), error.code());
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text)
+    }
+
     pub(crate) fn metrics(text: String) -> Self {
         Self::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }

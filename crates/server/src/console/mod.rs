@@ -114,7 +114,10 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> std::result::Resu
     let access = &shared.console.access;
     if path == "/health" {
         only(&head.method, &[Method::GET, Method::HEAD])?;
-        return Ok(Answer::text("serving\n"));
+        return Ok(match shared.endpoint.refusal() {
+            None => Answer::text("serving\n"),
+            Some(error) => Answer::not_serving(&error),
+        });
     }
     access.check_host(&head.headers)?;
     if let Some(file) = page::file(path) {

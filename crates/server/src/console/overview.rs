@@ -72,17 +72,20 @@ pub(super) async fn overview(shared: &Shared) -> Result<Answer, Answer> {
 /// One word for a lamp, and a sentence for who reads it.
 fn health(cluster: &Value) -> Value {
     let limited = &cluster["qos"]["performance_limited_by"];
-    let failure = cluster["messages"].as_array().and_then(|messages| messages.first());
+    let worst = cluster["messages"].as_array().and_then(|messages| messages.first());
+    let told = worst.and_then(|message| message["description"].as_str());
     let (state, words) = if cluster["database_available"] != true {
-        let why = failure
-            .and_then(|message| message["description"].as_str())
-            .unwrap_or("the database does not say why");
+        let why = told.unwrap_or("the database does not say why");
         ("failed", format!("No commit is taken any more: {why}"))
     } else if cluster["database_locked"] == true {
         ("locked", "The database is locked: only lock-aware transactions run".to_owned())
+    } else if let Some(refused) = told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string()) {
+        ("refusing", refused.to_owned())
     } else if limited["name"] != "workload" {
         let why = limited["description"].as_str().unwrap_or("for a cause that is not told");
         ("limited", format!("Transactions are held back: {why}"))
+    } else if let Some(unwell) = told {
+        ("unwell", unwell.to_owned())
     } else {
         ("serving", "Serving, and nothing holds transactions back".to_owned())
     };

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Reads that may wait for the disk at one time.
@@ -27,6 +27,22 @@ pub(crate) struct ReadCounts {
     pub device: AtomicU64,
     /// Keys whose value was looked for in a file: some block on the way was not in the cache.
     pub uncached: AtomicU64,
+    /// Blocks that were damaged, and what was wrong with the first.
+    pub damaged: AtomicU64,
+    pub damage: OnceLock<Error>,
+}
+
+impl ReadCounts {
+    /// Notes it if a file turned out to be damaged.
+    fn note<T>(&self, read: Result<T>) -> Result<T> {
+        if let Err(error) = &read
+            && [Error::file_corrupt(), Error::checksum_failed()].contains(error)
+        {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+            let _ = self.damage.set(error.clone());
+        }
+        read
+    }
 }
 
 /// What a read has to get blocks with.
@@ -78,7 +94,7 @@ impl Loader {
         }
         *was_read = true;
         self.wait().await;
-        let block = Arc::new(table.read_block(number, &self.cache).await?);
+        let block = Arc::new(self.counts.note(table.read_block(number, &self.cache).await)?);
         if !self.passing {
             self.cache.insert(table.id(), number as u32, &block);
         }
@@ -116,9 +132,10 @@ impl Loader {
     ) -> Result<VecDeque<Arc<RowsBlock>>> {
         self.wait().await;
         let blocks = match self.passing {
-            true => table.read_rows(first, count, |len| vec![0; len]).await?,
-            false => table.read_rows(first, count, |len| self.cache.buffer(len)).await?,
+            true => table.read_rows(first, count, |len| vec![0; len]).await,
+            false => table.read_rows(first, count, |len| self.cache.buffer(len)).await,
         };
+        let blocks = self.counts.note(blocks)?;
         let blocks: VecDeque<_> = blocks.into_iter().map(Arc::new).collect();
         if !self.passing {
             for (number, block) in (first..).zip(&blocks) {

@@ -343,6 +343,12 @@ impl SsdStorage {
         trouble.iter().flatten().next().cloned()
     }
 
+    /// The first damage that a read or a merge met with since it was opened, and how many times any was met with.
+    pub fn damage(&self) -> Option<(Error, u64)> {
+        let reads = &self.engine.reads;
+        Some((reads.damage.get()?.clone(), reads.damaged.load(Ordering::Relaxed)))
+    }
+
     /// Bytes of disk that a flush of all that is in the window and the largest of the usual merges take: as many have to be
     /// free for the engine to go on. A merge takes at most what it merges, which are all tables or a dozen.
     pub fn room_to_work(&self) -> u64 {

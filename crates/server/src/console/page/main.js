@@ -33,7 +33,7 @@ function say(state, words) {
   if (by("health-words").textContent !== words) by("health-words").textContent = words;
   by("health").dataset.state = state;
   by("overview").classList.toggle("stale", state === "away");
-  const mark = { serving: "", away: "! ", failed: "! ", limited: "~ ", locked: "~ " }[state] ?? "";
+  const mark = { serving: "", away: "! ", failed: "! ", refusing: "! ", unwell: "~ ", limited: "~ ", locked: "~ " }[state] ?? "";
   document.title = `${mark}Plinth`;
 }
 

@@ -1,0 +1,52 @@
+//! What is wrong, in words: the messages of the status document, which the console, `status` and `top` show as well.
+//!
+//! One for each thing that somebody should look at, the most urgent first. A database that is well has none.
+
+use crate::backpressure::{self, Cause};
+use crate::batch_lock::lock;
+use crate::leader::Leader;
+use serde_json::{Value, json};
+
+/// With less than this for rows a disk is told to be low.
+const LOW_BYTES: u64 = 256 << 20;
+
+/// The messages, each with a name that stays the same, and a sentence.
+pub(super) fn all(leader: &Leader) -> Vec<Value> {
+    let replica = &*leader.replica;
+    let mut messages = Vec::new();
+    let mut tell = |name: &str, description: String| {
+        messages.push(json!({ "name": name, "description": description }));
+    };
+    match backpressure::refusal(replica) {
+        Some((Cause::Failed, error)) => tell("storage_failure", error.to_string()),
+        Some((cause, error)) => {
+            let why = error.detail().unwrap_or(error.description());
+            tell("commits_refused", format!("Commits that write rows are refused ({}): {why}", cause.name()));
+        }
+        None => {}
+    }
+    if let Some((free, kept)) = replica.space.free_and_kept()
+        && free < kept + LOW_BYTES
+    {
+        let left = free.saturating_sub(kept);
+        tell(
+            "low_disk_space",
+            format!(
+                "The disk has {free} bytes free, of which rows may take {left}; the rest is kept for what makes room"
+            ),
+        );
+    }
+    if let Some(error) = replica.storage.trouble() {
+        tell(
+            "flush_failing",
+            format!("What is in memory can't be moved into tables, or tables merged: {error}"),
+        );
+    }
+    if let Some(error) = &*lock(&replica.checkpoint_trouble) {
+        tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
+    }
+    if let Some((error, times)) = replica.storage.ssd_engine().and_then(|storage| storage.damage()) {
+        tell("file_damaged", format!("Damage was met with {times} times; the first: {error}"));
+    }
+    messages
+}
