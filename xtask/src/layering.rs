@@ -35,6 +35,12 @@ const LAYERS: &[Layer] = &[
     Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {
         level: 3,
+        name: "plinth-replication",
+        uses: &["plinth-types", "plinth-env", "plinth-log"],
+        tests_use: &[],
+    },
+    Layer {
+        level: 3,
         name: "plinth-client",
         uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls"],
         tests_use: &[],
@@ -143,6 +149,8 @@ const LAYERS: &[Layer] = &[
             "plinth-env",
             "plinth-proto",
             "plinth-tls",
+            "plinth-log",
+            "plinth-replication",
             "plinth-client",
             "plinth-series",
             "plinth-pipeline",

@@ -22,11 +22,12 @@
 //! ## Not here
 //! Files on disk: each format has its own tests with flipped bits. The settings' file, which belongs to a program: its target
 //! stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `series.rs`, `served.rs`, then `mutate.rs`.
+//! Read next: `decoders.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
 mod mutate;
+mod nodes;
 mod seeds;
 mod series;
 mod served;
@@ -44,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -56,6 +57,8 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "series_lines", run: series::lines },
     Target { name: "series_remote_write", run: series::remote_write },
     Target { name: "series_query", run: series::query },
+    Target { name: "replication_messages", run: nodes::messages },
+    Target { name: "log_bodies", run: nodes::log_bodies },
 ];
 
 /// The target of a name.

@@ -3,7 +3,7 @@
 //! They are made by the encoders of today and kept as files, so that a fuzzer has them; a test holds the files to what is made
 //! here. A message that gets a new field needs its seed made anew (`plinth-fuzz seeds`).
 
-use crate::series;
+use crate::{nodes, series};
 use plinth_proto::frame::{HEADER, Kind};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
@@ -25,6 +25,8 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "series_lines" => texts(&SERIES_LINES),
         "series_remote_write" => vec![("seed-two-series".to_owned(), series::remote_write_message())],
         "series_query" => texts(&SERIES_QUERIES),
+        "replication_messages" => numbered(nodes::message_seeds().into_iter()),
+        "log_bodies" => numbered(nodes::log_seeds().into_iter()),
         _ => Vec::new(),
     }
 }

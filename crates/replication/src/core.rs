@@ -1,0 +1,492 @@
+//! The step: events in, work out.
+//!
+//! ```text
+//!   tick, receive, propose, read ──▶ Core ──▶ work(): promise, void, append, send, committed, reads
+//!                                      ▲                       │ sync
+//!                                      └──── persisted(ticket) ┘──▶ send what had to wait for it
+//! ```
+//!
+//! Whoever drives it takes all work after each event, in order, and does it in the order of [`Work`]'s fields. A
+//! follower's answers wait for the sync of what they answer; a leader's appends don't, so that followers write
+//! beside it.
+//!
+//! Two things of `raft` are guarded from here. Its election timeouts are drawn from a generator that no seed
+//! reaches: after every step they are set to a value that follows from seed, node and term, so it doesn't matter whether
+//! it has drawn one. And a follower's next index may fall to its match index or below (fixed after 0.7.0,
+//! by commit 2fbeee5), from where entries would be sent that are known to be there: it is lifted again. What would make
+//! it panic is refused before it gets there.
+
+use std::collections::VecDeque;
+
+use plinth_types::{Error, Result};
+use raft::eraftpb::{ConfState, Entry, HardState, Message as RaftMessage, MessageType};
+use raft::{RawNode, StateRole};
+use slog::{Discard, Logger, o};
+
+use crate::NodeId;
+use crate::message::{MAX_ENTRIES, Message, MessageKind};
+use crate::terms::{EntryId, Store, Terms};
+
+/// Who a node is, and among whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// This node.
+    pub id: NodeId,
+    /// Who votes.
+    pub voters: Vec<NodeId>,
+    /// Who only follows.
+    pub learners: Vec<NodeId>,
+    /// What election timeouts come from.
+    pub seed: u64,
+    /// After so many ticks a leader sends heartbeats.
+    pub heartbeat_ticks: usize,
+    /// A follower that hears of no leader for so many ticks, or more but fewer than twice as many, wants an
+    /// election.
+    pub election_ticks: usize,
+    /// How many entries one message carries at most, about; never more than [`MAX_ENTRIES`].
+    pub message_entries: usize,
+    /// A bug to have, for tests of tests.
+    #[cfg(feature = "planted-bugs")]
+    #[doc(hidden)]
+    pub planted: crate::planted::Planted,
+}
+
+/// What a node promises to others: no vote for anybody else in this term, no part in earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Promise {
+    /// The newest term that it has heard of.
+    pub term: u64,
+    /// The node that it votes for in that term; 0: none.
+    pub vote: NodeId,
+    /// The index up to which it knows entries to be committed.
+    pub commit: u64,
+}
+
+/// What a node is in its term.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It leads.
+    Leader,
+    /// It follows this node, or nobody yet.
+    Follower(Option<NodeId>),
+    /// It wants to lead.
+    Candidate,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Work {
+    /// What [`Core::persisted`] is to be called with once everything up to here is synced.
+    pub ticket: u64,
+    /// This is written down. First, so that no entry is ever found in a log that has not heard of its term.
+    pub promise: Option<Promise>,
+    /// Then entries behind this index are void.
+    pub rewind: Option<u64>,
+    /// Then these are appended. In a leader they are what it proposed, or the one with which its term begins.
+    pub append: Vec<EntryId>,
+    /// Whether anything of this has to be synced before [`Core::persisted`] is called. If not, that is done already.
+    pub needs_sync: bool,
+    /// Messages that need not wait for the sync.
+    pub send: Vec<Message>,
+    /// Entries up to this index are committed.
+    pub committed: Option<u64>,
+    /// Reads that are proven: the number of each, and the index that has to be applied before it is answered.
+    pub reads: Vec<(u64, u64)>,
+}
+
+/// Messages that wait for a sync.
+struct Held {
+    ticket: u64,
+    messages: Vec<Message>,
+}
+
+/// One node's part in the agreement.
+pub struct Core {
+    node: RawNode<Store>,
+    config: Config,
+    /// Work whose sync has not been reported, oldest first.
+    held: VecDeque<Held>,
+    /// The promise written down last.
+    promised: Promise,
+    committed: u64,
+    /// Reads answered without proof: a planted bug.
+    unproven: Vec<(u64, u64)>,
+}
+
+impl Core {
+    /// A node that has this log, and has promised this.
+    ///
+    /// # Errors
+    /// `invalid_option_value` if the configuration or what the log remembers contradicts itself.
+    pub fn new(config: Config, terms: Terms, promised: Promise) -> Result<Self> {
+        let invalid = |what: String| Error::invalid_option_value().with_detail(what);
+        let mut ids: Vec<_> = config.voters.iter().chain(&config.learners).copied().collect();
+        ids.sort_unstable();
+        if ids.first().is_none_or(|first| *first == 0) || ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(invalid(format!("members {ids:?}: each needs a number of its own, from 1")));
+        }
+        if config.message_entries == 0 || config.election_ticks <= config.heartbeat_ticks {
+            return Err(invalid(format!(
+                "{} entries in a message, elections after {} ticks, heartbeats after {}",
+                config.message_entries, config.election_ticks, config.heartbeat_ticks
+            )));
+        }
+        let (begin, last) = (terms.begins_behind(), terms.last());
+        if promised.term < last.term {
+            return Err(invalid(format!("a promise of term {} beside {last:?}", promised.term)));
+        }
+        let commit = promised.commit.clamp(begin.index, last.index);
+        let hard_state =
+            HardState { term: promised.term, vote: promised.vote, commit, ..HardState::default() };
+        let members = ConfState::from((config.voters.clone(), config.learners.clone()));
+        let wanted = raft::Config {
+            id: config.id,
+            election_tick: config.election_ticks,
+            heartbeat_tick: config.heartbeat_ticks,
+            min_election_tick: config.election_ticks,
+            max_election_tick: 2 * config.election_ticks,
+            applied: commit,
+            // In bytes: no entry without a body has fewer than these. One is sent in any case.
+            max_size_per_msg: (config.message_entries.min(MAX_ENTRIES) as u64 - 1) * 4,
+            max_inflight_msgs: 256,
+            check_quorum: true,
+            pre_vote: true,
+            ..raft::Config::default()
+        };
+        let store = Store { terms, hard_state, members };
+        let logger = Logger::root(Discard, o!());
+        let node = RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
+        let promised = Promise { commit, ..promised };
+        let (held, unproven) = (VecDeque::new(), Vec::new());
+        let mut core = Self { node, config, held, promised, committed: commit, unproven };
+        core.guard();
+        Ok(core)
+    }
+
+    /// This node.
+    pub fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// The newest term that it has heard of.
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// What it is in that term.
+    pub fn role(&self) -> Role {
+        match self.node.raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => {
+                let leader = self.node.raft.leader_id;
+                Role::Follower((leader != 0).then_some(leader))
+            }
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        }
+    }
+
+    /// Up to which index it has told entries to be committed.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// The terms of the log, as of the work that was taken last.
+    pub fn terms(&self) -> &Terms {
+        &self.node.store().terms
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self) {
+        self.node.tick();
+        self.guard();
+    }
+
+    /// Wants an election now.
+    pub fn campaign(&mut self) {
+        // It fails for a node that may not lead, which then doesn't.
+        let _ = self.node.campaign();
+        self.guard();
+    }
+
+    /// A message has arrived. One from an earlier term, or that comes too late, changes nothing.
+    ///
+    /// # Errors
+    /// `file_corrupt` if no node that keeps to the algorithm sends it. Nothing has changed then.
+    pub fn receive(&mut self, message: &Message) -> Result<()> {
+        message.check()?;
+        self.check(message)?;
+        // What it refuses it has no use for.
+        let _ = self.node.step(to_raft(message));
+        self.guard();
+        Ok(())
+    }
+
+    /// What would have `raft` panic, or count what nobody has.
+    fn check(&self, message: &Message) -> Result<()> {
+        let refuse = |what: String| {
+            let Message { kind, from, .. } = message;
+            Err(Error::file_corrupt().with_detail(format!("{kind:?} of node {from} with {what}")))
+        };
+        let raft = &self.node.raft;
+        if message.to != self.config.id || raft.prs().get(message.from).is_none() {
+            return refuse(format!("receiver {}, at node {}", message.to, self.config.id));
+        }
+        let last = raft.raft_log.last_index();
+        match message.kind {
+            MessageKind::Heartbeat if message.commit > last && message.term >= raft.term => {
+                refuse(format!("commit {}, {last} is the last entry here", message.commit))
+            }
+            // One that has lost its power may have led in this term, and have lost entries since.
+            MessageKind::AppendReply
+                if !message.reject
+                    && message.index > last
+                    && message.term == raft.term
+                    && raft.state == StateRole::Leader =>
+            {
+                refuse(format!("index {}, {last} is the last entry here", message.index))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A leader wants another entry. Gives which it is, once it is appended as work says; `None` if this node doesn't
+    /// lead.
+    pub fn propose(&mut self) -> Option<EntryId> {
+        if self.node.raft.state != StateRole::Leader {
+            return None;
+        }
+        self.node.propose(Vec::new(), Vec::new()).ok()?;
+        self.guard();
+        Some(EntryId { index: self.node.raft.raft_log.last_index(), term: self.node.raft.term })
+    }
+
+    /// Asks for proof that this node led after now. The proof comes with work, under this number. False if it doesn't
+    /// lead, or knows of no entry yet that is committed in its term: ask again later.
+    pub fn read(&mut self, number: u64) -> bool {
+        let raft = &self.node.raft;
+        if raft.state != StateRole::Leader || !raft.commit_to_current_term() {
+            return false;
+        }
+        if self.plants_unproven_reads() {
+            self.unproven.push((number, self.committed));
+            return true;
+        }
+        self.node.read_index(number.to_le_bytes().to_vec());
+        self.guard();
+        true
+    }
+
+    /// All work up to this ticket is synced. Gives the messages that waited for it.
+    pub fn persisted(&mut self, ticket: u64) -> Vec<Message> {
+        let mut messages = Vec::new();
+        while let Some(held) = self.held.pop_front_if(|held| held.ticket <= ticket) {
+            messages.extend(held.messages);
+        }
+        self.node.on_persist_ready(ticket);
+        self.guard();
+        messages
+    }
+
+    /// What is to be done; `None` if there is nothing. To be called until there is nothing, after each event.
+    pub fn work(&mut self) -> Option<Work> {
+        if !self.node.has_ready() && self.unproven.is_empty() {
+            return None;
+        }
+        let mut ready = self.node.ready();
+        let mut work = Work { ticket: ready.number(), ..Work::default() };
+        for entry in ready.take_entries() {
+            self.append(&entry, &mut work);
+        }
+        if let Some(hard_state) = ready.hs() {
+            let (term, vote) = (hard_state.term, hard_state.vote);
+            if (term, vote) != (self.promised.term, self.promised.vote) {
+                let commit = hard_state.commit.min(self.committed);
+                self.promised = Promise { term, vote, commit };
+                work.promise = Some(self.promised);
+            }
+        }
+        let read = |state: &raft::ReadState| {
+            let number = u64::from_le_bytes(state.request_ctx.as_slice().try_into().ok()?);
+            Some((number, state.index))
+        };
+        work.reads = ready.read_states().iter().filter_map(read).collect();
+        work.reads.append(&mut self.unproven);
+        if let Some(last) = ready.take_committed_entries().last() {
+            assert!(last.index > self.committed, "what is committed only grows");
+            self.committed = last.index;
+            work.committed = Some(last.index);
+        }
+        work.send = ready.take_messages().iter().filter_map(from_raft).collect();
+        let mut after = ready.take_persisted_messages().iter().filter_map(from_raft).collect();
+        self.plant_early_messages(&mut after, &mut work.send);
+        work.needs_sync = ready.must_sync() || work.promise.is_some();
+        self.node.advance_append_async(ready);
+        self.node.advance_apply_to(self.committed);
+        self.held.push_back(Held { ticket: work.ticket, messages: after });
+        if !work.needs_sync && self.held.len() == 1 {
+            let due = self.persisted(work.ticket);
+            work.send.extend(due);
+        }
+        work.needs_sync |= !self.held.is_empty();
+        self.guard();
+        Some(work)
+    }
+
+    fn append(&mut self, entry: &Entry, work: &mut Work) {
+        let terms = &mut self.node.mut_store().terms;
+        if entry.index <= terms.last().index {
+            assert!(entry.index > self.committed, "what is committed is never voided");
+            assert!(work.append.is_empty(), "a rewind comes before what is appended");
+            terms.truncate(entry.index - 1);
+            work.rewind = Some(entry.index - 1);
+        }
+        let id = EntryId { index: entry.index, term: entry.term };
+        terms.push(id);
+        work.append.push(id);
+    }
+
+    /// Entries up to this index are in the log no longer.
+    pub fn forget(&mut self, index: u64) {
+        if index <= self.committed {
+            self.node.mut_store().terms.forget(index);
+        }
+    }
+
+    /// Sets right what `raft` leaves to chance, or has wrong. After every step.
+    fn guard(&mut self) {
+        self.plant_counting();
+        let Config { id, seed, election_ticks, .. } = self.config;
+        let drawn = mix(seed ^ mix(id ^ mix(self.node.raft.term))) % election_ticks as u64;
+        self.node.raft.set_randomized_election_timeout(election_ticks + drawn as usize);
+        if self.node.raft.state == StateRole::Leader {
+            for (_, progress) in self.node.raft.mut_prs().iter_mut() {
+                progress.next_idx = progress.next_idx.max(progress.matched + 1);
+            }
+        }
+    }
+
+    /// Panics if what it believes of itself contradicts itself.
+    pub fn check_invariants(&self) {
+        let (raft, terms) = (&self.node.raft, self.terms());
+        assert!(self.committed <= terms.last().index, "what is committed is there");
+        assert!(self.promised.term <= raft.term && terms.last().term <= raft.term);
+        assert!(self.held.iter().is_sorted_by_key(|held| held.ticket));
+        if raft.state == StateRole::Leader {
+            for (id, progress) in raft.prs().iter() {
+                assert!(progress.next_idx > progress.matched, "next index of node {id}");
+            }
+        }
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+impl Core {
+    fn plants_unproven_reads(&self) -> bool {
+        self.config.planted == crate::planted::Planted::ReadWithoutProof
+    }
+
+    fn plant_early_messages(&self, after: &mut Vec<Message>, now: &mut Vec<Message>) {
+        use crate::planted::Planted;
+        let early = match self.config.planted {
+            Planted::VoteBeforeSync => MessageKind::VoteReply,
+            Planted::AppendBeforeSync => MessageKind::AppendReply,
+            _ => return,
+        };
+        now.extend(after.extract_if(.., |message| message.kind == early));
+    }
+
+    fn plant_counting(&mut self) {
+        let raft = &mut self.node.raft;
+        if self.config.planted != crate::planted::Planted::CommitByCounting || raft.state != StateRole::Leader
+        {
+            return;
+        }
+        let mut matched: Vec<_> =
+            self.config.voters.iter().filter_map(|id| raft.prs().get(*id)).map(|one| one.matched).collect();
+        matched.sort_unstable();
+        let counted = matched[(matched.len() - 1) / 2];
+        if counted > raft.raft_log.committed {
+            raft.raft_log.commit_to(counted);
+        }
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+impl Core {
+    const fn plants_unproven_reads(&self) -> bool {
+        false
+    }
+
+    const fn plant_early_messages(&self, _after: &mut Vec<Message>, _now: &mut Vec<Message>) {}
+
+    const fn plant_counting(&mut self) {}
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (id, term, role) = (self.id(), self.term(), self.role());
+        write!(f, "Core({id}, term {term}, {role:?}, committed {})", self.committed)
+    }
+}
+
+/// Spreads the bits of a number.
+const fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (number ^ (number >> 31)).wrapping_add(0x9E37_79B9_7F4A_7C15)
+}
+
+const KINDS: [(MessageKind, MessageType); 8] = [
+    (MessageKind::Append, MessageType::MsgAppend),
+    (MessageKind::AppendReply, MessageType::MsgAppendResponse),
+    (MessageKind::Vote, MessageType::MsgRequestVote),
+    (MessageKind::VoteReply, MessageType::MsgRequestVoteResponse),
+    (MessageKind::PreVote, MessageType::MsgRequestPreVote),
+    (MessageKind::PreVoteReply, MessageType::MsgRequestPreVoteResponse),
+    (MessageKind::Heartbeat, MessageType::MsgHeartbeat),
+    (MessageKind::HeartbeatReply, MessageType::MsgHeartbeatResponse),
+];
+
+fn to_raft(message: &Message) -> RaftMessage {
+    let mut raft = RaftMessage::default();
+    if let Some((_, kind)) = KINDS.iter().find(|(kind, _)| *kind == message.kind) {
+        raft.set_msg_type(*kind);
+    }
+    (raft.from, raft.to, raft.term) = (message.from, message.to, message.term);
+    (raft.index, raft.log_term) = (message.index, message.log_term);
+    (raft.commit, raft.commit_term) = (message.commit, message.commit_term);
+    (raft.reject, raft.reject_hint) = (message.reject, message.hint);
+    if let Some(context) = message.context {
+        raft.context = context.to_le_bytes().to_vec().into();
+    }
+    let entry = |(at, term): (usize, &u64)| {
+        let index = message.index + 1 + at as u64;
+        Entry { index, term: *term, ..Entry::default() }
+    };
+    raft.set_entries(message.entries.iter().enumerate().map(entry).collect::<Vec<_>>().into());
+    raft
+}
+
+/// A message as it is sent; `None` if it is none that nodes send each other here.
+fn from_raft(raft: &RaftMessage) -> Option<Message> {
+    let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == raft.get_msg_type())?;
+    let context = raft.context.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    assert!(
+        raft.entries.len() <= MAX_ENTRIES,
+        "a message has room for as many entries as raft is told to send"
+    );
+    Some(Message {
+        kind: *kind,
+        from: raft.from,
+        to: raft.to,
+        term: raft.term,
+        index: raft.index,
+        log_term: raft.log_term,
+        commit: raft.commit,
+        commit_term: raft.commit_term,
+        reject: raft.reject,
+        hint: raft.reject_hint,
+        context,
+        entries: raft.entries.iter().map(|entry| entry.term).collect(),
+    })
+}

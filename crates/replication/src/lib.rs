@@ -1,0 +1,45 @@
+//! Consensus: which entries a majority of nodes has, and which node leads.
+//!
+//! ## Role
+//! A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader wants an entry, writes are
+//! durable, somebody wants to know whether this node still leads. Work goes out ([`Work`]): entries to append or to
+//! void, a promise to write down, messages to send, how far entries are committed, reads that are proven. It does no
+//! I/O, takes no lock, and reads no clock: the same events give the same work.
+//!
+//! ## Data structure
+//! The algorithm is Raft's, by TiKV's crate `raft`, which nobody sees outside of this crate. What it knows of an entry is
+//! its index and term: bodies stay in the log, and travel beside these messages. Of the log it keeps the terms:
+//!
+//! ```text
+//!   indices   1 . . . 40 | 41 . . 57 | 58 . 60      begins behind an entry, then runs of one term
+//!   terms         3      |     4     |   7
+//! ```
+//!
+//! ## Invariants (checked after each step of the simulation in `tests/`)
+//! 1. At most one node leads in a term.
+//! 2. A leader voids none of its own entries.
+//! 3. Two logs that have an entry with the same index and term are the same up to there.
+//! 4. An entry that was committed in a term is in the log of each leader of a later term.
+//! 5. No two nodes hold different entries committed at the same index.
+//! 6. What asks a majority for anything has been synced before it is sent: votes, and word of entries.
+//!
+//! ## Not here
+//! Files, sockets, timers, the bodies of entries, changes of members, and how a node gets rows that are
+//! too old for the log.
+//!
+//! Read next: `core.rs`, `message.rs`, then `tests/cluster.rs`.
+#![forbid(unsafe_code)]
+
+mod core;
+mod message;
+#[cfg(feature = "planted-bugs")]
+#[doc(hidden)]
+pub mod planted;
+mod terms;
+
+pub use core::{Config, Core, Promise, Role, Work};
+pub use message::{MAX_ENTRIES, Message, MessageKind};
+pub use terms::{EntryId, Terms};
+
+/// A node: a number that is never 0 and never used again.
+pub type NodeId = u64;

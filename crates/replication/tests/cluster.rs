@@ -1,0 +1,64 @@
+//! A cluster keeps Raft's promises in every weather, and the simulation notices when it doesn't.
+
+mod support;
+
+use plinth_replication::planted::Planted;
+use support::{Stats, run};
+
+const STEPS: u64 = 1500;
+
+#[test]
+fn what_raft_promises_holds_in_every_weather() {
+    let mut sum = Stats::default();
+    for seed in 0..300 {
+        let stats = run(seed, STEPS, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        sum.elections += stats.elections;
+        sum.committed += stats.committed;
+        sum.rewinds += stats.rewinds;
+        sum.crashes += stats.crashes;
+        sum.lost_ops += stats.lost_ops;
+        sum.reads += stats.reads;
+    }
+    println!("{sum:?}");
+    assert!(sum.elections > 1000 && sum.committed > 10_000 && sum.rewinds > 100, "{sum:?}");
+    assert!(sum.crashes > 1000 && sum.lost_ops > 1000 && sum.reads > 10_000, "{sum:?}");
+}
+
+/// The first seed at which a planted bug is noticed, and what is said of it.
+fn first_seed(planted: Planted, within: u64) -> (u64, String) {
+    let found = (0..within).find_map(|seed| run(seed, STEPS, planted).err().map(|what| (seed, what)));
+    let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed for {within} seeds"));
+    println!("{planted:?}: seed {}, {}", found.0, found.1);
+    assert!(!found.1.contains("refused"), "{found:?}");
+    found
+}
+
+#[test]
+fn a_read_without_proof_is_noticed() {
+    let (_, what) = first_seed(Planted::ReadWithoutProof, 50);
+    assert!(what.contains("proves a read"), "{what}");
+}
+
+#[test]
+fn an_entry_of_an_older_term_committed_by_counting_is_noticed() {
+    first_seed(Planted::CommitByCounting, 1000);
+}
+
+#[test]
+fn a_vote_before_its_sync_is_noticed() {
+    first_seed(Planted::VoteBeforeSync, 1000);
+}
+
+#[test]
+fn an_append_acknowledged_before_its_sync_is_noticed() {
+    let (_, what) = first_seed(Planted::AppendBeforeSync, 50);
+    assert!(what.contains("synced on"), "{what}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..5 {
+        let once = format!("{:?}", run(seed, STEPS, Planted::None));
+        assert_eq!(once, format!("{:?}", run(seed, STEPS, Planted::None)), "seed {seed}");
+    }
+}
