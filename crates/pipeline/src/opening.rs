@@ -168,13 +168,13 @@ async fn explained(env: &Env, directory: &Directory, error: Error) -> Error {
     if !is_missing && error != Error::client_invalid_operation() && error != Error::file_corrupt() {
         return error;
     }
+    let what = error.detail().unwrap_or(error.description());
     let log = directory.log_path();
     if let Ok(salvage) = Salvage::open(env, &log).await
         && let Some(theirs) = salvage.identity()
         && let Some(problem) = foreign_log(&directory.root, directory.ids, &log, theirs)
     {
-        return problem.into();
+        return Error::file_corrupt().with_detail(format!("{problem}: {what}"));
     }
-    let what = error.detail().unwrap_or(error.description());
     Error::file_corrupt().with_detail(what.to_owned())
 }

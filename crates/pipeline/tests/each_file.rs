@@ -1,0 +1,184 @@
+//! Each file of a database gone, short, long, another database's, of another moment: either the database opens with every
+//! row, or it is refused by an error that names the file, `check` agrees, and nothing was changed.
+//!
+//! A partial restore, an rsync with an exclude, a directory entry that was lost do such things. They once led to a log
+//! that was asked for entries that it had let go of, to "every checksum holds", and to an empty database.
+
+mod common;
+
+use common::disk::{Contents, contents, restore};
+use common::*;
+use plinth_env::Env;
+use plinth_env::simulated::Simulation;
+use plinth_pipeline::{EngineKind, Node, NodeConfig, check};
+use plinth_types::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const DIR: &str = "/db";
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn config(engine: EngineKind) -> NodeConfig {
+    let mut config = NodeConfig { engine, ..tables::config() };
+    config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    config.log.max_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    config.log.spare_bytes = 16 << 10;
+    config
+}
+
+/// A closed database, and what it was at earlier moments: long ago, and a few rows ago.
+struct Lived {
+    simulation: Simulation,
+    machine: Env,
+    earlier: Vec<Contents>,
+    now: Contents,
+    rows: Rows,
+}
+
+fn rows_in(moment: u8, part: u8) -> u8 {
+    match (moment, part) {
+        (2, 0) => 0,
+        (2, _) => 5,
+        _ => 60,
+    }
+}
+
+fn live(engine: EngineKind, seed: u64) -> Lived {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    let mut rows = Rows::new();
+    let mut moments = Vec::new();
+    for moment in 0u8..3 {
+        simulation.run_until(async {
+            let node = Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+            for part in 0u8..2 {
+                for n in 0..rows_in(moment, part) {
+                    let (key, value) = (vec![moment, part, n], vec![n ^ seed as u8; 200]);
+                    set(&node, &key, &value).await.unwrap();
+                    rows.insert(key, value);
+                }
+                // Of the second part of each moment all is in the log alone.
+                if part == 0 && moment < 2 {
+                    machine.sleep(Duration::from_secs(8)).await;
+                    version(&node).await;
+                    machine.sleep(Duration::from_secs(1)).await;
+                    node.node().checkpoint().await.unwrap();
+                }
+            }
+            node.node().close().await.unwrap();
+        });
+        moments.push(contents(&simulation, &machine, DIR));
+    }
+    let now = moments.pop().unwrap();
+    Lived { simulation, machine, earlier: moments, now, rows }
+}
+
+/// What may become of a file: a name, and the contents, if there are any left.
+fn fates(path: &Path, ours: &Lived, other: &Lived) -> Vec<(String, Option<Vec<u8>>)> {
+    let bytes = &ours.now[path];
+    let mut fates = vec![("gone".to_string(), None)];
+    for cut in [bytes.len(), bytes.len() / 2, 1] {
+        if cut > 0 && cut <= bytes.len() {
+            fates.push((format!("{cut} bytes short"), Some(bytes[..bytes.len() - cut].to_vec())));
+        }
+    }
+    for more in [&[0; 1][..], &[0xa5; 100], &[0x5a; 5000]] {
+        fates.push((format!("{} bytes longer", more.len()), Some([bytes, more].concat())));
+    }
+    if let Some(theirs) = other.now.get(path).or_else(|| alike(path, &other.now)) {
+        fates.push(("another database's".into(), Some(theirs.clone())));
+    }
+    for (moment, earlier) in ours.earlier.iter().enumerate() {
+        if let Some(earlier) = earlier.get(path).filter(|earlier| *earlier != bytes) {
+            fates.push((format!("of moment {moment}"), Some(earlier.clone())));
+        }
+    }
+    fates
+}
+
+/// A file of the same kind, whose name has another number.
+fn alike<'c>(path: &Path, others: &'c Contents) -> Option<&'c Vec<u8>> {
+    let kind = |path: &Path| path.to_string_lossy().split_once("-00").map(|(kind, _)| kind.to_string());
+    let ours = kind(path)?;
+    others.iter().find(|(path, _)| kind(path).as_ref() == Some(&ours)).map(|(_, bytes)| bytes)
+}
+
+async fn rows_of(machine: &Env, engine: EngineKind) -> Result<Rows> {
+    let node = Node::open(machine, Path::new(DIR), config(engine)).await?.endpoint();
+    let mut found = Rows::new();
+    for moment in 0u8..3 {
+        for part in 0u8..2 {
+            for n in 0..rows_in(moment, part) {
+                let key = vec![moment, part, n];
+                if let Some(value) = get(&node, &key).await {
+                    found.insert(key, value.to_vec());
+                }
+            }
+        }
+    }
+    node.node().close().await?;
+    Ok(found)
+}
+
+/// The names by one of which an error may call the file. Of two segments of the log, one that ends too early
+/// and one that begins too late look the same.
+fn names(path: &Path) -> &str {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    if name.starts_with("segment-") { "segment-" } else { name }
+}
+
+/// Tries all of it, and gives how often the database opened and how often it was refused.
+fn try_each_file(engine: EngineKind) -> (u32, u32) {
+    let (ours, other) = (live(engine, 1), live(engine, 2));
+    let Lived { simulation, machine, now, rows, .. } = &ours;
+    let (mut opened, mut refused) = (0, 0);
+    let paths: Vec<PathBuf> = now.keys().cloned().collect();
+    for path in &paths {
+        for (fate, bytes) in fates(path, &ours, &other) {
+            let what = format!("{engine:?}: {} {fate}", path.display());
+            let mut left = now.clone();
+            match bytes {
+                Some(bytes) => drop(left.insert(path.clone(), bytes)),
+                None => drop(left.remove(path)),
+            }
+            restore(simulation, machine, DIR, &left);
+            let report = simulation.run_until(check(machine, Path::new(DIR))).unwrap();
+            let mut after = contents(simulation, machine, DIR);
+            if !left.contains_key(Path::new("LOCK")) {
+                after.remove(Path::new("LOCK"));
+            }
+            assert!(after == left, "{what}: check changed something");
+            match simulation.run_until(rows_of(machine, engine)) {
+                Ok(found) => {
+                    opened += 1;
+                    assert!(found == *rows, "{what}: {} rows of {}", found.len(), rows.len());
+                    assert_eq!(report.problems, [], "{what}: it opens, with every row");
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
+                    assert!(error.to_string().contains(names(path)), "{what}: {error}");
+                    assert!(!report.problems.is_empty(), "{what}: check found nothing: {error}");
+                    let text: String = report.problems.iter().map(ToString::to_string).collect();
+                    assert!(text.contains(names(path)), "{what}: {text}");
+                    assert!(contents(simulation, machine, DIR) == left, "{what}: something was changed");
+                }
+            }
+        }
+    }
+    (opened, refused)
+}
+
+#[test]
+fn a_file_of_the_engine_memory_is_not_missed_or_is_named() {
+    let (opened, refused) = try_each_file(EngineKind::Memory);
+    assert!(opened > 20 && refused > 30, "{opened} opened, {refused} refused");
+}
+
+#[test]
+fn a_file_of_the_engine_ssd_is_not_missed_or_is_named() {
+    let (opened, refused) = try_each_file(EngineKind::Ssd);
+    assert!(opened > 20 && refused > 30, "{opened} opened, {refused} refused");
+}
