@@ -158,6 +158,11 @@ impl History {
         self.committed = link;
     }
 
+    /// From which index on entries have which term.
+    pub(crate) fn terms(&self) -> &[(u64, u64)] {
+        &self.terms
+    }
+
     /// The term of the entry with this index, which lies between the last one that is gone and the last one.
     pub(crate) fn term_of(&self, index: u64) -> Option<u64> {
         let after = self.terms.partition_point(|(first, _)| *first <= index);

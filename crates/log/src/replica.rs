@@ -179,6 +179,21 @@ impl ReplicaLog {
         })
     }
 
+    /// From which index on entries have which term, in order; the first is the entry behind which the log
+    /// begins.
+    pub fn terms(&self) -> Vec<(u64, u64)> {
+        self.view().shared.with(|inner| {
+            let gone = inner.gone();
+            let later = inner.history.terms().iter().filter(|(first, _)| *first > gone.index);
+            std::iter::once((gone.index, gone.term)).chain(later.copied()).collect()
+        })
+    }
+
+    /// The position of the last entry that counts.
+    pub fn last_position(&self) -> Position {
+        self.view().shared.with(|inner| Position(inner.history.last().sequence))
+    }
+
     /// Reads entries by index, committed or not, from this one on.
     pub fn entries(&self, from: u64) -> EntryReader {
         EntryReader { shared: self.view().shared.clone(), next: from, place: None }

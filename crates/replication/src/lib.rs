@@ -1,10 +1,12 @@
 //! Consensus: which entries a majority of nodes has, and which node leads.
 //!
 //! ## Role
-//! A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader wants an entry, writes are
+//! Two halves. A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader wants an entry, writes are
 //! durable, somebody wants to know whether this node still leads. Work goes out ([`Work`]): entries to append or to
 //! void, a promise to write down, messages to send, how far entries are committed, reads that are proven. It does no
-//! I/O, takes no lock, and reads no clock: the same events give the same work.
+//! I/O, takes no lock, and reads no clock: the same events give the same work. And the task that does this work
+//! ([`Member`]): on this node's log, and through whatever brings frames to other nodes ([`Peers`]). Who leads has a
+//! [`ReplicatedLog`] for its term: the commit log that the pipeline stands on.
 //!
 //! ## Data structure
 //! The algorithm is Raft's, by TiKV's crate `raft`, which nobody sees outside of this crate. What it knows of an entry is
@@ -21,24 +23,29 @@
 //! 3. Two logs that have an entry with the same index and term are the same up to there.
 //! 4. An entry that was committed in a term is in the log of each leader of a later term.
 //! 5. No two nodes hold different entries committed at the same index.
-//! 6. What asks a majority for anything has been synced before it is sent: votes, and word of entries.
+//! 6. What answers another node has been synced before it is sent: votes, and word of entries.
 //!
 //! ## Not here
-//! Files, sockets, timers, the bodies of entries, changes of members, and how a node gets rows that are
-//! too old for the log.
+//! Files (`log`), sockets, changes of members, and how a node gets rows that are too old for the log.
 //!
-//! Read next: `core.rs`, `message.rs`, then `tests/cluster.rs`.
+//! Read next: `core.rs`, `message.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
 
 mod core;
+mod driver;
+mod inbox;
+mod member;
 mod message;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;
+mod replicated;
 mod terms;
 
 pub use core::{Config, Core, Promise, Role, Work};
+pub use member::{Frame, Member, Peers};
 pub use message::{MAX_ENTRIES, Message, MessageKind};
+pub use replicated::ReplicatedLog;
 pub use terms::{EntryId, Terms};
 
 /// A node: a number that is never 0 and never used again.

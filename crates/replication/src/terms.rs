@@ -3,6 +3,7 @@
 //! Runs of entries with the same term, from the entry behind which the log begins. A log of years has as many runs as
 //! it had leaders, so that all of it is in memory, and `raft` never waits for a disk.
 
+use plinth_types::{Error, Result};
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
@@ -29,6 +30,23 @@ impl Terms {
     pub fn new(begins_behind: EntryId) -> Self {
         let EntryId { index, term } = begins_behind;
         Self { begins_behind, runs: vec![(index, term)], last: index }
+    }
+
+    /// A log whose entries have these terms: from which index on which, the first being the entry behind which
+    /// the log begins. `last` is the index of the last entry.
+    ///
+    /// # Errors
+    /// `invalid_option_value` if they don't rise, or there is none.
+    pub fn of_runs(runs: Vec<(u64, u64)>, last: u64) -> Result<Self> {
+        let rises = runs.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+        let Some((index, term)) =
+            runs.first().copied().filter(|_| rises && runs.last().map(|run| run.0) <= Some(last))
+        else {
+            return Err(
+                Error::invalid_option_value().with_detail(format!("terms {runs:?} up to entry {last}"))
+            );
+        };
+        Ok(Self { begins_behind: EntryId { index, term }, runs, last })
     }
 
     /// The entry behind which the log begins.

@@ -1,0 +1,324 @@
+//! The task of a member: it feeds the core with events, and does the core's work on log and network.
+//!
+//! One event at a time; behind each all work that came of it, in the order that [`Work`] has. Writes happen here;
+//! syncs in tasks beside it, which put their end into the queue as an event, so that many appends are in flight. Bodies of
+//! entries never pass through the core: of one that this node proposed the event has it, of one that came from
+//! the leader the frame, and what is sent is read from the log again, the newest from memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plinth_env::Env;
+use plinth_env::reply::Promise;
+use plinth_env::sync::race;
+use plinth_log::{Entry, EntryHead, EntryKind, EntryReader, Position, ReplicaLog, Syncer, Vote};
+use plinth_types::{Bytes, Error, Result, Version, probe};
+
+use crate::NodeId;
+use crate::core::{Core, Role, Work};
+use crate::inbox::{Event, Inbox};
+use crate::member::{Frame, Peers};
+use crate::message::{Message, MessageKind};
+use crate::terms::EntryId;
+
+/// How often the core is told that time passes.
+const TICK: Duration = Duration::from_millis(10);
+/// How many syncs may be in flight.
+pub(crate) const SYNCS: usize = 2;
+/// Bytes of bodies that one frame has, about: one entry may be longer.
+const FRAME_BYTES: usize = 1 << 20;
+
+/// An entry that this node proposes.
+struct Proposal {
+    id: EntryId,
+    kind: EntryKind,
+    version: Version,
+    body: Bytes,
+    answer: Promise<Position>,
+}
+
+/// Where the bodies are of what the core wants to be appended.
+#[derive(Default)]
+struct Bodies {
+    proposal: Option<Proposal>,
+    received: VecDeque<Entry>,
+}
+
+pub(crate) struct Driver {
+    env: Env,
+    core: Core,
+    log: ReplicaLog,
+    peers: Arc<dyn Peers>,
+    inbox: Arc<Inbox>,
+    /// For each node that entries are sent to, where they are read.
+    readers: BTreeMap<NodeId, EntryReader>,
+    /// Proofs that are asked for, by number.
+    proofs: BTreeMap<u64, Promise<()>>,
+    last_proof: u64,
+    /// The first index of the term in which this node leads.
+    begun: Option<EntryId>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        env: &Env,
+        core: Core,
+        log: ReplicaLog,
+        peers: Arc<dyn Peers>,
+        inbox: Arc<Inbox>,
+    ) -> Self {
+        let (readers, proofs) = (BTreeMap::new(), BTreeMap::new());
+        Self { env: env.clone(), core, log, peers, inbox, readers, proofs, last_proof: 0, begun: None }
+    }
+
+    pub(crate) async fn run(mut self) {
+        self.tell();
+        let mut next_tick = self.env.now() + TICK;
+        loop {
+            let mut bodies = Bodies::default();
+            match self.inbox.take() {
+                Some(Event::Close(answer)) => return self.close(answer).await,
+                Some(event) => self.handle(event, &mut bodies).await,
+                None => {
+                    race(self.inbox.wake.wait(), self.env.sleep_until(next_tick)).await;
+                }
+            }
+            if self.env.now() >= next_tick {
+                next_tick = self.env.now() + TICK;
+                self.core.forget(self.log.first_index() - 1);
+                self.core.tick();
+            }
+            if let Err(error) = self.work(&mut bodies).await {
+                probe!("replication: a member fails");
+                self.fail(bodies, &error);
+                return;
+            }
+        }
+    }
+
+    async fn close(self, answer: Promise<()>) {
+        let cause = Error::shutdown_in_progress().with_detail("this node takes no more part in its cluster");
+        self.inbox.end(&cause);
+        self.proofs.into_values().for_each(|proof| proof.send(Err(cause.clone())));
+        drop(self.readers);
+        answer.send(self.log.close().await);
+    }
+
+    fn fail(self, bodies: Bodies, cause: &Error) {
+        if let Some(proposal) = bodies.proposal {
+            proposal.answer.send(Err(cause.clone()));
+        }
+        self.inbox.end(cause);
+        self.proofs.into_values().for_each(|proof| proof.send(Err(cause.clone())));
+    }
+
+    async fn handle(&mut self, event: Event, bodies: &mut Bodies) {
+        match event {
+            Event::Frame(frame) => {
+                // A frame that no honest node sends is as good as lost.
+                if frame.is_whole() && self.core.receive(&frame.message).is_ok() {
+                    bodies.received = frame.entries.into();
+                } else {
+                    probe!("replication: a frame is refused");
+                }
+            }
+            Event::Append { term, kind, version, body, answer } => {
+                match self.propose(term, kind, version, &body) {
+                    Ok(Some((id, version))) => {
+                        bodies.proposal = Some(Proposal { id, kind, version, body, answer });
+                    }
+                    Ok(None) => answer.send(Ok(self.log.last_position())),
+                    Err(error) => answer.send(Err(error)),
+                }
+            }
+            Event::Prove(answer) => {
+                self.last_proof += 1;
+                if self.core.read(self.last_proof) {
+                    self.proofs.insert(self.last_proof, answer);
+                } else {
+                    answer.send(Err(not_leading()));
+                }
+            }
+            Event::Mark(answer) => answer.send(self.log.mark_durable().await),
+            Event::Synced(ticket) => {
+                let messages = self.core.persisted(ticket);
+                self.send(messages).await;
+            }
+            Event::Campaign => self.core.campaign(),
+            Event::Close(answer) => answer.send(Ok(())),
+        }
+    }
+
+    /// Proposes an entry; `None` if it is a lease that reaches no further than the last.
+    fn propose(
+        &mut self,
+        term: u64,
+        kind: EntryKind,
+        version: Option<Version>,
+        body: &[u8],
+    ) -> Result<Option<(EntryId, Version)>> {
+        if self.core.role() != Role::Leader || self.core.term() != term {
+            return Err(not_leading());
+        }
+        let (last, lease) = (self.log.last_version(), self.log.last_lease());
+        if let Some(version) = version
+            && (version <= last || version > lease)
+        {
+            let detail =
+                format!("entry at version {version}: the last is at {last}, the lease ends at {lease}");
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        if kind == EntryKind::Lease
+            && body.first_chunk().is_none_or(|upto| Version::from_le_bytes(*upto) <= lease)
+        {
+            return Ok(None);
+        }
+        let id = self.core.propose().ok_or_else(not_leading)?;
+        Ok(Some((id, version.unwrap_or(last))))
+    }
+
+    /// Does everything that came of an event.
+    async fn work(&mut self, bodies: &mut Bodies) -> Result<()> {
+        while let Some(work) = self.core.work() {
+            self.do_work(work, bodies).await?;
+        }
+        self.tell();
+        if self.env.is_simulated() {
+            self.core.check_invariants();
+            self.log.check_invariants();
+        }
+        Ok(())
+    }
+
+    async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> Result<()> {
+        if let Some(promise) = work.promise {
+            let commit = promise.commit.max(self.log.promised().commit);
+            self.log.vote(Vote { term: promise.term, vote: promise.vote, commit }).await?;
+        }
+        if let Some(index) = work.rewind {
+            probe!("replication: entries that lost are voided");
+            self.log.rewind(index).await?;
+        }
+        for id in work.append {
+            self.append(id, bodies).await?;
+        }
+        if work.needs_sync {
+            self.inbox.want_sync(work.ticket, self.log.written());
+        }
+        self.send(work.send).await;
+        if let Some(index) = work.committed {
+            self.log.commit(index)?;
+        }
+        for (number, _) in work.reads {
+            // Those asked for before it are proven by it too.
+            let later = self.proofs.split_off(&(number + 1));
+            let proven = std::mem::replace(&mut self.proofs, later);
+            proven.into_values().for_each(|proof| proof.send(Ok(())));
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, id: EntryId, bodies: &mut Bodies) -> Result<()> {
+        let EntryId { index, term } = id;
+        let previous = self.log.last_version();
+        let head = |kind, version, committed| EntryHead { kind, index, term, version, previous, committed };
+        let committed = self.log.view().committed().version;
+        if let Some(proposal) = bodies.proposal.take_if(|proposal| proposal.id == id) {
+            let head = head(proposal.kind, proposal.version, committed);
+            let appended = self.log.append(head, &[&proposal.body]).await;
+            // Whoever gets the position may ask about it at once.
+            self.tell();
+            proposal.answer.send(appended.clone());
+            return appended.map(drop);
+        }
+        while let Some(entry) = bodies.received.pop_front() {
+            if (entry.index, entry.term) == (index, term) {
+                return self.log.append(entry.head(), &[&entry.body]).await.map(drop);
+            }
+        }
+        if self.core.role() != Role::Leader {
+            let detail = format!("entry {index} of term {term} is to be appended, and nobody has sent it");
+            return Err(Error::internal_error().with_detail(detail));
+        }
+        self.begun = Some(id);
+        self.log.append(head(EntryKind::Begin, previous, committed), &[]).await.map(drop)
+    }
+
+    /// Sends messages, with the entries that they speak of.
+    async fn send(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            if message.kind != MessageKind::Append || message.entries.is_empty() {
+                self.peers.send(Frame { message, entries: Vec::new() });
+                continue;
+            }
+            for frame in self.frames(message).await {
+                self.peers.send(frame);
+            }
+        }
+    }
+
+    /// An append as one frame or several, none too long. What can't be read is not sent: it is asked for again.
+    async fn frames(&mut self, message: Message) -> Vec<Frame> {
+        let reader = self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
+        reader.go_to(message.index + 1);
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut bytes = usize::MAX;
+        let (mut index, mut log_term) = (message.index, message.log_term);
+        for term in message.entries.iter().copied() {
+            let Ok(Some(entry)) = reader.next().await else { break };
+            if entry.term != term {
+                break;
+            }
+            if bytes >= FRAME_BYTES {
+                let message = Message { index, log_term, entries: Vec::new(), ..message.clone() };
+                frames.push(Frame { message, entries: Vec::new() });
+                bytes = 0;
+            }
+            (index, log_term) = (entry.index, entry.term);
+            bytes += entry.body.len();
+            if let Some(frame) = frames.last_mut() {
+                frame.message.entries.push(term);
+                frame.entries.push(entry);
+            }
+        }
+        frames
+    }
+
+    /// Tells what has become of this node.
+    fn tell(&mut self) {
+        let leads = self.core.role() == Role::Leader;
+        if !leads {
+            self.begun = None;
+            let proofs = std::mem::take(&mut self.proofs);
+            proofs.into_values().for_each(|proof| proof.send(Err(not_leading())));
+        }
+        let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
+        let (written, lease) = (self.log.last_position(), self.log.last_lease());
+        let is_news =
+            self.inbox.with(|told| (told.leads, told.written, told.lease) != (begun, written, lease));
+        if is_news {
+            self.inbox.change(|told| (told.leads, told.written, told.lease) = (begun, written, lease));
+        }
+    }
+}
+
+fn not_leading() -> Error {
+    Error::process_behind().with_detail("this node doesn't lead in that term, or no longer")
+}
+
+/// Syncs what is due, again and again, until the member ends.
+pub(crate) async fn sync(inbox: Arc<Inbox>, syncer: Syncer) {
+    while inbox.check().is_ok() {
+        let Some((ticket, position)) = inbox.take_due() else {
+            inbox.sync_due.wait().await;
+            continue;
+        };
+        match syncer.sync(position).await {
+            Ok(()) => inbox.post(Event::Synced(ticket)),
+            Err(error) => inbox.end(&error),
+        }
+    }
+    // Others like it wait too.
+    inbox.sync_due.notify();
+}

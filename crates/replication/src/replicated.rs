@@ -1,0 +1,183 @@
+//! A replicated log as a [`CommitLog`]: committed means that a majority has synced it.
+//!
+//! The writer is that of one term; it ends with the term, whatever it has appended and not seen committed then
+//! has an unknown fate. It commits by itself: nobody lends it a thread.
+
+use std::sync::Arc;
+
+use plinth_env::reply::promise;
+use plinth_log::{CommitLog, EntryKind, LocalView, LogReader, LogView, Position, Progress, Waiting};
+use plinth_types::{Bytes, Error, Result, Version};
+
+use crate::inbox::{Event, Inbox};
+use crate::member;
+
+/// The writer of a replicated log, for the term in which this node leads.
+pub struct ReplicatedLog {
+    term: u64,
+    inbox: Arc<Inbox>,
+    local: LocalView,
+}
+
+/// What everybody else has of it.
+struct View {
+    term: u64,
+    inbox: Arc<Inbox>,
+    local: LocalView,
+}
+
+impl ReplicatedLog {
+    pub(crate) fn new(term: u64, inbox: Arc<Inbox>, local: LocalView) -> Self {
+        Self { term, inbox, local }
+    }
+
+    async fn send(&self, kind: EntryKind, version: Option<Version>, body: Vec<u8>) -> Result<Position> {
+        self.inbox.check()?;
+        let (answer, reply) = promise();
+        let (term, body) = (self.term, Bytes::from(body));
+        self.inbox.post(Event::Append { term, kind, version, body, answer });
+        reply.await
+    }
+}
+
+impl CommitLog for ReplicatedLog {
+    fn term(&self) -> u64 {
+        self.term
+    }
+
+    fn written(&self) -> Position {
+        self.inbox.with(|told| told.written)
+    }
+
+    fn view(&self) -> Arc<dyn LogView> {
+        let Self { term, inbox, local } = self;
+        Arc::new(View { term: *term, inbox: inbox.clone(), local: local.clone() })
+    }
+
+    fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>> {
+        Box::pin(self.send(EntryKind::Mutations, Some(version), parts.concat()))
+    }
+
+    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>> {
+        Box::pin(self.send(EntryKind::Lease, None, upto.to_le_bytes().to_vec()))
+    }
+
+    fn mark_durable(&mut self) -> Waiting<'_, Result<()>> {
+        Box::pin(async {
+            self.inbox.check()?;
+            let (answer, reply) = promise();
+            self.inbox.post(Event::Mark(answer));
+            reply.await
+        })
+    }
+
+    fn close(self: Box<Self>) -> Waiting<'static, Result<()>> {
+        Box::pin(async move { member::close(&self.inbox).await })
+    }
+
+    fn check_invariants(&self) {
+        let (committed, durable) = (self.local.committed(), self.local.durable());
+        assert!(
+            committed.version <= committed.lease || committed.lease == 0,
+            "{committed:?} above its lease"
+        );
+        assert!(durable.position.sequence() > 0, "the first record is durable before anybody has the log");
+    }
+}
+
+impl View {
+    /// The error of whoever waits for an entry of a term that has ended.
+    fn ended(&self, leads: Option<u64>) -> Option<Error> {
+        let detail = "this node ceased to lead before the entry was known committed";
+        (leads != Some(self.term)).then(|| Error::commit_unknown_result().with_detail(detail))
+    }
+}
+
+impl LogView for View {
+    fn committed(&self) -> Progress {
+        self.local.committed()
+    }
+
+    fn durable(&self) -> Progress {
+        self.local.durable()
+    }
+
+    fn until_committed(&self, beyond: Position) -> Waiting<'_, Result<Progress>> {
+        LogView::until_committed(&self.local, beyond)
+    }
+
+    fn commits_by_itself(&self) -> bool {
+        true
+    }
+
+    fn drive(&self) -> Waiting<'_, Result<Option<Progress>>> {
+        Box::pin(async { self.check().map(|()| None) })
+    }
+
+    fn sync(&self, upto: Position) -> Waiting<'_, Result<()>> {
+        Box::pin(async move {
+            loop {
+                let committed = self.local.committed().position;
+                if committed >= upto {
+                    return Ok(());
+                }
+                let (written, leads) = self.inbox.with(|told| (told.written, told.leads));
+                if upto > written {
+                    let detail =
+                        format!("nothing was appended at {upto:?}, the last entry is at {written:?}");
+                    return Err(Error::client_invalid_operation().with_detail(detail));
+                }
+                self.ended(leads).map_or(Ok(()), Err)?;
+                let ends = self.inbox.until(|told| self.ended(told.leads));
+                match plinth_env::sync::race(LogView::until_committed(&self.local, committed), ends).await {
+                    plinth_env::sync::First::Left(progress) => drop(progress?),
+                    plinth_env::sync::First::Right(ended) if self.local.committed().position < upto => {
+                        return Err(ended);
+                    }
+                    plinth_env::sync::First::Right(_) => {}
+                }
+            }
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        self.inbox.check()?;
+        LogView::check(&self.local)
+    }
+
+    fn reader(&self, from: Version) -> Box<dyn LogReader> {
+        LogView::reader(&self.local, from)
+    }
+
+    fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>> {
+        LogView::reader_of(&self.local, consumer)
+    }
+
+    fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
+        LogView::register(&self.local, consumer, from, bound_bytes)
+    }
+
+    fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
+        LogView::pop(&self.local, consumer, upto)
+    }
+
+    fn unregister(&self, consumer: &str) {
+        LogView::unregister(&self.local, consumer);
+    }
+
+    fn consumers(&self) -> Vec<(String, Version)> {
+        LogView::consumers(&self.local)
+    }
+
+    fn bytes(&self) -> u64 {
+        LogView::bytes(&self.local)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        LogView::disk_bytes(&self.local)
+    }
+
+    fn keep_free(&self, bytes: u64) {
+        LogView::keep_free(&self.local, bytes);
+    }
+}
