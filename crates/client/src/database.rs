@@ -230,8 +230,9 @@ impl Database {
         transact_blocking(&self.create_transaction(), body)
     }
 
-    /// Pins a version of the database: the newest that the engine can keep, which may be a window's length (seconds) behind the
-    /// newest commits. It stays readable for hours, however much is written meanwhile: for backups and analyses.
+    /// Pins a version of the database: the newest that the engine can keep, which with `ssd` is a window's length (seconds) and a
+    /// flush behind the newest commits. It stays readable for hours, however much is written meanwhile: for backups and analyses.
+    /// It costs files with the engine `ssd`, and with `memory` an old row in memory for each key that is written meanwhile.
     ///
     /// Behind a server it is a lease, which is renewed by itself while the snapshot lives and the server can be reached. When
     /// it lapses, or the server is started anew, reads fail with `version_invalid`, and another one must be pinned.
@@ -244,8 +245,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `unsupported_operation` for the engine `memory`, and for a server that is too old; `operation_failed` if a server holds as
-    /// many as it may; those of writing files.
+    /// `unsupported_operation` for a server that is too old, and over FoundationDB; `operation_failed` if a server holds as many as it
+    /// may; those of writing files.
     pub fn pin_snapshot(&self) -> Reply<PinnedSnapshot> {
         let api_version = self.api_version;
         let (done, reply) = promise();

@@ -7,7 +7,6 @@ use crate::backpressure;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::Node;
 use crate::pace;
-use crate::pinned;
 use crate::replica::Replica;
 use crate::status::LOCAL_ADDRESS;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
@@ -196,9 +195,6 @@ impl Endpoint for InProcess {
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
-        if self.replica().storage.ssd_engine().is_none() {
-            return Reply::ready(Err(pinned::no_files()));
-        }
         // Writing what isn't in files yet takes time, which the caller's thread may not have.
         let (node, (promise, reply)) = (self.node.clone(), promise());
         let pin = async move { promise.send(node.pin_snapshot().await) };

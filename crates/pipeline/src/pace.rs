@@ -96,7 +96,9 @@ impl Pace {
             }
             let queue_bytes = self.queue(leader);
             let started = leader.replica.counters.metrics.started_all();
-            let window_bytes = leader.replica.storage.memory().window;
+            let memory = leader.replica.storage.memory();
+            // Slower writes wouldn't make what pinned versions keep any less.
+            let window_bytes = memory.window.saturating_sub(memory.pinned);
             let waiting = leader.gate.held_back() as u64;
             let gauges = Gauges {
                 queue_bytes,

@@ -1,43 +1,36 @@
 //! Pinned snapshots: one version of a database that stays readable for as long as somebody wants it.
 //!
 //! A backup or an analysis may take hours; a transaction's version leaves the window after seconds. The engine `ssd`
-//! can keep a version for the price of files: the tables that made it stay until the snapshot is dropped, however much is
-//! written meanwhile. To a client it is a database that nobody writes to: every transaction reads the pinned
-//! version, and commits of writes are refused.
+//! keeps a version for the price of files: the tables that made it stay until the snapshot is dropped, however much is
+//! written meanwhile. The engine `memory` keeps an old row in memory for each key that is written meanwhile. To a client
+//! it is a database that nobody writes to: every transaction reads the pinned version, and commits of writes are refused.
 
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::{Env, Reply};
-use plinth_storage::ssd;
+use plinth_storage::{PinnedVersion, Storage};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version, system,
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
+    Result, Version, system,
 };
 use std::sync::Arc;
 
 /// A version of a node's database that stays as it was. Keeps the node, and the files it needs, until it is dropped.
 struct PinnedSnapshot {
     node: Arc<Node>,
-    pinned: Arc<ssd::Pinned>,
-}
-
-/// What a database answers whose engine has no files to hold on to.
-pub(crate) fn no_files() -> Error {
-    let detail = "only the engine ssd keeps versions in files that a snapshot can hold on to";
-    Error::unsupported_operation().with_detail(detail)
+    pinned: Box<dyn PinnedVersion>,
 }
 
 impl Node {
-    /// Pins the newest version that is wholly in tables, which is a window's length and a flush behind the newest commits. What
-    /// it costs stands in `status`, under `plinth.ssd.pinned_snapshots`.
+    /// Pins the newest version that the engine can keep: the newest one with `memory`; with `ssd` the newest one that is wholly in
+    /// tables, which is a window's length and a flush behind. What it costs stands in `status`, under `plinth.memory.pinned_bytes`
+    /// and `plinth.ssd.pinned_snapshots`.
     ///
     /// # Errors
-    /// `unsupported_operation` for the engine `memory`; those of writing files.
+    /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
-        let Some(storage) = self.leader.replica.storage.ssd_engine() else { return Err(no_files()) };
-        storage.flush().await?;
-        let pinned = Arc::new(storage.pin());
+        let pinned = self.leader.replica.storage.pin().await?;
         let version = pinned.version();
         Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
     }

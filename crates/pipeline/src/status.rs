@@ -300,6 +300,7 @@ fn plinth(leader: &Leader) -> Value {
             "bound_bytes": leader.replica.config.memory_bytes.filter(|_| leader.replica.storage.memory_engine().is_some()),
             "data_bytes": memory.data,
             "index_bytes": memory.index,
+            "pinned_bytes": memory.pinned,
             "window_bytes": memory.window,
         },
         "slow_transactions": slow(leader),

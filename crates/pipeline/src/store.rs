@@ -9,7 +9,8 @@ use crate::directory::{Directory, checkpoint_path};
 use crate::identity::EngineKind;
 use plinth_env::{Env, Reply, is_disk_full};
 use plinth_storage::{
-    Changed, Memory, MemoryReplay, MemoryStorage, SsdStorage, Storage, checkpoint, ssd::SsdFound,
+    Changed, Memory, MemoryReplay, MemoryStorage, PinnedVersion, SsdStorage, Storage, checkpoint,
+    ssd::SsdFound,
 };
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
@@ -264,6 +265,13 @@ impl Storage for Store {
         match self {
             Self::Memory(storage) => storage.split_points(begin, end, chunk),
             Self::Ssd(storage) => storage.split_points(begin, end, chunk),
+        }
+    }
+
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+        match self {
+            Self::Memory(storage) => storage.pin(),
+            Self::Ssd(storage) => storage.pin(),
         }
     }
 

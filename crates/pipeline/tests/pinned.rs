@@ -176,10 +176,36 @@ fn a_snapshot_s_cost_stands_in_the_status_until_it_is_dropped() {
 }
 
 #[test]
-fn the_engine_memory_says_that_it_keeps_no_versions() {
+fn the_engine_memory_keeps_the_newest_version_and_says_what_that_costs() {
     block_on(async {
-        let error = Database::new(in_memory().await).pin_snapshot().await.unwrap_err();
-        assert_eq!(error, Error::unsupported_operation());
-        assert!(error.detail().is_some_and(|detail| detail.contains("engine ssd")), "{error}");
+        let env = Env::real();
+        let config = NodeConfig { window: 50_000, ..NodeConfig::default() };
+        let node = Node::in_memory(&env, config).await.unwrap();
+        let db = Database::new(provided(Arc::new(node.endpoint())));
+        let kept = async || {
+            let status: serde_json::Value = serde_json::from_str(&db.status_json().await.unwrap()).unwrap();
+            status["cluster"]["plinth"]["memory"]["pinned_bytes"].as_u64().unwrap()
+        };
+        write(&db, "before");
+        let snapshot = db.pin_snapshot().await.unwrap();
+        // Rows that only the snapshot reads are kept once their version has left the window.
+        while kept().await < (ROWS * "before".len()) as u64 {
+            write(&db, "after");
+            env.sleep(Duration::from_millis(20)).await;
+        }
+        for _ in 0..3 {
+            write(&db, "later");
+        }
+        let tr = snapshot.create_transaction();
+        assert_eq!(tr.get_read_version().await, Ok(snapshot.version()));
+        let rows = tr.range(RangeOptions::from("key".."kez").reverse(true)).collect().await.unwrap();
+        assert!(rows.len() == ROWS && rows.iter().all(|row| row.value == b"before"[..]));
+        assert_eq!(tr.get(key(7)).await.unwrap().as_deref(), Some(&b"before"[..]));
+        assert_eq!(tr.get_key(KeySelector::last_less_than(key(7))).await.unwrap(), key(6).as_bytes());
+        drop((tr, snapshot));
+        while kept().await > 0 {
+            write(&db, "last");
+            env.sleep(Duration::from_millis(20)).await;
+        }
     });
 }

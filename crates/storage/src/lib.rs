@@ -19,7 +19,8 @@
 //!
 //! ## Invariants
 //! 1. A read at a published version of the window sees all batches up to it and nothing of later ones.
-//! 2. Reads take no lock and wait for nobody.
+//! 2. Reads of `memory` take no lock and wait for nobody. Those of `ssd` do neither where memory has the answer; else they wait for
+//!    the disk, and the cache of blocks has locks that are held for a lookup.
 //! 3. Memory is bounded by the data, the window, and one old row for each key that a snapshot keeps.
 //!
 //! ## Not here
@@ -141,11 +142,42 @@ pub trait Storage: Send + Sync {
         0.0
     }
 
+    /// Pins the newest version that the engine can keep, and writes what has to be in files for that: `memory` keeps the newest
+    /// one, `ssd` the one that its tables have, which is a window's length and a flush behind.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>>;
+
     /// Takes note of the bytes of memory that others keep of the writes in the window, such as the keys that conflicts are found by. An
     /// engine with a budget counts them as part of it.
     fn note_elsewhere(&self, bytes: usize) {
         let _ = bytes;
     }
+}
+
+/// One version of a store, which stays readable until this is dropped, whatever becomes of the window.
+///
+/// With `memory` it costs at most one old row for each key that is written meanwhile; with `ssd` the table files that would have gone.
+/// Reads are those of [`Storage`], without the version.
+pub trait PinnedVersion: Send + Sync {
+    /// The version.
+    fn version(&self) -> Version;
+
+    /// As [`Storage::get_many`].
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
+
+    /// As [`Storage::get_key`].
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
+
+    /// As [`Storage::get_range`].
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+
+    /// As [`Storage::range_size`].
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
+
+    /// As [`Storage::split_points`].
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes>;
 }
 
 /// Bytes of memory, all that the store has taken from the system.
@@ -157,6 +189,8 @@ pub struct Memory {
     pub index: u64,
     /// Older versions, removed keys, and what waits to be freed.
     pub window: u64,
+    /// Of those, rows that are kept for pinned versions alone.
+    pub pinned: u64,
 }
 
 impl Memory {

@@ -213,7 +213,7 @@ const ALL: &[Setting] = &[
         "snapshots",
         Kind::Count,
         Is("32"),
-        "Pinned snapshots at most, of all clients together (engine ssd); each keeps files that could otherwise go",
+        "Pinned snapshots at most, of all clients together; each keeps files (engine ssd) or memory that could otherwise go",
     ),
     Setting::new(
         "commit-workers",

@@ -114,11 +114,8 @@ impl PinnedSnapshots {
             }
             Ok::<(), Error>(())
         });
-        match done.await {
-            // The engine `memory` keeps no versions.
-            Some(Err(error)) if error == Error::unsupported_operation() => {}
-            Some(Err(error)) => client.explain(error),
-            Some(Ok(())) | None => {}
+        if let Some(Err(error)) = done.await {
+            client.explain(error);
         }
     }
 

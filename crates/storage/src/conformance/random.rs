@@ -5,7 +5,7 @@
 
 use super::Make;
 use super::model::{Change, Model, Row};
-use crate::Storage;
+use crate::{PinnedVersion, Storage};
 use plinth_env::simulated::Random;
 use plinth_types::{
     Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, RangeResult, Version,
@@ -23,12 +23,14 @@ pub fn run(make: Make<'_>, seed: u64, steps: usize) {
     let mut program = Program {
         store: make(begin),
         model: Model::new(),
+        history: Model::new(),
         keys,
         random,
         seed,
         applied: begin,
         newest: begin,
         oldest: begin,
+        pinned: Vec::new(),
     };
     for _ in 0..steps {
         program.step();
@@ -64,13 +66,20 @@ impl Keys {
 struct Program {
     store: Box<dyn Storage>,
     model: Model,
+    /// The same, which forgets nothing: what is pinned may have left the window.
+    history: Model,
     keys: Keys,
     random: Random,
     seed: u64,
     applied: Version,
     newest: Version,
     oldest: Version,
+    /// Versions that are pinned, each with its rows.
+    pinned: Vec<(Box<dyn PinnedVersion>, Vec<Row>)>,
 }
+
+/// Pinned versions at a time.
+const PINS: usize = 3;
 
 /// Compares what an engine tells of changes with what happened, in order.
 struct Told<'e> {
@@ -117,7 +126,8 @@ const ATOMICS: [MutationType; 13] = [
 
 impl Program {
     fn step(&mut self) {
-        match self.random.index(10) {
+        match self.random.index(11) {
+            10 => self.pins(),
             0..4 => self.apply(),
             4 => self.forget(),
             5 => self.refused(),
@@ -125,6 +135,49 @@ impl Program {
             7 => self.key(),
             _ => self.range(),
         }
+    }
+
+    /// Pins a version, lets one go, or reads what one has.
+    fn pins(&mut self) {
+        if self.pinned.len() < PINS && self.random.index(2) == 0 {
+            let pinned = self.store.pin().wait().expect("nothing is in its way");
+            assert!(pinned.version() <= self.newest, "seed {}: nothing newer was published", self.seed);
+            let rows = self.history.rows(pinned.version(), KeySpace::System);
+            return self.pinned.push((pinned, rows));
+        }
+        if self.pinned.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.pinned.len());
+        self.read_pinned(at);
+        if self.random.index(3) == 0 {
+            drop(self.pinned.swap_remove(at));
+        }
+    }
+
+    /// Compares all of a pinned version, some keys, and a selector.
+    fn read_pinned(&mut self, at: usize) {
+        let key = self.key_bytes();
+        let (pinned, rows) = &self.pinned[at];
+        let seed = self.seed;
+        let read = RangeRead {
+            begin: KeySelector::first_greater_or_equal(&b""[..]),
+            end: KeySelector::first_greater_or_equal(&b"\xff\xff"[..]),
+            limit: usize::MAX,
+            target_bytes: usize::MAX,
+            reverse: false,
+        };
+        let found = pinned.get_range(KeySpace::System, &read).wait().expect("it is pinned");
+        let found: Vec<Row> = found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        assert!(found == *rows, "seed {seed}: the rows at {} stay what they were", pinned.version());
+        let mut keys = KeyList::new();
+        keys.push(&key);
+        let value = pinned.get_many(KeySpace::System, &keys).wait().expect("it is pinned").remove(0);
+        let expected = rows.iter().find(|(row, _)| *row == key).map(|(_, value)| &value[..]);
+        assert_eq!(value.as_deref(), expected, "seed {seed}");
+        let selector = KeySelector::last_less_than(key);
+        let (expected, _) = Model::resolve(rows, KeySpace::System, &selector);
+        assert_eq!(pinned.get_key(KeySpace::System, &selector).wait().expect("it is pinned"), expected);
     }
 
     fn key_bytes(&mut self) -> Vec<u8> {
@@ -189,6 +242,7 @@ impl Program {
         let mut expected: Vec<Change> = Vec::new();
         for mutation in &list {
             self.model.apply(self.applied, &mutation, &mut expected);
+            self.history.apply(self.applied, &mutation, &mut Vec::new());
         }
         self.store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
         if self.random.index(2) == 0 {

@@ -30,6 +30,7 @@ pub(crate) struct Figures {
     pub(crate) rows: AtomicU64,
     pub(crate) reserved: AtomicU64,
     pub(crate) window: AtomicU64,
+    pub(crate) pinned: AtomicU64,
 }
 
 impl Core {

@@ -44,7 +44,7 @@ pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
 pub(crate) use read::place;
 pub(crate) use tree::GROUP;
 
-use crate::{Changed, Memory, Storage};
+use crate::{Changed, Memory, PinnedVersion, Storage};
 use core::{Core, Held};
 use plinth_env::Reply;
 use plinth_types::{
@@ -154,12 +154,19 @@ impl Storage for MemoryStorage {
         self.core().split_points(begin, end, chunk)
     }
 
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+        // The newest version is in the window, unless it has moved on between the two.
+        let snapshot = self.snapshot(self.newest()).or_else(|_| self.snapshot(self.newest()));
+        Reply::ready(snapshot.map(|snapshot| Box::new(snapshot) as Box<dyn PinnedVersion>))
+    }
+
     fn memory(&self) -> Memory {
         let figures = &self.core().figures;
         let data = self.core().root(&self.core().epochs.pin()).weight().max(0) as u64;
         let window = figures.window.load(Ordering::Relaxed);
         let reserved = figures.reserved.load(Ordering::Relaxed);
-        Memory { data, window, index: reserved.saturating_sub(data + window) }
+        let pinned = figures.pinned.load(Ordering::Relaxed);
+        Memory { data, window, pinned, index: reserved.saturating_sub(data + window) }
     }
 
     fn count(&self) -> u64 {
@@ -250,5 +257,31 @@ impl Snapshot {
             ControlFlow::Break(())
         })?;
         Ok(next)
+    }
+}
+
+impl PinnedVersion for Snapshot {
+    fn version(&self) -> Version {
+        self.held.version()
+    }
+
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        Reply::ready(View::held(&self.held).get_many(space, keys))
+    }
+
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        Reply::ready(View::held(&self.held).resolve(space, selector).map(|(key, _)| key))
+    }
+
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        Reply::ready(View::held(&self.held).get_range(space, read))
+    }
+
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        self.held.core().range_size(begin, end)
+    }
+
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        self.held.core().split_points(begin, end, chunk)
     }
 }

@@ -50,6 +50,9 @@ impl Storage for Checked {
         self.0.check_invariants();
         more
     }
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+        self.0.pin()
+    }
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
         self.0.range_size(begin, end)
     }

@@ -51,11 +51,12 @@ pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
 use crate::checkpoint::Identity;
-use crate::{Changed, Memory, Storage};
+use crate::{Changed, Memory, PinnedVersion, Storage};
 use cache::Cache;
 use load::{Loader, Pool, ReadCounts, attempt};
 use maintain::Gate;
 use manifest::Manifest;
+use plinth_env::reply::promise;
 use plinth_env::{Env, Reply, Signal, Task};
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
@@ -363,12 +364,10 @@ impl SsdStorage {
         self.engine.figures()
     }
 
-    /// Keeps the engine's present version readable for as long as the snapshot lives. That holds table files,
-    /// and no memory beyond their indexes and filters.
-    pub fn pin(&self) -> Pinned {
-        let state = self.engine.state();
-        self.engine.lock_pins().push(state.clone());
-        Pinned { version: state.version, state: RwLock::new(state), engine: self.engine.clone() }
+    /// Keeps the engine's present version readable for as long as the snapshot lives, without a flush before ([`Storage::pin`]). That
+    /// holds table files, and no memory beyond their indexes and filters.
+    pub fn pin_tables(&self) -> Arc<Pinned> {
+        Engine::pin(&self.engine)
     }
 
     /// Ends all tasks and waits for them. What is not in the tables yet is in the log.
@@ -465,6 +464,12 @@ impl Engine {
         }
     }
 
+    fn pin(this: &Arc<Self>) -> Arc<Pinned> {
+        let state = this.state();
+        this.lock_pins().push(state.clone());
+        Arc::new(Pinned { version: state.version, state: RwLock::new(state), engine: this.clone() })
+    }
+
     fn loader(&self) -> Arc<Loader> {
         Arc::new(Loader::new(&self.making.cache, &self.reads))
     }
@@ -557,6 +562,17 @@ impl Storage for SsdStorage {
         false
     }
 
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+        // Writing what isn't in tables yet takes time, which the caller's thread may not have.
+        let (engine, (promise, reply)) = (self.engine.clone(), promise());
+        let pin = async move {
+            let flushed = maintain::flush(&engine).await;
+            promise.send(flushed.map(|_| Box::new(Engine::pin(&engine)) as Box<dyn PinnedVersion>));
+        };
+        drop(self.engine.making.env.spawn("pin", pin));
+        reply
+    }
+
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
         estimate::range_size(&self.engine.state(), Some(self.engine.window.overlay()), begin, end)
     }
@@ -568,6 +584,7 @@ impl Storage for SsdStorage {
     fn memory(&self) -> Memory {
         let (engine, cache) = (&self.engine, &self.engine.making.cache);
         Memory {
+            pinned: 0,
             data: cache.bytes() as u64,
             // With what window and cache keep for what comes.
             index: engine.tables_memory()
@@ -606,47 +623,43 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// The version.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The values of the keys, in their order.
-    pub fn get_many(self: &Arc<Self>, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        let (this, keys, loader) = (self.clone(), keys.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move { this.view().get_many(space, &keys, &loader).await })
-    }
-
-    /// The key that a selector describes.
-    pub fn get_key(self: &Arc<Self>, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        let (this, selector, loader) = (self.clone(), selector.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move {
-            this.view().resolve(space, &selector, &loader).await.map(|(key, _)| key)
-        })
-    }
-
-    /// The rows of a range.
-    pub fn get_range(self: &Arc<Self>, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move { this.view().get_range(space, &read, &loader).await })
-    }
-
-    /// Key and value bytes of a range, estimated.
-    pub fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
-        estimate::range_size(&self.state(), None, begin, end)
-    }
-
-    /// Keys that split a range into pieces of about `chunk` bytes each, as [`Storage::split_points`].
-    pub fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
-        estimate::split(&self.state(), None, begin, end, chunk)
-    }
-
     fn state(&self) -> Arc<State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn view(&self) -> View<'_> {
         View { window: None, state: &self.state, version: self.version }
+    }
+}
+
+impl PinnedVersion for Arc<Pinned> {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        let (this, keys, loader) = (self.clone(), keys.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move { this.view().get_many(space, &keys, &loader).await })
+    }
+
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        let (this, selector, loader) = (self.clone(), selector.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move {
+            this.view().resolve(space, &selector, &loader).await.map(|(key, _)| key)
+        })
+    }
+
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
+        self.engine.finish(&loader.clone(), async move { this.view().get_range(space, &read, &loader).await })
+    }
+
+    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        estimate::range_size(&self.state(), None, begin, end)
+    }
+
+    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+        estimate::split(&self.state(), None, begin, end, chunk)
     }
 }
 

@@ -92,6 +92,9 @@ impl Storage for Stepped {
         // Those who forget until nothing is left want all of it in the tables.
         self.store.engine.window.bytes_until(self.oldest()) > 0 || self.store.figures().flushed_runs > 3
     }
+    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+        self.store.pin()
+    }
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
         self.store.range_size(begin, end)
     }
@@ -263,7 +266,7 @@ fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
     };
     apply(store, 1, |list| fill(list, 1));
     settle(store);
-    let pinned = Arc::new(store.pin());
+    let pinned = store.pin_tables();
     assert_eq!((pinned.version(), store.figures().pinned_bytes), (1, 0));
     for version in 2..6 {
         apply(store, version, |list| fill(list, version as u8));

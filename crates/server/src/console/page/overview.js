@@ -165,7 +165,7 @@ function storage({ storage }) {
     ["Disk free", bytes(storage.free_bytes)],
     ["Index in memory", bytes(memory.index_bytes)],
     ["Older versions in memory", bytes(memory.window_bytes)],
-    ["Pinned snapshots", pinned ? `${whole(pinned.count)}, ${bytes(pinned.bytes)}` : "with engine ssd only"],
+    ["Pinned snapshots", pinned ? `${whole(pinned.count)}, ${bytes(pinned.bytes)}` : bytes(memory.pinned_bytes)],
     ["Watches", whole(storage.watches)],
   ]));
 }

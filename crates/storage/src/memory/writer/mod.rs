@@ -84,6 +84,7 @@ impl Writer {
     pub(crate) fn check_counts(&self) {
         let records = self.arena.usage(Kind::Record);
         assert!(self.newest_bytes <= records.live, "bytes of newest records");
+        self.window.check_counts();
         if self.window.is_empty() && self.garbage.is_empty() {
             assert_eq!(
                 self.newest_bytes, records.live,
@@ -134,6 +135,7 @@ impl Writer {
         let window = self.arena.usage(Kind::Record).live - self.newest_bytes + self.window.bytes();
         figures.rows.store(self.rows, Ordering::Relaxed);
         figures.window.store(window as u64, Ordering::Relaxed);
+        figures.pinned.store(self.window.kept_bytes() as u64, Ordering::Relaxed);
         figures.reserved.store((self.arena.reserved() + self.window.bytes()) as u64, Ordering::Relaxed);
     }
 

@@ -5,11 +5,12 @@
 //! its version is at or below the oldest readable one, everything older of its key is unreadable: the chain
 //! is cut behind it, and a tombstone that is still the newest record takes its key's entry with it.
 //!
-//! A version that is *held* (by a checkpoint) keeps the record it reads, and no other: such records are put
+//! A version that is *held* (by a checkpoint, or a pinned snapshot) keeps the record it reads, and no other: such records are put
 //! aside and looked at again when a hold ends. So a long hold costs at most one record more for each key
 //! that is written meanwhile.
 
-use super::super::record::{Record, RecordRef};
+use super::super::arena::Arena;
+use super::super::record::{self, Record, RecordRef};
 use super::super::tree::Path;
 use super::Writer;
 use plinth_env::prefetch;
@@ -33,6 +34,8 @@ pub(super) struct Window {
     done: usize,
     /// Records below others that only a held version reads.
     kept: Vec<NonNull<Record>>,
+    /// Bytes of those records.
+    kept_bytes: usize,
     /// How many of `kept` are to be looked at again.
     recheck: usize,
     /// The held versions below the window, ascending.
@@ -64,6 +67,19 @@ impl Window {
         (self.queue.len() * BLOCK + self.kept.capacity()) * size_of::<NonNull<Record>>()
     }
 
+    /// Bytes of records that are there for held versions alone.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// # Panics
+    /// If the bytes of kept records are not theirs.
+    pub(super) fn check_counts(&self) {
+        // SAFETY: a kept record is freed only when its entry goes.
+        let kept = self.kept.iter().map(|record| bytes(unsafe { RecordRef::new(*record) }));
+        assert_eq!(kept.sum::<usize>(), self.kept_bytes, "bytes of records that held versions keep");
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.kept.is_empty()
     }
@@ -91,6 +107,11 @@ impl Window {
         let first = self.held.partition_point(|held| *held < at);
         self.held.get(first).is_some_and(|held| *held < above)
     }
+}
+
+/// Bytes that a record takes.
+fn bytes(record: RecordRef<'_>) -> usize {
+    Arena::rounded(record::OVERHEAD + record.key().len() + record.value().map_or(0, <[u8]>::len))
 }
 
 impl Writer {
@@ -134,6 +155,7 @@ impl Writer {
             if self.window.is_held(prev.version(), record.version()) {
                 probe!("storage: old row kept for a checkpoint");
                 self.window.kept.push(prev.as_ptr());
+                self.window.kept_bytes += bytes(prev);
             } else {
                 self.cut(record, prev);
             }
@@ -183,6 +205,7 @@ impl Writer {
         if self.window.is_held(kept.version(), above.version()) {
             return true;
         }
+        self.window.kept_bytes -= bytes(kept);
         self.cut(above, kept);
         self.window.kept.swap_remove(at);
         if above.as_ptr() == newest.as_ptr() && newest.is_tombstone() && newest.version() <= horizon {
