@@ -1,4 +1,7 @@
 //! A leader is lost, and another goes on: nothing that was acknowledged is missing, nothing else is believed.
+//!
+//! The ways to lose one: the power, the network, the disk. What it had appended and nobody else had is voided when it
+//! comes back, and its clients were told that they don't know.
 
 mod machines;
 

@@ -1,4 +1,7 @@
 //! Three nodes on simulated machines, with frames between them that are encoded and take a few milliseconds.
+//!
+//! Disks are slow now and then: a sync may take longer than a frame to another node and back, so that what is
+//! acknowledged too early is lost by a crash. Nodes can be cut off, crashed, and started again one by one.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
 use std::path::Path;
