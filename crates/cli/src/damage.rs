@@ -31,7 +31,7 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
         ));
     }
     if report.problems.is_empty() {
-        lines.push(format!("{}: every checksum holds", terminal.good("ok")));
+        lines.push(format!("{}: it opens with every row, and every checksum holds", terminal.good("ok")));
     } else {
         lines.extend(places(terminal, &report.problems));
         let dir = dir.display();

@@ -368,13 +368,15 @@ fn a_whole_database_passes_the_check_and_can_be_copied() {
     let place = Place::new();
     let (dir, out) = (place.path("whole"), place.path("copy"));
     bench(&place, &["--workload", "write1", "--dir", &dir]).says(0, &[]);
-    place.run(&["check", &dir]).says(0, &["ok: every checksum holds", "records"]);
+    place
+        .run(&["check", &dir])
+        .says(0, &["ok: it opens with every row, and every checksum holds", "records"]);
     // The rows, the mark that says how many there are, and what the system keeps.
     let copied = place.run(&["salvage", &dir, &out]);
     copied.says(0, &["rows", "nothing was damaged"]);
     let rows = copied.out.split_whitespace().nth(1).and_then(|rows| rows.parse::<u32>().ok());
     assert!(rows.is_some_and(|rows| (501..520).contains(&rows)), "{copied:?}");
-    place.run(&["check", &out]).says(0, &["ok: every checksum holds"]);
+    place.run(&["check", &out]).says(0, &["ok: it opens with every row, and every checksum holds"]);
     let again = place.run(&["salvage", &dir, &out]);
     again.complains(1, &["copy"]);
     bench(&place, &["--workload", "read", "--dir", &out]).says(0, &["read"]);
@@ -388,6 +390,10 @@ fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
     let files = files_below(&dir);
     assert!(files.len() >= 2, "{files:?}");
     for (number, path) in files.iter().enumerate() {
+        if path.ends_with("DURABLE") {
+            // Two notes, of which one is enough.
+            continue;
+        }
         let whole = block_on(Env::real().files().read(path)).unwrap();
         // Half way through what is used: space that is only set aside is zeros.
         let Some(used) = whole.iter().rposition(|&byte| byte != 0) else { continue };
@@ -404,9 +410,9 @@ fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
         let holds_data = path.parent() != Some(Path::new(&dir));
         let words: &[&str] = if holds_data { &["copied", name] } else { &["copied"] };
         place.run(&["salvage", &dir, &out]).says(if holds_data { 3 } else { 0 }, words);
-        place.run(&["check", &out]).says(0, &["every checksum holds"]);
+        place.run(&["check", &out]).says(0, &["it opens with every row, and every checksum holds"]);
         overwrite(path, &whole);
-        place.run(&["check", &dir]).says(0, &["every checksum holds"]);
+        place.run(&["check", &dir]).says(0, &["it opens with every row, and every checksum holds"]);
     }
 }
 

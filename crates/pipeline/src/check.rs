@@ -207,7 +207,7 @@ pub struct SalvageReport {
 pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport> {
     let place = Place::of(env, dir).await?;
     let mut report = SalvageReport::default();
-    report.problems.extend(place.problem());
+    // Who the database is, a copy has no use for.
     let Some(dir) = &place.generation else { return place.identity.map(|_| report) };
     if place.engine(env).await? == EngineKind::Ssd {
         let config =
