@@ -41,9 +41,13 @@ pub(crate) fn disk_full(operation: &str, path: &Path) -> Error {
         .with_detail(format!("{operation} {}: no space left on the disk", path.display()))
 }
 
-/// The error of taking a lock that somebody has.
-pub(crate) fn lock_taken(path: &Path) -> Error {
-    Error::lock_file_failure().with_detail(path.display().to_string())
+/// The error of taking a lock that somebody has: who, if that is known.
+pub(crate) fn lock_taken(path: &Path, holder: Option<String>) -> Error {
+    let path = path.display();
+    Error::lock_file_failure().with_detail(match holder {
+        Some(holder) => format!("{path} is locked by {holder}"),
+        None => format!("{path} is locked"),
+    })
 }
 
 /// The error of reading beyond the end of a file.

@@ -19,6 +19,8 @@ use crate::simulated::files::{SimulatedFile, SimulatedLock};
 /// The files that an environment reaches.
 pub struct Files {
     world: World,
+    /// Whether what is made is its owner's alone.
+    is_private: bool,
 }
 
 /// How to open a file.
@@ -47,13 +49,17 @@ impl Open {
 
 impl Files {
     pub(crate) fn new(world: World) -> Self {
-        Self { world }
+        Self { world, is_private: false }
+    }
+
+    pub(crate) fn private(world: World) -> Self {
+        Self { world, is_private: true }
     }
 
     /// Makes a directory and those above it, durably. No error if it exists.
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         match &self.world {
-            World::Real(_) => RealFiles::create_dir_all(path.as_ref()),
+            World::Real(_) => RealFiles::create_dir_all(path.as_ref(), self.is_private),
             World::Simulated(host) => host.create_dir_all(path.as_ref()).await,
         }
     }
@@ -65,7 +71,9 @@ impl Files {
     /// disk ([`is_disk_full`]); `io_error` for everything else.
     pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> Result<File> {
         match &self.world {
-            World::Real(_) => Ok(File { kind: FileKind::Real(RealFiles::open(path.as_ref(), open)?) }),
+            World::Real(_) => {
+                Ok(File { kind: FileKind::Real(RealFiles::open(path.as_ref(), open, self.is_private)?) })
+            }
             World::Simulated(host) => {
                 Ok(File { kind: FileKind::Simulated(host.open(path.as_ref(), open).await?) })
             }
@@ -120,6 +128,15 @@ impl Files {
         }
     }
 
+    /// Whether others than its owner may do anything with a file or directory. Never so where there is nobody
+    /// else, in a simulation.
+    pub async fn is_open_to_others(&self, path: impl AsRef<Path>) -> Result<bool> {
+        match &self.world {
+            World::Real(_) => RealFiles::is_open_to_others(path.as_ref()),
+            World::Simulated(_) => Ok(false),
+        }
+    }
+
     /// How many bytes can still be written to the disk that holds `path`.
     pub async fn free_space(&self, path: impl AsRef<Path>) -> Result<u64> {
         match &self.world {
@@ -133,12 +150,14 @@ impl Files {
     /// whatever name they use for it, and ends with the process, however that ends.
     ///
     /// # Errors
-    /// `lock_file_failure`, naming the path, if somebody has it.
+    /// `lock_file_failure`, naming the path, and where that can be told the process, if somebody has it.
     pub async fn lock(&self, path: impl AsRef<Path>) -> Result<DirLock> {
         match &self.world {
-            World::Real(_) => Ok(DirLock { _kind: LockKind::Real(RealLock::take(path.as_ref())?) }),
+            World::Real(_) => {
+                Ok(DirLock { kind: LockKind::Real(RealLock::take(path.as_ref(), self.is_private)?) })
+            }
             World::Simulated(host) => {
-                Ok(DirLock { _kind: LockKind::Simulated(host.lock(path.as_ref()).await?) })
+                Ok(DirLock { kind: LockKind::Simulated(host.lock(path.as_ref()).await?) })
             }
         }
     }
@@ -323,12 +342,23 @@ impl fmt::Debug for File {
 /// A lock that is held until it is dropped. See [`Files::lock`].
 #[must_use = "dropping the lock gives it back"]
 pub struct DirLock {
-    _kind: LockKind,
+    kind: LockKind,
+}
+
+impl DirLock {
+    /// Whether what was locked still has the name that it was locked by. If it was removed, renamed or replaced,
+    /// the lock keeps nobody out any longer.
+    pub fn is_in_place(&self) -> bool {
+        match &self.kind {
+            LockKind::Real(lock) => lock.is_in_place(),
+            LockKind::Simulated(lock) => lock.is_in_place(),
+        }
+    }
 }
 
 enum LockKind {
-    Real(#[expect(dead_code, reason = "held for its drop")] RealLock),
-    Simulated(#[expect(dead_code, reason = "held for its drop")] SimulatedLock),
+    Real(RealLock),
+    Simulated(SimulatedLock),
 }
 
 impl fmt::Debug for DirLock {

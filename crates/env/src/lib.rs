@@ -101,7 +101,18 @@ impl Env {
     }
 
     fn new(world: World) -> Self {
-        let files = Files::new(world.clone());
+        Self::with_files(world.clone(), Files::new(world))
+    }
+
+    /// The same, but the files and directories that are made through it are their owner's alone (modes 0600
+    /// and 0700).
+    #[must_use]
+    pub fn keeping_private(&self) -> Self {
+        let world = &self.inner.world;
+        Self::with_files(world.clone(), Files::private(world.clone()))
+    }
+
+    fn with_files(world: World, files: Files) -> Self {
         let sockets = Sockets::new(world.clone());
         Self { inner: Arc::new(Inner { world, files, sockets }) }
     }

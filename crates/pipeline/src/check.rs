@@ -140,6 +140,7 @@ impl Place {
     /// # Errors
     /// As those of [`check`].
     async fn of(env: &Env, dir: &Path) -> Result<Self> {
+        let env = &env.keeping_private();
         let mut identity = Self::identity(env, dir).await?;
         let mut lock = None;
         // A database that is damaged gets nothing written into it, not even a lock: then nobody has it open.

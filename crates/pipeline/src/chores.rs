@@ -34,6 +34,9 @@ pub(crate) async fn keep_time(leader: Arc<Leader>) {
         pace.look_at_disk(&leader).await;
         if replica.env.now() >= next || replica.health.is_over() {
             next = replica.env.now() + PERIOD;
+            if let Err(lost) = replica.check_place() {
+                leader.fail(lost);
+            }
             leader.queue.ask_for_chores();
         }
     }

@@ -32,6 +32,7 @@ use crate::directory::{
     Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed, log_path,
     remove_generation, storage_ids,
 };
+use crate::events;
 use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
@@ -154,11 +155,14 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
     // Not even a lock is written to a directory that may be somebody else's.
     if !env.files().exists(dir.join(LOCK)).await? {
         check_wanted(dir, look(env, dir).await?, config.creation)?;
-        env.files().create_dir_all(dir).await?;
+        make_directory(env, dir).await?;
     }
     let lock = env.files().lock(&dir.join(LOCK)).await?;
     let found = look(env, dir).await?;
     check_wanted(dir, found, config.creation)?;
+    if env.files().is_open_to_others(dir).await? {
+        events::open_to_others(dir);
+    }
     let identity = match found {
         Found::Database(identity) => identity,
         Found::Nothing | Found::Interrupted => create(env, dir, config).await?,
@@ -166,6 +170,18 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
     let path = generation_path(dir, identity.generation);
     let directory = Directory { root: dir.to_path_buf(), path, ids: identity.ids, lock: Arc::new(lock) };
     Ok((directory, identity.engine))
+}
+
+/// # Errors
+/// `file_not_found` if the directory above it doesn't exist: more than one missing is a mistyped name.
+async fn make_directory(env: &Env, dir: &Path) -> Result<()> {
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && !env.files().exists(parent).await?
+    {
+        let detail = format!("{}: there is no directory {}", dir.display(), parent.display());
+        return Err(Error::file_not_found().with_detail(detail));
+    }
+    env.files().create_dir_all(dir).await
 }
 
 fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {

@@ -11,7 +11,7 @@
 
 use plinth_env::{DirLock, Env};
 use plinth_log::Identity;
-use plinth_types::Result;
+use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +33,22 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// What was opened is still what its name leads to.
+    ///
+    /// # Errors
+    /// `io_error` if it was removed, renamed or replaced: what is written now would be found by nobody, and
+    /// another process may have a database in its place.
+    pub fn check_place(&self) -> Result<()> {
+        if self.lock.is_in_place() {
+            return Ok(());
+        }
+        let detail = format!(
+            "{} was removed, renamed or replaced while the database was open",
+            self.root.join(LOCK).display()
+        );
+        Err(Error::io_error().with_detail(detail))
+    }
+
     pub fn log_path(&self) -> PathBuf {
         log_path(&self.path)
     }

@@ -17,6 +17,12 @@ pub(crate) fn opened(directory: Option<&Path>, version: Version) {
     tracing::info!(directory, version, "database opened");
 }
 
+/// Whoever may look into the directory may be able to read all rows.
+pub(crate) fn open_to_others(directory: &Path) {
+    let directory = directory.display().to_string();
+    tracing::warn!(directory, "other users may look into the database's directory: chmod 700");
+}
+
 pub(crate) fn closed() {
     tracing::info!("database closed");
 }

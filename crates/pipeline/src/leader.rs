@@ -163,6 +163,10 @@ impl Leader {
     pub async fn settle(&self, committed: Option<Position>) {
         while let Some(mut settling) = self.in_flight.next_committed(committed).await {
             settling.batch_mut().sync_span = tracing::Span::none();
+            // Synced into files that nobody finds again is not durable.
+            if let Err(lost) = self.replica.check_place() {
+                self.fail(lost);
+            }
             if let Some(cause) = self.replica.health.failure() {
                 settling.done().unknown(&cause);
                 continue;

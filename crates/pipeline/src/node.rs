@@ -34,7 +34,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the database in `dir`, or creates it there.
+    /// Opens the database in `dir`, or creates it there. The directory above it must exist. What is made is its
+    /// owner's alone.
     ///
     /// # Errors
     /// `lock_file_failure` if it is open already, here or in another process; `file_not_found` or
@@ -42,6 +43,8 @@ impl Node {
     /// another format; `file_corrupt` or `checksum_failed`, naming file and offset, if its files are
     /// damaged, missing, or of different databases or moments. Nothing was changed in `dir` then.
     pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
+        // Whoever may read the files reads all rows, whatever rights they have in the database.
+        let env = &env.keeping_private();
         let (directory, engine) = creation::claim(env, dir, &config).await?;
         let config = fitted(config, engine);
         let recovered = match recover(env, &directory, &config).await {

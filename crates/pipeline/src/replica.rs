@@ -172,6 +172,12 @@ impl Replica {
         newest.saturating_sub(self.config.window)
     }
 
+    /// # Errors
+    /// As [`Directory::check_place`]; never for a database in memory.
+    pub fn check_place(&self) -> Result<()> {
+        self.directory.as_ref().map_or(Ok(()), Directory::check_place)
+    }
+
     /// Seconds since the Unix epoch.
     pub fn wall_clock_seconds(&self) -> u64 {
         self.env.wall_clock().as_secs()

@@ -159,6 +159,8 @@ fn measure_larger(
     workloads: &[&Workload],
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Ended>, Failure> {
+    block_on(env.files().create_dir_all(directory))
+        .map_err(|error| Failure::of(format!("cannot make {}", directory.display()), error))?;
     let place = Place::new(env, directory.join(LARGER_DIRECTORY))?;
     let settings = settings.of_budget();
     let database = open(&place.path, BOUNDED, settings.memory)?;

@@ -4,7 +4,7 @@
 //! itself (`F_FULLFSYNC`) for both kinds of sync, which is what durability takes there.
 
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::files::Open;
 pub(crate) struct RealFiles;
 
 impl RealFiles {
-    pub(crate) fn create_dir_all(path: &Path) -> Result<()> {
+    pub(crate) fn create_dir_all(path: &Path, is_private: bool) -> Result<()> {
         if path.is_dir() {
             return Ok(());
         }
@@ -25,23 +25,24 @@ impl RealFiles {
         // Those above first, each synced into its own parent, so that the whole way there is durable.
         let parent = parent_of(path);
         if parent != path {
-            Self::create_dir_all(parent)?;
+            Self::create_dir_all(parent, is_private)?;
         }
-        match std::fs::create_dir(path) {
+        let mode = if is_private { 0o700 } else { 0o777 };
+        match std::fs::DirBuilder::new().mode(mode).create(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             Err(error) => Err(failed(error)),
             Ok(()) => Self::sync_dir(parent),
         }
     }
 
-    pub(crate) fn open(path: &Path, open: Open) -> Result<RealFile> {
+    pub(crate) fn open(path: &Path, open: Open, is_private: bool) -> Result<RealFile> {
         let mut options = std::fs::OpenOptions::new();
-        options.read(true).write(open.writes());
+        let is_private = is_private || open == Open::CreatePrivate;
+        options.read(true).write(open.writes()).mode(if is_private { 0o600 } else { 0o666 });
         match open {
             Open::Read | Open::Write => &mut options,
             Open::Create => options.create(true),
-            Open::CreateNew => options.create_new(true),
-            Open::CreatePrivate => options.create_new(true).mode(0o600),
+            Open::CreateNew | Open::CreatePrivate => options.create_new(true),
             Open::Truncate => options.create(true).truncate(true),
         };
         let file = options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;
@@ -86,6 +87,12 @@ impl RealFiles {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
         synced.map_err(|error| file_error("sync directory", dir, &error, true))
+    }
+
+    pub(crate) fn is_open_to_others(path: &Path) -> Result<bool> {
+        let metadata = std::fs::metadata(path);
+        let mode = metadata.map_err(|error| file_error("look at", path, &error, false))?.permissions().mode();
+        Ok(mode & 0o077 != 0)
     }
 
     pub(crate) fn free_space(path: &Path) -> Result<u64> {

@@ -231,9 +231,10 @@ impl Host {
         let lock = |acting: Acting<'_>| {
             acting.nothing_if_failing()?;
             let taken = acting.disk.lock(path)?;
-            Ok(taken.then(|| SimulatedLock { host: self.clone(), path: path.to_path_buf() }))
+            let file = acting.disk.file(path);
+            Ok(taken.then(|| SimulatedLock { host: self.clone(), path: path.to_path_buf(), file }))
         };
-        self.call(about, &[], lock).await?.ok_or_else(|| lock_taken(path))
+        self.call(about, &[], lock).await?.ok_or_else(|| lock_taken(path, None))
     }
 
     pub(crate) async fn temporary_dir(self: &Arc<Self>, prefix: &str) -> Result<PathBuf> {
@@ -368,6 +369,15 @@ impl SimulatedFile {
 pub(crate) struct SimulatedLock {
     host: Arc<Host>,
     path: PathBuf,
+    /// `None` for a directory.
+    file: Option<u64>,
+}
+
+impl SimulatedLock {
+    pub(crate) fn is_in_place(&self) -> bool {
+        let core = self.host.universe.lock();
+        core.processes[self.host.process].disk.file(&self.path) == self.file
+    }
 }
 
 impl Drop for SimulatedLock {
