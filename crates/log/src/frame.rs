@@ -15,7 +15,7 @@ pub(crate) const BLOCK: u64 = 4096;
 /// Where a write of `start..end` is filled up to with zeros: the end of its last block if it is the
 /// first write into that block, so that the block is written whole.
 pub(crate) fn padded_end(start: u64, end: u64) -> u64 {
-    debug_assert!(0 < start && start < end);
+    assert!(0 < start && start < end);
     let enters_a_block = (end - 1) / BLOCK != (start - 1) / BLOCK;
     if enters_a_block { end.next_multiple_of(BLOCK) } else { end }
 }

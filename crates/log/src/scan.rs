@@ -60,7 +60,7 @@ impl Scanner {
 
     /// Lets more of the file be read. What lay beyond the old limit has not been looked at.
     pub(crate) fn raise_limit(&mut self, limit: u64) {
-        debug_assert!(limit >= self.limit);
+        assert!(limit >= self.limit);
         self.limit = limit;
     }
 

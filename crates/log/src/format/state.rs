@@ -99,7 +99,7 @@ impl State {
         out.extend_from_slice(&self.vote.encode());
         out.extend_from_slice(&(self.popped.len() as u32).to_le_bytes());
         for (name, popped) in &self.popped {
-            debug_assert!(name.len() <= MAX_CONSUMER_NAME_LEN);
+            assert!(name.len() <= MAX_CONSUMER_NAME_LEN);
             out.extend_from_slice(&popped.to_le_bytes());
             out.push(name.len() as u8);
             out.extend_from_slice(name.as_bytes());

@@ -25,7 +25,7 @@ pub(super) struct Cleared {
 impl Cleared {
     /// Adds a range that is not empty, cleared after those before.
     pub fn add(&mut self, begin: Bytes, end: Bytes, moment: Moment) {
-        debug_assert!(begin < end);
+        assert!(begin < end);
         // The one that begins before it may reach into it, and even beyond its end.
         let before = self.ranges.range_mut(..begin.clone()).next_back();
         if let Some((_, (before_end, before_moment))) = before

@@ -189,7 +189,7 @@ impl WindowClears {
                 break;
             }
         }
-        debug_assert!(open.is_none(), "the last boundary ends all ranges");
+        assert!(open.is_none(), "the last boundary ends all ranges");
         clears.clipped(begin, end)
     }
 

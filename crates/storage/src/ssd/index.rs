@@ -126,7 +126,7 @@ impl Index {
 
 /// The shortest key above `low` and not above `high`.
 pub(crate) fn separator_between<'k>(low: &[u8], high: &'k [u8]) -> &'k [u8] {
-    debug_assert!(low < high);
+    assert!(low < high);
     let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
     &high[..(shared + 1).min(high.len())]
 }

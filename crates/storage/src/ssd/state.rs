@@ -124,7 +124,7 @@ impl State {
 
     /// The run of a level below the first.
     pub fn level(&self, level: u32) -> Option<&Arc<Run>> {
-        debug_assert!(level > 0);
+        assert!(level > 0);
         self.runs.iter().find(|run| run.level == level)
     }
 
