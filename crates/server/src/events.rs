@@ -42,6 +42,11 @@ pub(crate) fn series_unavailable(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");
 }
 
+/// A connection to a port of lines was closed because HTTP was spoken there.
+pub(crate) fn http_on_lines(peer: SocketAddr) {
+    tracing::debug!(%peer, "a request of HTTP on a port that takes points on lines: closed");
+}
+
 /// Points in datagrams made no sense: how many messages since this was told last, and what was wrong with the first of this sender's.
 pub(crate) fn datagram_refused(from: SocketAddr, messages: u64, why: &str) {
     tracing::warn!(%from, messages, why, "points in datagrams refused");

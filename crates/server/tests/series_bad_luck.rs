@@ -15,6 +15,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+const LOCAL: &str = "Host: localhost\r\n";
+
 struct Served {
     server: Server,
     endpoint: Arc<dyn Endpoint>,
@@ -193,7 +195,6 @@ fn readers_that_are_slower_than_the_data_cost_what_they_are_sent_and_no_more() {
 #[test]
 fn series_are_deleted_over_http_by_programs_alone() {
     const PATH: &str = "/api/v1/admin/tsdb/delete_series";
-    const LOCAL: &str = "Host: localhost\r\n";
     let served = start(|_| {});
     let mut peer = served.resp();
     peer.send("+a|b host=x\n:1000000000\n*2\n:1\n:1\n+a|b host=x\n:2000000000\n*2\n:2\n:2\n+SYNC\n");
@@ -286,4 +287,29 @@ fn who_may_ask_is_told_by_the_host_or_by_a_token() {
         assert_eq!(written, if status == 200 { 204 } else { 401 }, "{header}");
     }
     block_on(served.server.stop());
+}
+
+/// Any page in a browser could write points by a form: its body was taken for lines.
+#[test]
+fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
+    let served = start(|series| series.opentsdb = Some(loopback()));
+    let points = "put m 1 1 a=1\n+m a=1\r\n:1\r\n:1\r\n";
+    for address in [served.at.resp, served.at.opentsdb] {
+        for verb in ["POST", "GET", "OPTIONS"] {
+            let mut peer = Peer::to(address.unwrap());
+            // The verb in two parts: what may become one is waited for.
+            peer.send(&verb[..2]);
+            block_on(Env::real().sleep(Duration::from_millis(20)));
+            peer.send(&format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n{points}", &verb[2..]));
+            assert_eq!(peer.all(), "", "nothing is said to who speaks another language");
+        }
+    }
+    // A line that only begins like one is a line that makes no sense.
+    let mut peer = Peer::to(served.at.opentsdb.unwrap());
+    peer.send("PO");
+    peer.send("RT 1\n");
+    assert!(peer.until("\n").contains("PORT"), "it is told");
+    drop(peer);
+    let (_, rows) = served.ask("POST", "/api/search", LOCAL, r#"{"select":"m"}"#);
+    assert!(!rows.contains("a=1"), "{rows}");
 }

@@ -8,7 +8,9 @@
 use super::{Hub, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::{Env, Signal};
 use plinth_series::{
@@ -167,6 +169,9 @@ fn refusal(error: &QueryError) -> Vec<u8> {
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
     let (status, kind, state) = match hub.access.check(&hub.env, request.headers()).await {
+        Ok(()) if is_from_a_page(request.headers()) => {
+            (StatusCode::FORBIDDEN, TEXT, State::text("-series have no business with pages in a browser\r\n"))
+        }
         Ok(()) => admitted(hub, request, patience).await,
         Err((status, why)) => (status, TEXT, State::text(format!("-{why}\r\n"))),
     };
@@ -176,10 +181,18 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
         response.headers_mut().insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
     }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // What somebody wrote into a name is never taken for a page.
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+/// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has any business here: it would
+/// reach a server on its user's machine from any site.
+fn is_from_a_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN)
 }
 
 /// What somebody is answered who may ask.
@@ -214,9 +227,6 @@ async fn admitted(
         (_, &Method::GET | &Method::POST) if is_prometheus(&path) => {
             let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;
             (status, JSON, State::text(text))
-        }
-        (DELETE, &Method::POST | &Method::PUT) if write::is_from_a_page(request.headers()) => {
-            (StatusCode::FORBIDDEN, TEXT, State::text("series are not deleted by pages in a browser\n"))
         }
         (DELETE, &Method::POST | &Method::PUT) => {
             let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;

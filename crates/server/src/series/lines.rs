@@ -6,6 +6,7 @@
 //! (it closes its direction) everything is committed before the connection is closed, so whoever reads to the end knows that it is durable.
 
 use super::Hub;
+use crate::events;
 use plinth_env::sync::{First, race};
 use plinth_env::{Signal, Stream};
 use plinth_series::SeriesStore;
@@ -38,7 +39,8 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
             None
         }
     };
-    let mut connection = Connection { stream, session, held: Vec::new(), counted: (0, 0), is_gone: false };
+    let mut connection =
+        Connection { stream, session, held: Vec::new(), counted: (0, 0), is_gone: false, is_new: true };
     if let Some(store) = store {
         connection.receive_all(hub, &store, stop).await;
     }
@@ -48,6 +50,20 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
     race(connection.say_farewell(), hub.env.sleep(patience)).await;
+}
+
+/// What requests of HTTP begin with. None of the protocols on lines has a message that does.
+const VERBS: [&[u8]; 9] =
+    [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
+
+/// Whether a request of HTTP begins like this: any page in a browser can send one here, whose body would be taken for lines.
+fn is_http(bytes: &[u8]) -> bool {
+    VERBS.iter().any(|verb| bytes.starts_with(verb))
+}
+
+/// Whether one may, once there is more of it.
+fn may_be_http(bytes: &[u8]) -> bool {
+    VERBS.iter().any(|verb| verb.starts_with(bytes) || bytes.starts_with(verb))
 }
 
 enum Received {
@@ -68,6 +84,8 @@ struct Connection {
     counted: (u64, u64),
     /// Nobody hears the last replies.
     is_gone: bool,
+    /// It is not known yet whether this is a request of HTTP.
+    is_new: bool,
 }
 
 impl Connection {
@@ -89,7 +107,17 @@ impl Connection {
                     let _ = self.session.end(&rest, store).await;
                     return;
                 }
+                First::Right(Received::Bytes(buffer, len)) if self.is_new && may_be_http(&buffer[..len]) => {
+                    if is_http(&buffer[..len]) {
+                        events::http_on_lines(self.stream.peer_address());
+                        BUFFER.set(buffer);
+                        return;
+                    }
+                    self.held.extend_from_slice(&buffer[..len]);
+                    BUFFER.set(buffer);
+                }
                 First::Right(Received::Bytes(buffer, len)) => {
+                    self.is_new = false;
                     if self.take(hub, store, buffer, len).await.is_err() {
                         break;
                     }

@@ -111,9 +111,6 @@ pub(super) async fn answer(
     held: &mut Held<'_>,
 ) -> (StatusCode, String) {
     let headers = &head.headers;
-    if is_from_a_page(headers) {
-        return (StatusCode::FORBIDDEN, "points are not taken from pages in a browser\n".to_owned());
-    }
     let path = head.uri.path();
     let takes_points = path.ends_with("write");
     let opened = match hub.slot.opened().await {
@@ -140,11 +137,6 @@ pub(super) async fn answer(
         }
         (_, None) => (StatusCode::NOT_FOUND, String::new()),
     }
-}
-
-/// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has any business with what changes something.
-pub(super) fn is_from_a_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN)
 }
 
 /// The content type of an answer.
