@@ -132,6 +132,9 @@ impl Core {
             )));
         }
         let (begin, last) = (terms.begins_behind(), terms.last());
+        if (begin.index == 0) != (begin.term == 0) {
+            return Err(invalid(format!("a log behind {begin:?}")));
+        }
         if promised.term < last.term {
             return Err(invalid(format!("a promise of term {} beside {last:?}", promised.term)));
         }

@@ -175,6 +175,10 @@ impl Message {
         if !self.entries.is_empty() && self.kind != MessageKind::Append {
             return refuse(format!("{} entries in {:?}", self.entries.len(), self.kind));
         }
+        // Behind no entry at all, or behind one that has a term: `raft` takes term 0 for that of whatever isn't there.
+        if self.kind == MessageKind::Append && (index == 0) != (log_term == 0) {
+            return refuse(format!("entry {index} of term {log_term} before its first"));
+        }
         let rises = self.entries.is_sorted() && self.entries.first().is_none_or(|first| *first >= log_term);
         if !rises || self.entries.last().is_some_and(|last| *last > term) || self.entries.contains(&0) {
             return refuse("terms of entries that don't rise up to its own".to_string());
@@ -246,6 +250,8 @@ mod tests {
             Message { entries: vec![10], ..sample() },
             Message { kind: MessageKind::Vote, ..sample() },
             Message { index: u64::MAX, ..sample() },
+            Message { log_term: 0, ..sample() },
+            Message { index: 0, ..sample() },
             Message { entries: vec![9; MAX_ENTRIES + 1], ..sample() },
         ];
         for message in wrong {
