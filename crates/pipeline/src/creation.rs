@@ -39,7 +39,7 @@ use crate::store::{Store, tables_path};
 use plinth_env::Env;
 use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, Result, probe};
+use plinth_types::{Error, Result, Version, probe};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -168,7 +168,9 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
         Found::Nothing | Found::Interrupted => create(env, dir, config).await?,
     };
     let path = generation_path(dir, identity.generation);
-    let directory = Directory { root: dir.to_path_buf(), path, ids: identity.ids, lock: Arc::new(lock) };
+    let (ids, generation) = (identity.ids, identity.generation);
+    let (root, lock) = (dir.to_path_buf(), Arc::new(lock));
+    let directory = Directory { root, path, generation, is_current: true, ids, lock };
     Ok((directory, identity.engine))
 }
 
@@ -206,22 +208,24 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     env.fill_random(&mut ids.cluster_id);
     env.fill_random(&mut ids.node_id);
     let identity = DirectoryIdentity { ids, engine: config.engine, generation: 1 };
-    make_generation(env, dir, &identity, config.log.clone()).await?;
+    make_generation(env, dir, &identity, config.log.clone(), 0).await?;
     identity::write(env, dir, &identity).await?;
     Ok(identity)
 }
 
-/// Makes the files of a generation without rows, durably.
-async fn make_generation(
+/// Makes the files of a generation without rows, at this version, durably.
+pub(crate) async fn make_generation(
     env: &Env,
     dir: &Path,
     identity: &DirectoryIdentity,
     config: LogConfig,
+    version: Version,
 ) -> Result<()> {
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
-    Store::create(env, &path, storage_ids(identity.ids), identity.engine).await?;
-    let (log, _) = LocalLog::create(env, log_path(&path), identity.ids, config).await?;
+    Store::create(env, &path, storage_ids(identity.ids), identity.engine, version).await?;
+    let behind = (0, 0, version);
+    let (log, _) = LocalLog::create_at(env, log_path(&path), identity.ids, config, behind).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
     log.close().await?;
     env.files().sync_dir(&path).await?;
@@ -230,6 +234,7 @@ async fn make_generation(
 
 /// Removes what creations and changes of generations left. To be called when all that counts was found whole.
 pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result<()> {
+    assert!(directory.is_current, "what counts is no leftover");
     let (files, root) = (env.files(), &directory.root);
     let mut is_changed = false;
     for name in files.list(root).await? {

@@ -27,6 +27,10 @@ pub(crate) struct Directory {
     pub root: PathBuf,
     /// The directory of its generation, with log and engine.
     pub path: PathBuf,
+    /// The number of its generation.
+    pub generation: u64,
+    /// Whether that is the one that counts, and not one that is being taken in.
+    pub is_current: bool,
     pub ids: Identity,
     /// Held until the last task is gone, so that nobody opens the directory while it is still written.
     pub lock: Arc<DirLock>,

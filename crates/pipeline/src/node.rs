@@ -74,7 +74,7 @@ impl Node {
         Ok(node)
     }
 
-    async fn start(
+    pub(crate) async fn start(
         env: &Env,
         config: NodeConfig,
         directory: Option<Directory>,
@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
-    async fn write_first_rows(&self) -> Result<()> {
+    pub(crate) async fn write_first_rows(&self) -> Result<()> {
         let mut rows = MutationList::new();
         rows.push(MutationType::Set, KEY_SERVERS_PREFIX, b"local");
         let configuration =
@@ -242,7 +242,7 @@ async fn or_close<T>(storage: &Store, result: Result<T>) -> Result<T> {
 }
 
 /// The settings for a database that has its engine already.
-fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
+pub(crate) fn fitted(mut config: NodeConfig, engine: EngineKind) -> NodeConfig {
     config.engine = engine;
     if let Some(bound) = config.memory_bytes.filter(|_| engine == EngineKind::Memory) {
         // What is overwritten again and again is held back before it takes the rows' place.

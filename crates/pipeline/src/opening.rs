@@ -38,7 +38,8 @@ pub(crate) async fn recover(
         Err(error) => Err(error),
     };
     let cleared = match replayed {
-        Ok(last) => remove_leftovers(env, directory).await.map(|()| last),
+        Ok(last) if directory.is_current => remove_leftovers(env, directory).await.map(|()| last),
+        Ok(last) => Ok(last),
         Err(error) => Err(error),
     };
     let last = match cleared {

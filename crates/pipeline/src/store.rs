@@ -122,14 +122,28 @@ impl Recovering {
 }
 
 impl Store {
-    /// Makes what an engine needs in the directory of a generation that is being made.
-    pub async fn create(env: &Env, dir: &Path, identity: Identity, engine: EngineKind) -> Result<()> {
+    /// Makes what an engine needs in the directory of a generation that is being made: no rows, at this version.
+    pub async fn create(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        engine: EngineKind,
+        version: Version,
+    ) -> Result<()> {
         match engine {
-            EngineKind::Memory => env.files().create_dir_all(&checkpoint_path(dir)).await,
+            EngineKind::Memory => {
+                let path = checkpoint_path(dir);
+                env.files().create_dir_all(&path).await?;
+                if version > 0 {
+                    let (empty, pace) = (MemoryStorage::new(version), checkpoint::Pace::default());
+                    checkpoint::write(env, &path, identity, &empty, version, pace).await?;
+                }
+                Ok(())
+            }
             EngineKind::Ssd => {
                 let tables = tables_path(dir);
                 env.files().create_dir_all(&tables).await?;
-                SsdStorage::create(env, &tables, identity).await
+                SsdStorage::create_at(env, &tables, identity, version).await
             }
         }
     }

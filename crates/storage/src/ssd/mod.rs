@@ -223,7 +223,15 @@ impl SsdStorage {
     /// # Errors
     /// Those of writing files.
     pub async fn create(env: &Env, dir: &Path, identity: Identity) -> Result<()> {
-        let manifest = Manifest::of(&State::empty(0), identity, 1);
+        Self::create_at(env, dir, identity, 0).await
+    }
+
+    /// The same at another version, for rows that come from elsewhere.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    pub async fn create_at(env: &Env, dir: &Path, identity: Identity, version: Version) -> Result<()> {
+        let manifest = Manifest::of(&State::empty(version), identity, 1);
         manifest.write(env, dir).await
     }
 

@@ -1,0 +1,97 @@
+//! Generations: a whole new state is taken in beside the one that a database has, and put in its place in one step.
+//!
+//! ```text
+//!   1  the database is opened and closed: where do its versions end?       gen-1/            IDENTITY: 1
+//!   2  gen-2/: an engine without rows and a log, behind that version       gen-1/ gen-2/     IDENTITY: 1
+//!   3  rows are committed into it                                          gen-1/ gen-2/     IDENTITY: 1
+//!   4  it is closed; IDENTITY is replaced: the step                        gen-1/ gen-2/     IDENTITY: 2
+//!   5  gen-1/ is renamed, and removed                                      gen-2/            IDENTITY: 2
+//! ```
+//!
+//! The new state is filled through a node of its own, so both engines take it in as they take in everything
+//! else. A crash before the step leaves the old state, one behind it the new one; what counts no more is
+//! removed at the next opening. Versions go on: none is given out a second time.
+
+use crate::config::{Creation, NodeConfig};
+use crate::creation::{claim, make_generation, remove_leftovers};
+use crate::directory::{Directory, generation_path, remove_generation};
+use crate::endpoint::InProcess;
+use crate::identity::{self, DirectoryIdentity};
+use crate::node::{Node, fitted};
+use crate::opening::recover;
+use plinth_env::Env;
+use plinth_types::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A new state of a database that nobody has open. Until [`Incoming::put_in_place`] the old one counts.
+pub struct Incoming {
+    env: Env,
+    node: Arc<Node>,
+    /// Where the new state is, and the lock.
+    directory: Directory,
+    next: DirectoryIdentity,
+}
+
+impl Incoming {
+    /// Begins a new state, without rows but those that every database has, of the database in `dir`.
+    ///
+    /// # Errors
+    /// As [`Node::open`], with [`Creation::Never`].
+    pub async fn begin(env: &Env, dir: &Path, config: NodeConfig) -> Result<Self> {
+        let env = env.keeping_private();
+        let (old, engine) =
+            claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
+        let config = fitted(config, engine);
+        let (storage, log, sequencer, _) = recover(&env, &old, &config).await?;
+        let behind = sequencer.newest();
+        let closed = log.close().await;
+        storage.close().await;
+        closed?;
+        let next = DirectoryIdentity { ids: old.ids, engine, generation: old.generation + 1 };
+        make_generation(&env, dir, &next, config.log.clone(), behind).await?;
+        let place = || Directory {
+            root: old.root.clone(),
+            path: generation_path(dir, next.generation),
+            generation: next.generation,
+            is_current: false,
+            ids: old.ids,
+            lock: old.lock.clone(),
+        };
+        let (storage, log, sequencer, _) = recover(&env, &place(), &config).await?;
+        let node = Node::start(&env, config, Some(place()), storage, Some(Box::new(log)), sequencer).await?;
+        if let Err(error) = node.write_first_rows().await {
+            // What went wrong first is what counts.
+            let _ = node.close().await;
+            return Err(error);
+        }
+        Ok(Self { env, node, directory: place(), next })
+    }
+
+    /// What takes the rows of the new state.
+    pub fn endpoint(&self) -> InProcess {
+        self.node.endpoint()
+    }
+
+    /// Puts the new state in the place of the old one, which is removed. Handles that are left get
+    /// `shutdown_in_progress`; whoever wants the database opens it.
+    ///
+    /// # Errors
+    /// Those of closing a node and of files. Either state may be the one that counts then, whole.
+    pub async fn put_in_place(mut self) -> Result<()> {
+        self.node.close().await?;
+        identity::write(&self.env, &self.directory.root, &self.next).await?;
+        self.directory.is_current = true;
+        remove_leftovers(&self.env, &self.directory).await
+    }
+
+    /// Gives the new state up. Merely dropped, it is removed when the database is opened next.
+    ///
+    /// # Errors
+    /// Those of removing files.
+    pub async fn abandon(self) -> Result<()> {
+        // Nobody wants to know what couldn't be written any more.
+        let _ = self.node.close().await;
+        remove_generation(&self.env, &self.directory.root, self.next.generation).await
+    }
+}
