@@ -1,7 +1,8 @@
 //! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it, or
 //! a server's setting `log`.
 //!
-//! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs; `,error`, `,warn`, `,info` (the default),
+//! A server tells what an operator would want to know unless it is told otherwise; other commands tell nothing.
+//! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs, `off` for nobody; `,error`, `,warn`, `,info` (the default),
 //! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept for it. With the feature
 //! `otel` both go to a collector as well, if one is named.
 
@@ -56,7 +57,7 @@ pub fn begin_as_asked() -> Result<Listening, Failure> {
 /// Begins to print events as a wish that makes sense says, and to send them, if that is asked for.
 pub fn begin(wish: &str) -> Result<Listening, Failure> {
     let env = Env::real();
-    let printed = read(wish);
+    let printed = read(wish).filter(|(form, _)| *form != Form::Off);
     #[cfg(feature = "otel")]
     let (listening, log) = {
         let export = Export::from_environment(&env)?;
@@ -149,6 +150,7 @@ impl Subscriber for Log {
             let line = match form {
                 Form::Json => fields.json(metadata, self.env.wall_clock()),
                 Form::Text => fields.text(metadata, self.env.wall_clock()),
+                Form::Off => return,
             };
             // There is nobody left to tell that it can't be told.
             let _ = std::io::stderr().write_all(line.as_bytes());

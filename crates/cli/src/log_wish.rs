@@ -9,10 +9,12 @@ pub enum Form {
     Text,
     /// For programs that gather logs.
     Json,
+    /// Not at all.
+    Off,
 }
 
 /// What a wish may be.
-pub const ALLOWED: &str = "text or json is allowed, and a level behind it, such as \"json,debug\"";
+pub const ALLOWED: &str = "text, json or off is allowed, and a level behind it, such as \"json,debug\"";
 
 /// Whether a wish may be this. Nobody needs to wish for anything.
 pub fn makes_sense(wish: &str) -> bool {
@@ -25,6 +27,7 @@ pub fn read(wish: &str) -> Option<(Form, Level)> {
     let form = match form {
         "text" => Form::Text,
         "json" => Form::Json,
+        "off" => Form::Off,
         _ => return None,
     };
     Some((form, level.parse().ok()?))

@@ -61,7 +61,7 @@ pub fn dev_command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
-    let _listening = log::begin(settings.text("log").unwrap_or_default())?;
+    let _listening = log::begin(settings.text("log").unwrap_or("text"))?;
     let Some(dir) = settings.path("dir") else {
         return Err(Failure::usage(
             "no directory is named for the database: --dir, PLINTH_DIR, or dir in the file that --config names",
@@ -77,7 +77,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
-    let _listening = log::begin(settings.text("log").unwrap_or_default())?;
+    let _listening = log::begin(settings.text("log").unwrap_or("text,warn"))?;
     let given = settings.path("dir");
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
@@ -171,6 +171,8 @@ fn serve(
     usual: Option<Usual>,
     announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, pid = env.process_id(), directory = %dir.display(), "plinth server starts");
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
     let engine = settings.text("engine").unwrap_or_default();
@@ -196,10 +198,14 @@ fn serve(
     }
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
+    let console = http(&server).trim_start().to_owned();
+    let cluster_file = file.display();
+    tracing::info!(addresses = addresses(&server), console, %cluster_file, "serving clients");
     announce(&server, &file)?;
     while !stop.load(Ordering::Relaxed) && database.failure().is_none() {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
+            tracing::info!(signal = "SIGHUP", "certificates are read again");
             match block_on(server.reload_certificates()) {
                 Ok(true) => eprintln!("plinth: new certificates are in use"),
                 Ok(false) => eprintln!("plinth: the certificates are as they were"),
@@ -207,12 +213,17 @@ fn serve(
             }
         }
     }
+    match database.failure() {
+        Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
+        None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
+    }
     block_on(server.stop());
     if let Some(error) = database.failure() {
         // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
         return Err(Failure::of(format!("the database in {} failed", dir.display()), error));
     }
     database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
+    tracing::info!("the server has ended");
     Ok(0)
 }
 

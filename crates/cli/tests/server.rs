@@ -333,3 +333,33 @@ fn killed_under_load(settings: &[&str]) {
     assert!(rows.iter().copied().eq(1..=count), "the count is {count}, the rows say {rows:?}");
     assert_eq!(server.terminate(), Some(0));
 }
+
+/// Six thousand bad handshakes were 760 kB of log.
+#[test]
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the bare bytes of a stranger")]
+fn a_server_tells_its_life_by_itself_and_a_burst_of_refusals_in_two_lines() {
+    const BAD: usize = 300;
+    let place = scratch();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.arg("server").arg("--dir").arg(place.path().join("data")).args(["--listen", "127.0.0.1:0"]);
+    // A pipe that nobody reads would hold the server up.
+    let log = place.path().join("log");
+    let server = Running::of(command.stderr(std::fs::File::create(&log).unwrap()));
+    let address = server.ready.split_whitespace().nth(1).unwrap().to_owned();
+    for _ in 0..BAD {
+        let mut client = std::net::TcpStream::connect(&address).unwrap();
+        std::io::Write::write_all(&mut client, &[b'x'; 64]).unwrap();
+        // Until the server has closed it.
+        drop(std::io::Read::read_to_end(&mut client, &mut Vec::new()));
+    }
+    assert_eq!(server.terminate(), Some(0));
+    let log = String::from_utf8(block_on(Env::real().files().read(&log)).unwrap()).unwrap();
+    let told: Vec<&str> = log.lines().collect();
+    let with = |what: &str| told.iter().filter(|line| line.contains(what)).count();
+    for what in ["plinth server starts", "database opened", "serving clients", "the server ends", "has ended"]
+    {
+        assert_eq!(with(what), 1, "{what}: {told:#?}");
+    }
+    assert_eq!((with("connection refused"), with(&format!("count={BAD}"))), (1, 1), "{told:#?}");
+    assert!(told.len() < 12, "{told:#?}");
+}

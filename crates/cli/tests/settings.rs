@@ -107,10 +107,24 @@ fn events(settings: &[&str], then: impl FnOnce(&Database)) -> Vec<Value> {
 
 #[test]
 fn events_are_told_as_the_setting_says() {
-    assert_eq!(events(&[], |_| ()), Vec::<Value>::new());
+    assert_eq!(events(&["--log", "off"], |_| ()), Vec::<Value>::new());
     let told = events(&["--log", "json"], |_| ());
     let said: Vec<_> = told.iter().map(|event| event["message"].as_str().unwrap()).collect();
-    assert_eq!(said, ["database opened", "database closed"]);
+    let life = [
+        "plinth server starts",
+        "database opened",
+        "serving clients",
+        "the server ends: it was asked to",
+        "database closed",
+        "the server has ended",
+    ];
+    assert_eq!(said, life);
+    let opened = &told[1];
+    assert!(
+        opened["seconds"].is_f64() && opened["log_bytes"].is_u64() && opened["rows"].is_u64(),
+        "{opened}"
+    );
+    assert!(told[2]["addresses"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", told[2]);
     assert_eq!(events(&["--log", "json,error"], |_| ()), Vec::<Value>::new());
 }
 

@@ -32,6 +32,7 @@
 //! Read next: [`reply`], [`sync`], then `files.rs`.
 #![deny(unsafe_code)]
 
+mod burst;
 mod cell;
 mod datagrams;
 mod failure;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+pub use burst::{Burst, Over};
 pub use datagrams::{Datagrams, MAX_DATAGRAM};
 pub use failure::is_disk_full;
 pub use files::{DirLock, File, Files, Open, TemporaryDir};

@@ -20,16 +20,15 @@
 //!
 //! Always: one cause is told at a time, the first in the table.
 
-use crate::batch_lock::lock;
 use crate::chores;
 use crate::leader::{Batcher, Leader};
 use crate::queue::Submitted;
 use crate::replica::Replica;
 use crate::space::Level;
+use plinth_env::{Burst, is_disk_full};
 use plinth_storage::Storage;
 use plinth_types::system::NORMAL_END;
 use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -43,8 +42,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after room was made the files that are in nobody's way any more may take to go.
 const SETTLING: Duration = Duration::from_millis(500);
-/// A burst of refusals is over when there was none for so long.
-const QUIET: Duration = Duration::from_secs(10);
 /// Keys of the system with this prefix are layers' data.
 const LAYERS: &[u8] = b"\xff\x02";
 
@@ -62,10 +59,13 @@ pub(crate) enum Cause {
     Window,
     /// Tables can't be written.
     Tables,
+    /// The log can't be appended to, for another cause than a full disk: no file descriptors, a disk that fails.
+    Log,
 }
 
 impl Cause {
-    pub const ALL: [Self; 5] = [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables];
+    pub const ALL: [Self; 6] =
+        [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables, Self::Log];
 
     /// Its name in `status` and in labels.
     pub fn name(self) -> &'static str {
@@ -75,6 +75,7 @@ impl Cause {
             Self::Disk => "disk_full",
             Self::Window => "window_full",
             Self::Tables => "flush_failing",
+            Self::Log => "log_failing",
         }
     }
 }
@@ -91,20 +92,12 @@ enum Verdict {
     },
 }
 
-/// Refusals without a long pause between them.
-#[derive(Default)]
-struct Burst {
-    count: u64,
-    began: Duration,
-    last: Duration,
-}
-
 /// What is remembered of the answers.
 #[derive(Default)]
 pub(crate) struct Backpressure {
     memory_full: AtomicBool,
     refused: [AtomicU64; Cause::ALL.len()],
-    burst: Mutex<Burst>,
+    burst: Burst,
 }
 
 impl Backpressure {
@@ -116,22 +109,21 @@ impl Backpressure {
     /// Commits were refused: the first of a burst is told at once, how many there were when it is over.
     fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
         self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
-        let mut burst = lock(&self.burst);
-        if burst.count == 0 {
+        if self.burst.note(refused, now) {
             crate::events::refusing(cause, error);
-            *burst = Burst { count: 0, began: now, last: now };
         }
-        burst.count += refused;
-        burst.last = now;
     }
 
     /// Tells the end of a burst of refusals. To be called now and then.
     pub fn tick(&self, now: Duration) {
-        let mut burst = lock(&self.burst);
-        if burst.count > 0 && now >= burst.last + QUIET {
-            let Burst { count, began, last } = std::mem::take(&mut *burst);
-            crate::events::refused(count, last.saturating_sub(began));
+        if let Some(over) = self.burst.over(now) {
+            crate::events::refused(over);
         }
+    }
+
+    /// Tells the end of a burst, if there is one: the node closes.
+    pub fn end(&self) {
+        self.burst.end().into_iter().for_each(crate::events::refused);
     }
 
     /// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
@@ -280,9 +272,10 @@ fn refuse(
     taken
 }
 
-/// The disk was full when a batch was to be appended.
-pub(crate) fn note_full_disk(replica: &Replica, error: &Error, refused: u64) {
-    replica.backpressure.note(Cause::Disk, error, refused, replica.env.now());
+/// A batch could not be appended.
+pub(crate) fn note_not_appended(replica: &Replica, error: &Error, refused: u64) {
+    let cause = if is_disk_full(error) { Cause::Disk } else { Cause::Log };
+    replica.backpressure.note(cause, error, refused, replica.env.now());
 }
 
 fn writes_rows(request: &CommitRequest) -> bool {

@@ -22,8 +22,6 @@ const FORGET_ROWS: usize = 4096;
 /// Asks for the chores when they are due, and keeps the pace, until the node closes.
 pub(crate) async fn keep_time(leader: Arc<Leader>) {
     let replica = leader.replica.clone();
-    let directory = replica.directory.as_ref().map(|directory| &*directory.root);
-    crate::events::opened(directory, replica.newest());
     let window = replica.config.window.max(0) as f64 / VERSIONS_PER_SECOND as f64;
     let mut pace = Pace::new(replica.config.load, Duration::from_secs_f64(window));
     let mut next = Duration::ZERO;

@@ -6,15 +6,35 @@
 use crate::backpressure::Cause;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
-use crate::space::Level;
+use plinth_env::Over;
+use plinth_log::CutTail;
 use plinth_types::{Error, Version, printable};
 use std::path::Path;
 use std::time::Duration;
 use tracing::Span;
 
-pub(crate) fn opened(directory: Option<&Path>, version: Version) {
+/// What an opening took, and found.
+pub(crate) struct Opened {
+    pub engine: &'static str,
+    pub version: Version,
+    pub rows: u64,
+    pub data_bytes: u64,
+    /// Bytes of the log that were read again.
+    pub log_bytes: u64,
+    pub took: Duration,
+}
+
+pub(crate) fn opened(directory: Option<&Path>, opened: &Opened) {
     let directory = directory.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
-    tracing::info!(directory, version, "database opened");
+    let Opened { engine, version, rows, data_bytes, log_bytes, took } = *opened;
+    let seconds = took.as_secs_f64();
+    tracing::info!(directory, engine, version, rows, data_bytes, log_bytes, seconds, "database opened");
+}
+
+/// The log ended in bytes whose write had not ended: they were never acknowledged.
+pub(crate) fn tail_cut(cut: &CutTail) {
+    let CutTail { file, offset, bytes, reason } = cut;
+    tracing::info!(file, offset, bytes, reason, "torn tail of the log cut off");
 }
 
 /// Whoever may look into the directory may be able to read all rows.
@@ -32,19 +52,19 @@ pub(crate) fn failed(error: &Error) {
     tracing::error!(code = error.code(), error = %error, "database failed: it takes no more commits");
 }
 
-/// The disk has less room than it had, or has room again.
-pub(crate) fn space(level: Level, free_bytes: u64, kept_bytes: u64) {
-    match level {
-        Level::Plenty => tracing::info!(free_bytes, kept_bytes, "the disk has plenty of room"),
-        Level::Low => {
-            tracing::info!(free_bytes, kept_bytes, "the disk has little room: the log is let go of early")
-        }
-        Level::Kept => tracing::warn!(
-            free_bytes,
-            kept_bytes,
-            "the disk is full: what is left is kept for what makes room, and commits that write rows are not taken"
-        ),
-    }
+/// Little of the disk is left.
+pub(crate) fn disk_low(free_bytes: u64, kept_bytes: u64) {
+    tracing::warn!(free_bytes, kept_bytes, "the disk has little room left");
+}
+
+/// What is left of the disk is kept for what makes room.
+pub(crate) fn disk_full(free_bytes: u64, kept_bytes: u64) {
+    tracing::error!(free_bytes, kept_bytes, "the disk is full: commits that write rows wait or are refused");
+}
+
+/// The disk is full no longer.
+pub(crate) fn disk_has_room(free_bytes: u64, kept_bytes: u64) {
+    tracing::info!(free_bytes, kept_bytes, "the disk has room again");
 }
 
 /// The disk was so full that the file that is kept for this was removed.
@@ -63,8 +83,8 @@ pub(crate) fn refusing(cause: Cause, error: &Error) {
 }
 
 /// No commit has been refused for a while: how many were, and for how long.
-pub(crate) fn refused(commits: u64, during: Duration) {
-    let seconds = during.as_secs_f64();
+pub(crate) fn refused(over: Over) {
+    let (commits, seconds) = (over.count, over.lasted.as_secs_f64());
     tracing::warn!(commits, seconds, "commits are not refused any more");
 }
 

@@ -8,6 +8,7 @@ use crate::batch::internal_request;
 use crate::batch_lock::lock;
 use crate::config::NodeConfig;
 use crate::directory::Directory;
+use crate::events::{self, Opened};
 use crate::identity::EngineKind;
 use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
@@ -26,6 +27,7 @@ use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
 use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A running node. Dropping the last handle closes it.
 pub struct Node {
@@ -43,6 +45,7 @@ impl Node {
     /// another format; `file_corrupt` or `checksum_failed`, naming file and offset, if its files are
     /// damaged, missing, or of different databases or moments. Nothing was changed in `dir` then.
     pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
+        let began = env.now();
         // Whoever may read the files reads all rows, whatever rights they have in the database.
         let env = &env.keeping_private();
         let (directory, engine) = creation::claim(env, dir, &config).await?;
@@ -55,13 +58,28 @@ impl Node {
             recovered => recovered?,
         };
         let (storage, log, sequencer, is_new) = recovered;
+        let log_bytes = log.bytes();
         let node = Self::start(env, config, Some(directory), storage, Some(Box::new(log)), sequencer).await?;
         if is_new && let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
             let _ = node.close().await;
             return Err(error);
         }
+        node.tell_opened(log_bytes, env.now().saturating_sub(began));
         Ok(node)
+    }
+
+    fn tell_opened(&self, log_bytes: u64, took: Duration) {
+        let replica = &*self.leader.replica;
+        let opened = Opened {
+            engine: replica.config.engine.name(),
+            version: replica.newest(),
+            rows: replica.storage.count(),
+            data_bytes: replica.storage.data_bytes(),
+            log_bytes,
+            took,
+        };
+        events::opened(replica.directory.as_ref().map(|directory| &*directory.root), &opened);
     }
 
     /// A database that lives in memory alone and is gone with its last handle.
@@ -71,6 +89,7 @@ impl Node {
         let storage = Store::Memory(MemoryStorage::new(0));
         let node = Self::start(env, config, None, storage, None, sequencer).await?;
         node.write_first_rows().await?;
+        node.tell_opened(0, Duration::ZERO);
         Ok(node)
     }
 

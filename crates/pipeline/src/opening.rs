@@ -51,6 +51,7 @@ pub(crate) async fn recover(
             return Err(error);
         }
     };
+    recovery.cut_tail.iter().for_each(crate::events::tail_cut);
     let is_new = last == 0;
     let seen = last.max(recovery.lease).max(recovery.last_version);
     let forgets = planted!("leases are forgotten at a restart");

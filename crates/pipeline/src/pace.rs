@@ -202,6 +202,7 @@ fn release(leader: &Arc<Leader>, now: Duration) {
 
 /// The node closes: nobody waits any longer.
 pub(crate) fn close(leader: &Leader) {
+    leader.replica.backpressure.end();
     crate::events::closed();
     for waiter in leader.gate.drain() {
         waiter.answer.send(Err(Error::shutdown_in_progress()));

@@ -19,11 +19,12 @@
 //! holds nobody back.
 
 use crate::replica::Replica;
-use plinth_env::{Open, is_disk_full};
+use plinth_env::{Burst, Open, is_disk_full};
 use plinth_storage::Storage;
 use plinth_types::{Error, Resource, Result, probe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The file in a database's directory whose only use is the room that it takes.
 pub(crate) const RESERVE: &str = "RESERVE";
@@ -33,6 +34,8 @@ pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
 const STEP: u64 = 256 << 10;
 /// With so much beyond what is kept, nobody need care.
 const PLENTY: u64 = 1 << 30;
+/// With less than this for rows it is told that the disk is low.
+pub(crate) const LOW: u64 = 256 << 20;
 /// What commits may write between two looks, besides what they say that they will.
 const MARGIN: u64 = 1 << 20;
 /// The log may take this share of what there is for it, before it is let go of.
@@ -103,6 +106,10 @@ pub(crate) struct Space {
     served: AtomicU64,
     /// How much had been written to the log when that was last tried.
     tried_at: AtomicU64,
+    /// It is full, again and again.
+    full: Burst,
+    /// That it is low has been told.
+    is_low: AtomicBool,
 }
 
 const _: () = assert!(RESERVE_BYTES.is_multiple_of(STEP) && RESERVE_BYTES > 2 * MARGIN);
@@ -120,6 +127,8 @@ impl Default for Space {
             asked: AtomicU64::new(0),
             served: AtomicU64::new(0),
             tried_at: AtomicU64::new(0),
+            full: Burst::default(),
+            is_low: AtomicBool::new(false),
         }
     }
 }
@@ -202,10 +211,26 @@ impl Space {
         // What a large commit finds is no state of the disk.
         let lasting = gauges.level(0);
         if self.level.swap(lasting as u8, Ordering::Relaxed) != lasting as u8 {
-            crate::events::space(lasting, gauges.free, gauges.need + gauges.owed);
             replica.checkpoint_due.notify();
         }
+        self.tell(lasting, gauges, replica.env.now());
         level
+    }
+
+    /// Tells that the disk is low or full, and when it isn't any more: once, however often that changes for a moment.
+    fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
+        let (free, kept, spare) = (gauges.free, gauges.need + gauges.owed, gauges.spare());
+        if level == Level::Kept && self.full.note(1, now) {
+            crate::events::disk_full(free, kept);
+        }
+        if self.full.over(now).is_some() {
+            crate::events::disk_has_room(free, kept);
+        }
+        if spare < LOW && !self.is_low.swap(true, Ordering::Relaxed) {
+            crate::events::disk_low(free, kept);
+        } else if spare > 2 * LOW {
+            self.is_low.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Asks for room to be made. Gives which time this is.

@@ -198,9 +198,7 @@ fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool
     leader.versions.finish(None);
     let refused = decided.accepted.len() as u64;
     leader.replica.counters.refused.add(refused);
-    if is_disk_full(&error) {
-        backpressure::note_full_disk(&leader.replica, &error, refused);
-    }
+    backpressure::note_not_appended(&leader.replica, &error, refused);
     decided.accepted.into_iter().for_each(|accepted| accepted.answer.send(Err(error.clone())));
 }
 

@@ -4,6 +4,7 @@
 //! who is slow at it keeps others waiting.
 
 use crate::counters::Counters;
+use crate::events::Bursts;
 use plinth_env::{Listener, Stream};
 use plinth_types::Result;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ pub(crate) enum Purpose {
 /// A listener, and what is laid over the connections that it accepts.
 pub(crate) struct Door {
     listener: Listener,
+    bursts: Arc<Bursts>,
     #[cfg(feature = "tls")]
     tls: Option<(Arc<plinth_tls::Acceptor>, plinth_tls::Terms)>,
 }
@@ -32,7 +34,8 @@ impl Door {
     /// # Errors
     /// `connection_failed` if none could be taken; the next one may be.
     pub(crate) async fn accept(&self) -> Result<Stream> {
-        let stream = self.listener.accept().await?;
+        let accepted = self.listener.accept().await;
+        let stream = accepted.inspect_err(|error| self.bursts.not_accepted(self.local_address(), error))?;
         #[cfg(feature = "tls")]
         if let Some((acceptor, terms)) = &self.tls {
             return acceptor.accept(stream, terms);
@@ -61,6 +64,7 @@ impl Door {
 /// What makes doors: the server's certificates, if it has any.
 pub(crate) struct Doors {
     pub(crate) counters: Arc<Counters>,
+    pub(crate) bursts: Arc<Bursts>,
     #[cfg(feature = "tls")]
     pub(crate) acceptor: Option<Arc<plinth_tls::Acceptor>>,
 }
@@ -72,7 +76,7 @@ impl Doors {
         let is_open = purpose != Purpose::Clients && listener.local_address().ip().is_loopback();
         let acceptor = self.acceptor.clone().filter(|_| !is_open);
         let tls = acceptor.map(|acceptor| (acceptor, self.terms(purpose)));
-        Door { listener, tls }
+        Door { listener, bursts: self.bursts.clone(), tls }
     }
 
     fn terms(&self, purpose: Purpose) -> plinth_tls::Terms {
@@ -92,10 +96,10 @@ impl Doors {
                 format!("{head}\r\nContent-Length: {len}\r\n\r\n{text}").into_bytes()
             }
         };
-        let counters = self.counters.clone();
+        let (counters, bursts) = (self.counters.clone(), self.bursts.clone());
         let on_failure = Arc::new(move |error: &plinth_types::Error| {
             counters.add(&crate::Figures { tls_failures: 1, ..Default::default() });
-            crate::events::tls_failed(error);
+            bursts.tls_failed(error);
         });
         let purpose = match purpose {
             Purpose::Clients | Purpose::Series | Purpose::Datagrams => plinth_tls::Purpose::Clients,
@@ -129,7 +133,7 @@ impl Doors {
 #[cfg(not(feature = "tls"))]
 impl Doors {
     pub(crate) fn door(&self, listener: Listener, _: Purpose) -> Door {
-        Door { listener }
+        Door { listener, bursts: self.bursts.clone() }
     }
 
     pub(crate) fn has_tls(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
 use crate::door::{Door, Doors, Purpose};
-use crate::events;
+use crate::events::{self, Bursts};
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::place::Place;
@@ -226,6 +226,7 @@ impl Server {
         if let First::Right(()) = race(emptied, patience).await {
             self.shared.connections.close_all();
         }
+        self.shared.doors.bursts.end();
     }
 
     fn begin_stop(&self) {
@@ -253,7 +254,7 @@ impl std::fmt::Debug for Server {
 
 /// Reads the certificates, if there are to be any.
 async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
-    let counters = Arc::new(Counters::default());
+    let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
     #[cfg(feature = "tls")]
     {
         let acceptor = match &config.tls {
@@ -264,12 +265,12 @@ async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
             Some(options) => Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?)),
             None => None,
         };
-        Ok(Doors { counters, acceptor })
+        Ok(Doors { counters, bursts, acceptor })
     }
     #[cfg(not(feature = "tls"))]
     {
-        let _ = (env, config);
-        Ok(Doors { counters })
+        let _ = config;
+        Ok(Doors { counters, bursts })
     }
 }
 
@@ -333,6 +334,7 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
         }
         Err(why) => {
             shared.counters.add(&Figures { refused: 1, ..Figures::default() });
+            shared.doors.bursts.refused(outbox.peer, &why);
             if shared.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
                 shared.refusals.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -385,6 +387,7 @@ async fn sweep(shared: Arc<Shared>) {
             shared.connections.relieve(&shared.memory);
         }
         shared.snapshots.sweep(shared.env.now());
+        shared.doors.bursts.tick();
         sweeps += 1;
         if sweeps % CERTIFICATES == 0 {
             events::reloaded(&shared.doors.reload().await);

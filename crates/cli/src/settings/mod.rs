@@ -230,8 +230,8 @@ const ALL: &[Setting] = &[
     Setting::new(
         "log",
         Kind::Log,
-        Otherwise("nothing is told"),
-        "What is told of the server's life on standard error, an event a line: text or json, and how much, such as json,debug",
+        Otherwise("text; plinth dev: text,warn"),
+        "What is told of the server's life on standard error, an event a line: text, json or off, and how much, such as json,debug",
     ),
 ];
 

@@ -5,10 +5,8 @@
 use crate::backpressure::{self, Cause};
 use crate::batch_lock::lock;
 use crate::leader::Leader;
+use crate::space::LOW;
 use serde_json::{Value, json};
-
-/// With less than this for rows a disk is told to be low.
-const LOW_BYTES: u64 = 256 << 20;
 
 /// The messages, each with a name that stays the same, and a sentence.
 pub(super) fn all(leader: &Leader) -> Vec<Value> {
@@ -26,7 +24,7 @@ pub(super) fn all(leader: &Leader) -> Vec<Value> {
         None => {}
     }
     if let Some((free, kept)) = replica.space.free_and_kept()
-        && free < kept + LOW_BYTES
+        && free < kept + LOW
     {
         let left = free.saturating_sub(kept);
         tell(

@@ -2,7 +2,6 @@
 
 use super::{Connection, Gone, LINGER, Phase, RECEIVE};
 use crate::counters::Figures;
-use crate::events;
 use crate::memory::UNCOUNTED;
 use plinth_proto::frame;
 use plinth_proto::hello::MAGIC;
@@ -50,7 +49,7 @@ impl Connection {
     pub(super) fn cut_off(&mut self, answers: usize) -> Result<(), Gone> {
         let (requests, frees) = (self.in_flight.request, self.frees() + answers);
         let all = self.shared.memory.held();
-        events::cut_off(self.outbox.peer, self.outbox.name(), [requests, frees, all]);
+        self.shared.doors.bursts.cut_off(self.outbox.peer, self.outbox.name(), [requests, frees, all]);
         self.counted.cut_off += 1;
         self.outbox.close(std::mem::take(&mut self.in_flight));
         self.input = Vec::new();

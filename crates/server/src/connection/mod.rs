@@ -10,7 +10,6 @@ mod requests;
 mod snapshots;
 
 use crate::counters::Figures;
-use crate::events;
 use crate::memory::{Charge, UNCOUNTED};
 use crate::outbox::{Order, Outbox, Watch};
 use crate::server::Shared;
@@ -152,7 +151,7 @@ impl Connection {
             Order::Finish if self.in_flight == Charge::default() => self.phase = Phase::Closing,
             Order::Finish => {}
             Order::Close(why) => {
-                events::closed(self.outbox.peer, &why);
+                self.shared.doors.bursts.closed(self.outbox.peer, &why);
                 self.end_because(&why);
             }
             Order::CutOff { answers } => self.cut_off(answers)?,
@@ -295,7 +294,7 @@ impl Connection {
 
     /// Ends the connection before it began.
     fn refuse(&mut self, error: Error) {
-        events::refused(self.outbox.peer, &error);
+        self.shared.doors.bursts.refused(self.outbox.peer, &error);
         self.counted.refused += 1;
         Welcome::refuse(error).encode(&mut self.output);
         self.phase = Phase::Closing;
@@ -305,7 +304,7 @@ impl Connection {
     fn end_because(&mut self, why: &Error) {
         match self.phase {
             Phase::Open => reply::put_failure(&mut self.output, frame::NO_ID, why),
-            _ => events::refused(self.outbox.peer, why),
+            _ => self.shared.doors.bursts.refused(self.outbox.peer, why),
         }
         self.phase = Phase::Closing;
     }
