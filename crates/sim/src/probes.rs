@@ -63,6 +63,9 @@ pub const ALL: &[&str] = &[
     "pipeline: several transactions in a batch",
     "pipeline: the leader resigns",
     "pipeline: watch fires as it is registered",
+    "replication: a frame is refused",
+    "replication: a member fails",
+    "replication: entries that lost are voided",
     "snapshot held through changes",
     "ssd: blocks read from a file",
     "ssd: cleared rows skipped",
@@ -88,7 +91,8 @@ pub const ALL: &[&str] = &[
 
 /// What the names of the product's own probes begin with, and of those of the link that stands in for a part of it; the others are
 /// the workloads'.
-const OF_PRODUCT: [&str; 6] = ["client: ", "link: ", "log: ", "pipeline: ", "ssd: ", "storage: "];
+const OF_PRODUCT: [&str; 7] =
+    ["client: ", "link: ", "log: ", "pipeline: ", "replication: ", "ssd: ", "storage: "];
 
 /// Whether the product's probes are built in. Without them nobody knows which of them were reached.
 pub const PRODUCT_IS_COUNTED: bool = cfg!(feature = "probes");
