@@ -244,6 +244,15 @@ impl Env {
         Yield { pending: self.is_simulated() }
     }
 
+    /// Lets everybody else on the thread of a network task go first, sockets included: for one that has much to do at a time.
+    pub async fn give_way(&self) {
+        match self.is_simulated() {
+            true => self.yield_now().await,
+            // A task that merely wakes itself is run again many times before its thread looks at sockets.
+            false => real::reactors::give_way().await,
+        }
+    }
+
     /// Whether this is a simulated environment.
     pub fn is_simulated(&self) -> bool {
         matches!(&self.inner.world, World::Simulated(_))

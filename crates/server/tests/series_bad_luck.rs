@@ -13,6 +13,7 @@ use plinth_series::{Direction, Point, SeriesStore};
 use plinth_server::{SeriesConfig, Server, ServerConfig};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LOCAL: &str = "Host: localhost\r\n";
@@ -312,4 +313,45 @@ fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
     drop(peer);
     let (_, rows) = served.ask("POST", "/api/search", LOCAL, r#"{"select":"m"}"#);
     assert!(!rows.contains("a=1"), "{rows}");
+}
+
+/// 65 kB of gzip that held 32 million lines which make no sense kept a client of keys from its answers for seconds.
+#[test]
+fn lines_that_make_no_sense_leave_others_their_turns() {
+    const SENDERS: usize = 4;
+    let served = start(|_| {});
+    let lines = "x\n".repeat(4 << 20);
+    let address = served.at.http.unwrap();
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let mut peer = Peer::to(address);
+            peer.send(&format!(
+                "POST /write HTTP/1.1\r\n{LOCAL}Connection: close\r\nContent-Length: {}\r\n\r\n",
+                lines.len()
+            ));
+            peer.send(&lines);
+            peer
+        })
+        .collect();
+    // All of it has arrived; until it is answered, clients have their turns many times over.
+    let env = Env::real();
+    let answered = Arc::new(AtomicBool::new(false));
+    let theirs = answered.clone();
+    let waiting = env.spawn("senders", async move {
+        for sender in senders {
+            let told = sender.everything().await;
+            assert!(told.starts_with("HTTP/1.1 400"), "{told}");
+        }
+        theirs.store(true, Ordering::Relaxed);
+    });
+    let dbs: Vec<_> = (0..4).map(|_| database(&served.server)).collect();
+    let mut rounds = 0;
+    while !answered.load(Ordering::Relaxed) {
+        for db in &dbs {
+            db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
+        }
+        rounds += 1;
+    }
+    block_on(waiting).unwrap();
+    assert!(rounds > 5, "{rounds} rounds of reads while {SENDERS} bodies were read");
 }

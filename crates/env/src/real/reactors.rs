@@ -47,6 +47,11 @@ pub(crate) fn count() -> usize {
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST))
 }
 
+/// Lets all other tasks of the thread go first, and what its sockets bring.
+pub(crate) async fn give_way() {
+    tokio::task::yield_now().await;
+}
+
 /// Runs a task on one of the first `among` reactors, in turn.
 pub(crate) fn spawn(completion: Completion, among: usize, future: impl Future<Output = ()> + Send + 'static) {
     let reactors = match reactors() {

@@ -50,13 +50,16 @@ impl RemoteWrite {
     }
 }
 
-/// Takes in a message, until there is something to save: whether that was the rest of it. What is wrong with one series is told among the replies, and the
+/// Takes in a message, until there is something to save, or as many series of it were looked at: whether that was the rest of it. What is wrong with one series is told among the replies, and the
 /// others are taken.
 pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
     let RemoteWrite { bytes, at, series } = message;
     let mut fields = Fields(&bytes[*at..]);
     let mut labels = Vec::new();
-    while intake.samples.len() < SAMPLES {
+    for _ in 0..SAMPLES {
+        if intake.samples.len() >= SAMPLES {
+            break;
+        }
         let Some(field) = fields.next() else { break };
         if let Ok((1, Payload::Bytes(one))) = field {
             *series += 1;

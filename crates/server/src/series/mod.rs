@@ -12,6 +12,7 @@
 
 mod access;
 mod datagrams;
+mod gzip;
 mod http;
 mod keep;
 mod lines;

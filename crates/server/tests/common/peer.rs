@@ -65,4 +65,15 @@ impl Peer {
             }
         }
     }
+
+    /// The same, for a task.
+    pub async fn everything(mut self) -> String {
+        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            match poll_fn(|context| self.0.poll_receive(context, &mut buffer)).await.unwrap() {
+                0 => return String::from_utf8_lossy(&all).into_owned(),
+                len => all.extend_from_slice(&buffer[..len]),
+            }
+        }
+    }
 }
