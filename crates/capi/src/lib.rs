@@ -38,6 +38,7 @@ mod layout;
 mod network;
 mod network_options;
 mod status;
+mod store_options;
 mod target;
 mod value;
 mod version;

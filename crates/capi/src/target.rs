@@ -3,6 +3,7 @@
 //! | given | is |
 //! |---|---|
 //! | a directory, or a name that doesn't exist and doesn't end in `.cluster` | a store in this process, in that directory |
+//! | the same, with `?engine=ssd` and the like behind it | that, opened as `store_options.rs` says |
 //! | `:memory:` | a store of its own in memory |
 //! | `:memory:NAME` | a store in memory that this process shares by name, while anybody has it open |
 //! | a file | a cluster file: a server, reached when it is first needed |
@@ -11,6 +12,7 @@
 //! A directory is opened once in a process, however often and by whatever name it is asked for.
 
 use crate::absent::Absent;
+use crate::store_options;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Description, Endpoint};
 use plinth_env::{Env, block_on};
@@ -84,7 +86,8 @@ fn open_named(name: &str) -> Result<Arc<dyn Endpoint>> {
     let exists = block_on(files.exists(path))?;
     let is_directory = if exists { block_on(files.list(path)).is_ok() } else { !name.ends_with(".cluster") };
     if is_directory {
-        return open_directory(path);
+        let (name, config) = if exists { (name, NodeConfig::default()) } else { store_options::split(name)? };
+        return open_directory(Path::new(name), config);
     }
     Ok(match block_on(ClusterFile::read(env(), path)) {
         Ok(file) => remote(file),
@@ -111,11 +114,33 @@ fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {
     shared(PathBuf::from(format!("{MEMORY}{name}")), make)
 }
 
-fn open_directory(path: &Path) -> Result<Arc<dyn Endpoint>> {
-    block_on(env().files().create_dir_all(path))?;
-    #[expect(clippy::disallowed_methods, reason = "the C library lives in the real world alone")]
-    let path = path.canonicalize()?;
-    shared(path.clone(), || block_on(Node::open(env(), &path, NodeConfig::default())))
+/// # Errors
+/// `file_not_found` if the directory above it doesn't exist, or it has nearly the name of a cluster file: more
+/// likely than not somebody mistyped a name, and an empty database would be no answer. Those of a node.
+fn open_directory(path: &Path, config: NodeConfig) -> Result<Arc<dyn Endpoint>> {
+    let exists = block_on(env().files().exists(path))?;
+    if !exists && store_options::is_nearly_a_cluster_file(&path.to_string_lossy()) {
+        let detail = format!(
+            "there is no {}: is a cluster file meant? Their names end in .cluster; a directory of this name has to be \
+             made before",
+            path.display()
+        );
+        return Err(Error::file_not_found().with_detail(detail));
+    }
+    let path = canonical(path, exists)?;
+    shared(path.clone(), || block_on(Node::open(env(), &path, config.clone())))
+}
+
+/// The one name of a directory that exists, or may be made where it would be.
+#[expect(clippy::disallowed_methods, reason = "the C library lives in the real world alone")]
+fn canonical(path: &Path, exists: bool) -> Result<PathBuf> {
+    let (false, Some(name)) = (exists, path.file_name()) else { return Ok(path.canonicalize()?) };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = parent.canonicalize().map_err(|error| {
+        let detail = format!("{}: the directory above it: {error}", path.display());
+        Error::from(error).with_detail(detail)
+    })?;
+    Ok(above.join(name))
 }
 
 /// The store of this name if it is open, else a new one.

@@ -94,3 +94,11 @@ fn threads_share_the_library_in_a_directory() {
 fn options_take_values_of_any_length() {
     run("options", &[]);
 }
+
+/// `fdb.open('/nonexist/sub/db')` made the directories above, and read `None`.
+#[test]
+fn a_name_says_where_a_store_is_and_how_it_is_opened() {
+    let env = Env::real();
+    let folder = block_on(env.files().temporary_dir("places")).unwrap();
+    run("places", &[folder.path().to_str().expect("a path of letters")]);
+}

@@ -23,10 +23,23 @@ def _passes(program, target):
 
 def test_data_outlives_its_process(db):
     with tempfile.TemporaryDirectory() as directory:
-        target = os.path.join(directory, "new", "data")
+        target = os.path.join(directory, "data")
         _passes("db[b'a'] = b'1'", target)
         _passes("db[b'b'] = b'2'; os._exit(0)", target)
         assert _passes("print(bytes(db[b'a']), bytes(db[b'b']))", target) == "b'1' b'2'"
+
+
+def test_a_name_says_where_a_store_is_and_how_it_is_opened(db):
+    with tempfile.TemporaryDirectory() as directory:
+        for name, code in [("none/sub/db", "1511"), ("fdb.clustr", "1511"), ("db?create=false", "1511"),
+                           ("db?speed=high", "2007"), ("db?engine=disk", "2006")]:
+            result = _run("db[b'a']", os.path.join(directory, name))
+            assert result.returncode != 0 and code in result.stderr, (name, result.stderr)
+        assert os.listdir(directory) == []
+        target = os.path.join(directory, "db")
+        _passes("db[b'a'] = b'1'", target + "?engine=ssd&memory=64MiB")
+        assert os.path.exists(os.path.join(target, "gen-1", "tables"))
+        assert _passes("print(bytes(db[b'a']))", target + "?create=false") == "b'1'"
 
 
 def test_one_directory_is_opened_once_in_a_process(db):

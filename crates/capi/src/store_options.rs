@@ -1,0 +1,118 @@
+//! How a directory is to be opened, as the end of its name says: `DIR?engine=ssd&memory=2GiB`.
+//!
+//! A binding's `open` takes one string and nothing else, so what a program wants of a new store stands
+//! behind a question mark. A directory that has all of that as its name is opened as it is.
+
+use plinth_pipeline::{Creation, EngineKind, NodeConfig, SsdSettings};
+use plinth_types::{Error, Result};
+
+/// Fewer bytes of memory than this are a slip.
+const LEAST_MEMORY: u64 = 16 << 20;
+
+/// The directory that a name says, and how to open it.
+///
+/// # Errors
+/// `invalid_option` if there is no such option; `invalid_option_value`, saying what is allowed.
+pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
+    let mut config = NodeConfig::default();
+    let Some((directory, options)) = name.split_once('?') else { return Ok((name, config)) };
+    for option in options.split('&') {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        match (key, value) {
+            ("create", "true") => config.creation = Creation::IfMissing,
+            ("create", "false") => config.creation = Creation::Never,
+            ("create", _) => return Err(refused(option, "true and false are allowed")),
+            ("engine", _) => config.engine = EngineKind::from_name(value)?,
+            ("memory", _) => {
+                let allowed = "a number of bytes from 16MiB on is allowed, such as 67108864, 512MiB or 4GiB";
+                let bytes = bytes_in(value).filter(|bytes| *bytes >= LEAST_MEMORY);
+                let bytes = bytes.ok_or_else(|| refused(option, allowed))?;
+                config.memory_bytes = Some(bytes);
+                config.ssd = SsdSettings::with_memory(bytes);
+            }
+            _ => {
+                let known = "create=true|false, engine=memory|ssd, memory=BYTES";
+                let detail = format!("there is no option {option:?} of a directory; there are {known}");
+                return Err(Error::invalid_option().with_detail(detail));
+            }
+        }
+    }
+    Ok((directory, config))
+}
+
+fn refused(option: &str, allowed: &str) -> Error {
+    Error::invalid_option_value().with_detail(format!("{option:?}: {allowed}"))
+}
+
+/// The number of bytes that a text says, with or without a unit.
+fn bytes_in(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((text, 0));
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Whether a name is nearly one of a cluster file, and no longer one of a directory that somebody wants made.
+pub(crate) fn is_nearly_a_cluster_file(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_lowercase();
+    !name.ends_with(".cluster") && (1..3).contains(&distance(&extension, "cluster"))
+        || extension == "cluster" && !name.ends_with(".cluster")
+}
+
+/// How many characters have to be added, taken away or replaced.
+fn distance(one: &str, two: &str) -> usize {
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (n, left) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], n + 1);
+        for (m, right) in two.bytes().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[m + 1];
+            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
+        }
+    }
+    row[two.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_say_how_it_is_opened() {
+        let (directory, config) = split("a/b?create=false&engine=ssd&memory=2GiB").unwrap();
+        assert_eq!((directory, config.creation, config.engine), ("a/b", Creation::Never, EngineKind::Ssd));
+        assert_eq!((config.memory_bytes, config.ssd.memory), (Some(2 << 30), 2 << 30));
+        let (directory, config) = split("a/b").unwrap();
+        assert_eq!((directory, config.creation), ("a/b", Creation::IfMissing));
+    }
+
+    #[test]
+    fn what_a_name_may_not_say_is_refused_with_what_it_may() {
+        for (name, code, words) in [
+            ("a?", 2007, "create=true|false"),
+            ("a?engine", 2006, "memory, ssd"),
+            ("a?engine=disk", 2006, "memory, ssd"),
+            ("a?create=maybe", 2006, "true and false"),
+            ("a?memory=4GB", 2006, "512MiB"),
+            ("a?memory=1", 2006, "16MiB"),
+            ("a?speed=high", 2007, "speed=high"),
+        ] {
+            let error = split(name).unwrap_err();
+            assert_eq!(error.code(), code, "{name}: {error}");
+            assert!(error.to_string().contains(words), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn slips_in_the_name_of_a_cluster_file_are_seen() {
+        for name in ["fdb.clustr", "fdb.cluser", "/a/fdb.Cluster", "fdb.clusters", "fdb.clutser"] {
+            assert!(is_nearly_a_cluster_file(name), "{name}");
+        }
+        for name in ["fdb.cluster", "data", "data.db", "/a.cluster/data", "x.custom"] {
+            assert!(!is_nearly_a_cluster_file(name), "{name}");
+        }
+    }
+}
