@@ -81,7 +81,11 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
     let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
     permission(Findings { last_version: link.version, lease, popped }).await?;
     for serial in files.directory.unfinished.iter().copied() {
-        env.files().remove(unfinished_path(dir, serial)).await?;
+        match env.files().remove(unfinished_path(dir, serial)).await {
+            // A task of a log that was dropped a moment ago, and could not finish it either, has removed it.
+            Err(error) if error == Error::file_not_found() => {}
+            removed => removed?,
+        }
     }
     // The process before may have been killed between giving a file its name and making that durable.
     env.files().sync_dir(dir).await?;
