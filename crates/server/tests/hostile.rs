@@ -256,6 +256,7 @@ fn flaw(request: &Request, kind: u8, body: Vec<u8>) -> Option<String> {
         (Request::SplitPoints { .. }, Kind::SplitPointsReply) => reply::list(&body).map(drop),
         (Request::Addresses(_), Kind::AddressesReply) => reply::list(&body).map(drop),
         (Request::Status, Kind::StatusReply) => Ok(()),
+        (Request::Pin { .. }, Kind::PinReply) => reply::pin(&body).map(drop),
         (Request::Release(_), Kind::ReleaseReply) => Ok(()),
         (Request::Clients, Kind::ClientsReply) => reply::list(&body).map(drop),
         (Request::Disconnect(_), Kind::DisconnectReply) => reply::number(&body).map(drop),

@@ -203,7 +203,10 @@ fn a_checkpoint_of_somebody_else_is_refused() {
             .unwrap();
         let error = checkpoint::load(&env, Path::new(DIR), IDENTITY).await.err().unwrap();
         assert!(
-            error.detail().unwrap().contains("version of the checkpoint: expected 2, found 1"),
+            error
+                .detail()
+                .unwrap()
+                .contains("version of the checkpoint: expected 2, as its name says, found 1"),
             "{error}"
         );
         assert_eq!(checkpoint::verify(&env, Path::new(DIR), None).await.unwrap().problems.len(), 1);

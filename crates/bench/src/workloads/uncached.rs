@@ -41,6 +41,8 @@ const DEPTH: u64 = 32;
 const CLIENTS: usize = 100;
 /// What a disk reads at once.
 const PAGE: u64 = 4096;
+/// Where a database's tables lie: in the directory of its newest generation.
+const GENERATION: &str = "gen-";
 const TABLES: &str = "tables";
 
 /// What came of the turns, on one side or the other.
@@ -79,7 +81,7 @@ fn uncached(bench: &Bench) -> Result<Outcome> {
 
 /// What was measured of reads that go to the disk, with figures; `None` if no tables are found.
 pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
-    let files = block_on(tables(&bench.env, &bench.directory.join(TABLES)))?;
+    let files = block_on(tables(&bench.env, &bench.directory))?;
     let pages: u64 = files.iter().map(|(_, pages)| pages).sum();
     if pages == 0 {
         return Ok(None);
@@ -166,13 +168,17 @@ fn figures(engine: Rate, disk: Rate, uncached: f64, fetched: f64) -> Vec<Figure>
     figures
 }
 
-/// The files of a directory with the number of whole pages in each.
-async fn tables(env: &Env, directory: &Path) -> Result<Vec<(File, u64)>> {
-    if !env.files().exists(directory).await? {
+/// The tables of the database in a directory, with the number of whole pages in each.
+async fn tables(env: &Env, database: &Path) -> Result<Vec<(File, u64)>> {
+    let names = env.files().list(database).await?;
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(GENERATION)?.parse::<u64>().ok());
+    let Some(newest) = numbers.max() else { return Ok(Vec::new()) };
+    let directory = database.join(format!("{GENERATION}{newest}")).join(TABLES);
+    if !env.files().exists(&directory).await? {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
-    for name in env.files().list(directory).await? {
+    for name in env.files().list(&directory).await? {
         // Merges go on, and what is listed may be gone.
         let Ok(file) = env.files().open(directory.join(name), Open::Read).await else { continue };
         let pages = file.len().await? / PAGE;
