@@ -80,13 +80,7 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
 
     let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
     permission(Findings { last_version: link.version, lease, popped }).await?;
-    for serial in files.directory.unfinished.iter().copied() {
-        match env.files().remove(unfinished_path(dir, serial)).await {
-            // A task of a log that was dropped a moment ago, and could not finish it either, has removed it.
-            Err(error) if error == Error::file_not_found() => {}
-            removed => removed?,
-        }
-    }
+    remove_unfinished(env, dir, &files.directory.unfinished).await?;
     // The process before may have been killed between giving a file its name and making that durable.
     env.files().sync_dir(dir).await?;
     let cut_tail = cut(env, dir, &mut walk, &survey, &read.stopped).await?;
@@ -126,6 +120,18 @@ struct Everything {
     /// Records not known durable by the end: number, station, offset.
     unsure: VecDeque<(u64, usize, u64)>,
     stopped: Problem,
+}
+
+/// Removes what was being made when the log was open last.
+async fn remove_unfinished(env: &Env, dir: &Path, serials: &[u64]) -> Result<()> {
+    for serial in serials {
+        match env.files().remove(unfinished_path(dir, *serial)).await {
+            // A task of a log that was dropped a moment ago, and could not finish it either, has removed it.
+            Err(error) if error == Error::file_not_found() => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 async fn read_all(walk: &mut Walk) -> Result<Everything> {

@@ -9,7 +9,7 @@ import pytest
 
 
 def test_a_directory_keeps_what_was_written(tmp_path):
-    path = tmp_path / "new" / "data"
+    path = tmp_path / "data"
     db = plinth.open(path)
     db[b"a"] = b"1"
     again = plinth.open(str(path))
@@ -18,6 +18,13 @@ def test_a_directory_keeps_what_was_written(tmp_path):
     program = "import plinth, sys; print(bytes(plinth.open(sys.argv[1])[b'a']))"
     told = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "b'1'"
+
+
+def test_a_missing_parent_directory_is_an_error(tmp_path):
+    with pytest.raises(Exception) as told:
+        plinth.open(tmp_path / "missing" / "data")[b"a"]
+    assert getattr(told.value, "code", None) == 1511
+    assert not (tmp_path / "missing").exists()
 
 
 def test_each_store_in_memory_is_its_own():
