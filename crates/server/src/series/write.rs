@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Largest body as it is sent.
 pub(super) const MAX_BODY: usize = 32 << 20;
-/// Bytes of lines, and lines, that are read before others have their turn on the thread: about a tenth of a millisecond's.
+/// Bytes of lines, and lines, that are read before others have their turn on the thread: some tenths of a millisecond's.
 const PIECE_LINES: usize = 1000;
 const PIECE: usize = 128 << 10;
 const _: () = assert!(PIECE > 2 * MAX_LINE_BYTES, "a piece has a whole line");
