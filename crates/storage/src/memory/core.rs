@@ -124,6 +124,14 @@ impl Core {
         Ok(Held { core: self.clone(), version })
     }
 
+    /// Keeps the newest version readable. It can't have left the window: that moves under the same lock, and not beyond it.
+    pub(crate) fn hold_newest(self: &Arc<Self>) -> Held {
+        let mut held = self.lock_held();
+        let version = self.newest();
+        *held.entry(version).or_insert(0) += 1;
+        Held { core: self.clone(), version }
+    }
+
     /// Whether a held version has been let go since this was asked last.
     pub(crate) fn take_released(&self) -> bool {
         self.released.swap(false, Ordering::AcqRel)
