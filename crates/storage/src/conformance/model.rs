@@ -14,7 +14,7 @@ pub type Row = (Vec<u8>, Vec<u8>);
 /// A change as the `changed` callback tells of it.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// Keys, each with what became of it.
+/// Keys, each with all that became of it: what is pinned may have left the window.
 #[derive(Default)]
 pub struct Model {
     keys: BTreeMap<Vec<u8>, History>,
@@ -133,14 +133,5 @@ impl Model {
     /// Whether a point read may see a key.
     pub fn shows(space: KeySpace, key: &[u8]) -> bool {
         key < space.end() || key == system::METADATA_VERSION
-    }
-
-    /// Forgets what no version from `oldest` on can see, so that long programs stay quick.
-    pub fn forget_before(&mut self, oldest: Version) {
-        self.keys.retain(|_, history| {
-            let after = history.partition_point(|(written, _)| *written <= oldest);
-            history.drain(..after.saturating_sub(1));
-            history.len() > 1 || history[0].1.is_some() || history[0].0 > oldest
-        });
     }
 }

@@ -23,7 +23,6 @@ pub fn run(make: Make<'_>, seed: u64, steps: usize) {
     let mut program = Program {
         store: make(begin),
         model: Model::new(),
-        history: Model::new(),
         keys,
         random,
         seed,
@@ -66,8 +65,6 @@ impl Keys {
 struct Program {
     store: Box<dyn Storage>,
     model: Model,
-    /// The same, which forgets nothing: what is pinned may have left the window.
-    history: Model,
     keys: Keys,
     random: Random,
     seed: u64,
@@ -142,7 +139,7 @@ impl Program {
         if self.pinned.len() < PINS && self.random.index(2) == 0 {
             let pinned = self.store.pin().wait().expect("nothing is in its way");
             assert!(pinned.version() <= self.newest, "seed {}: nothing newer was published", self.seed);
-            let rows = self.history.rows(pinned.version(), KeySpace::System);
+            let rows = self.model.rows(pinned.version(), KeySpace::System);
             return self.pinned.push((pinned, rows));
         }
         if self.pinned.is_empty() {
@@ -242,7 +239,6 @@ impl Program {
         let mut expected: Vec<Change> = Vec::new();
         for mutation in &list {
             self.model.apply(self.applied, &mutation, &mut expected);
-            self.history.apply(self.applied, &mutation, &mut Vec::new());
         }
         self.store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
         if self.random.index(2) == 0 {
@@ -270,7 +266,6 @@ impl Program {
         let budget = [1, 7, 100, 100_000][self.random.index(4)];
         self.store.forget_before(to, budget);
         self.oldest = self.oldest.max(to);
-        self.model.forget_before(self.oldest);
         assert_eq!(self.store.oldest(), self.oldest, "seed {}", self.seed);
     }
 
