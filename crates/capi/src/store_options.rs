@@ -4,10 +4,8 @@
 //! behind a question mark. A directory that has all of that as its name is opened as it is.
 
 use plinth_pipeline::{Creation, EngineKind, NodeConfig, SsdSettings};
+use plinth_types::amount::{LEAST_MEMORY, bytes_in};
 use plinth_types::{Error, Result};
-
-/// Fewer bytes of memory than this are a slip.
-const LEAST_MEMORY: u64 = 16 << 20;
 
 /// The directory that a name says, and how to open it.
 ///
@@ -42,17 +40,6 @@ pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
 
 fn refused(option: &str, allowed: &str) -> Error {
     Error::invalid_option_value().with_detail(format!("{option:?}: {allowed}"))
-}
-
-/// The number of bytes that a text says, with or without a unit.
-fn bytes_in(text: &str) -> Option<u64> {
-    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-    let (digits, shift) = found.unwrap_or((text, 0));
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Whether a name is nearly one of a cluster file, and no longer one of a directory that somebody wants made.

@@ -25,6 +25,7 @@
 //! Read next: [`error`], [`mutation`], [`atomic`], [`commit`], [`read`].
 #![forbid(unsafe_code)]
 
+pub mod amount;
 pub mod atomic;
 pub mod commit;
 pub mod error;

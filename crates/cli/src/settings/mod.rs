@@ -15,6 +15,7 @@ use crate::log_wish;
 use clap::{Arg, ArgAction, ArgMatches};
 use plinth::series::Retention;
 use plinth_env::Env;
+use plinth_types::amount::{LEAST_MEMORY, bytes_in};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -311,7 +312,7 @@ impl Kind {
             Self::Address | Self::Addresses => text.parse::<SocketAddr>().is_ok(),
             Self::Path | Self::Text => !text.is_empty(),
             Self::Count => text.parse::<u32>().is_ok_and(|count| count > 0),
-            Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_BYTES),
+            Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_MEMORY),
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
             Self::Retention => !text.is_empty() && text.parse::<Retention>().is_ok(),
@@ -319,20 +320,6 @@ impl Kind {
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }
-}
-
-/// Fewer bytes than this are a slip.
-const LEAST_BYTES: u64 = 16 << 20;
-
-/// The number of bytes that a text says, with or without a unit.
-fn bytes_in(text: &str) -> Option<u64> {
-    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-    let (digits, shift) = found.unwrap_or((text, 0));
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// What the command line may say.
