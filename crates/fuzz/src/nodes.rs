@@ -4,8 +4,8 @@
 //! anything from outside is. What is taken is encoded to the same bytes again.
 
 use plinth_log::format::{Rewind, State, Vote};
-use plinth_log::{sections, sections_head};
-use plinth_replication::{Message, MessageKind};
+use plinth_log::{Entry, EntryHead, EntryKind, sections, sections_head};
+use plinth_replication::{Frame, Message, MessageKind};
 use plinth_types::Bytes;
 
 /// A message of consensus.
@@ -17,6 +17,27 @@ pub(crate) fn messages(bytes: &[u8]) {
             let again = message.encode();
             assert_eq!(Message::decode(&again), Ok(message));
             assert_eq!(again.len(), bytes.len());
+        }
+        Err(error) => {
+            assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
+        }
+    }
+}
+
+/// A frame, with the length and the checksum that it should have.
+pub(crate) fn frames(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    if sealed.len() >= 8 {
+        let len = (sealed.len() - 8) as u32;
+        sealed[4..8].copy_from_slice(&len.to_le_bytes());
+        let checksum = crc32c::crc32c(&sealed[4..]);
+        sealed[..4].copy_from_slice(&checksum.to_le_bytes());
+    }
+    match Frame::decode(&Bytes::from(sealed)) {
+        Ok(frame) => {
+            let again = frame.encode().expect("what was decoded can be sent on");
+            assert_eq!(again.len(), bytes.len());
+            assert_eq!(Frame::decode(&Bytes::from(again)), Ok(frame));
         }
         Err(error) => {
             assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
@@ -54,7 +75,11 @@ pub(crate) fn log_bodies(bytes: &[u8]) {
 
 /// One message of each kind.
 pub(crate) fn message_seeds() -> Vec<Vec<u8>> {
-    let message = |kind| Message {
+    MessageKind::ALL.into_iter().map(|kind| message(kind).encode()).collect()
+}
+
+fn message(kind: MessageKind) -> Message {
+    Message {
         kind,
         from: 1,
         to: 2,
@@ -67,8 +92,27 @@ pub(crate) fn message_seeds() -> Vec<Vec<u8>> {
         hint: 12,
         context: (kind == MessageKind::Heartbeat).then_some(5),
         entries: if kind == MessageKind::Append { vec![7, 9] } else { Vec::new() },
+    }
+}
+
+/// A frame without entries, and one with an entry of each kind.
+pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
+    let entry = |kind, index, version, body: &[u8]| {
+        let head = EntryHead { kind, index, term: 9, version, previous: 500, committed: 400 };
+        Entry::new(head, Bytes::copy_from_slice(body))
     };
-    MessageKind::ALL.into_iter().map(|kind| message(kind).encode()).collect()
+    let entries = vec![
+        entry(EntryKind::Begin, 41, 500, b""),
+        entry(EntryKind::Lease, 42, 500, &[7; 8]),
+        entry(EntryKind::Members, 43, 500, b"who"),
+        entry(EntryKind::Mutations, 44, 600, b"what"),
+    ];
+    let append = Message { entries: vec![9; 4], ..message(MessageKind::Append) };
+    let frames = [
+        Frame { message: message(MessageKind::Heartbeat), entries: Vec::new() },
+        Frame { message: append, entries },
+    ];
+    frames.iter().map(|frame| frame.encode().expect("it is a small one")).collect()
 }
 
 /// A body of each kind.

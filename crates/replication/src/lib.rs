@@ -28,11 +28,12 @@
 //! ## Not here
 //! Files (`log`), sockets, changes of members, and how a node gets rows that are too old for the log.
 //!
-//! Read next: `core.rs`, `message.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
+//! Read next: `core.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
 
 mod core;
 mod driver;
+mod frame;
 mod inbox;
 mod member;
 mod message;
@@ -43,6 +44,7 @@ mod replicated;
 mod terms;
 
 pub use core::{Config, Core, Promise, Role, Work};
+pub use frame::MAX_FRAME;
 pub use member::{Frame, Member, Peers};
 pub use message::{MAX_ENTRIES, Message, MessageKind};
 pub use replicated::ReplicatedLog;

@@ -1,0 +1,165 @@
+//! How a frame is written: a message, and the entries that it speaks of.
+//!
+//! Index and term of an entry follow from the message, so that what is read is whole or not read at all. Every length is
+//! held against a bound before anything is done with it, the checksum covers all of it, and what no leader could have made
+//! (versions that don't follow each other, a body that its kind doesn't have) is refused here. Bodies are not copied when a frame
+//! is read: they are slices of what arrived.
+//!
+//! ```text
+//!   | checksum 4 | length 4 | length of the message 4 | 0 0 0 0 | message | head of an entry ... | body ... |
+//!   '- of all behind it     '- of all behind it
+//!
+//!   head of an entry   | kind | 0 0 0 | length of its body 4 | version 8 | previous version 8 | committed version 8 |
+//! ```
+
+use plinth_log::{Entry, EntryHead, EntryKind};
+use plinth_types::{Bytes, Error, Result, Version};
+
+use crate::member::Frame;
+use crate::message::Message;
+
+/// The most bytes of a frame: many small entries, or one with the largest transaction, and room.
+pub const MAX_FRAME: usize = 32 << 20;
+
+const LENGTH: usize = 4;
+const MESSAGE_LENGTH: usize = LENGTH + 4;
+const MESSAGE: usize = MESSAGE_LENGTH + 8;
+const ENTRY_HEAD: usize = 32;
+
+impl Frame {
+    /// How many bytes [`Frame::encode`] gives, about.
+    pub fn size(&self) -> usize {
+        let bodies: usize = self.entries.iter().map(|entry| ENTRY_HEAD + entry.body.len()).sum();
+        MESSAGE + 80 + self.message.entries.len() * 8 + bodies
+    }
+
+    /// The frame's bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if the entries aren't those of the message, or the frame is longer than
+    /// [`MAX_FRAME`]: nobody would take it.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let invalid = |what: String| Err(Error::client_invalid_operation().with_detail(what));
+        if !self.is_whole() {
+            return invalid(format!("{} entries in a frame of other ones", self.entries.len()));
+        }
+        if self.size() > MAX_FRAME {
+            return invalid(format!("a frame of {} bytes, at most {MAX_FRAME} are taken", self.size()));
+        }
+        let message = self.message.encode();
+        let mut bytes = Vec::with_capacity(self.size());
+        bytes.extend_from_slice(&[0; MESSAGE_LENGTH]);
+        bytes.extend_from_slice(&(message.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&message);
+        for entry in &self.entries {
+            bytes.extend_from_slice(&[entry.kind as u8, 0, 0, 0]);
+            bytes.extend_from_slice(&(entry.body.len() as u32).to_le_bytes());
+            for version in [entry.version, entry.previous, entry.committed] {
+                bytes.extend_from_slice(&version.to_le_bytes());
+            }
+        }
+        for entry in &self.entries {
+            bytes.extend_from_slice(&entry.body);
+        }
+        let len = (bytes.len() - MESSAGE_LENGTH) as u32;
+        bytes[LENGTH..MESSAGE_LENGTH].copy_from_slice(&len.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[LENGTH..]);
+        bytes[..LENGTH].copy_from_slice(&checksum.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads a frame. Its entries are slices of these bytes.
+    ///
+    /// # Errors
+    /// `checksum_failed`; `file_corrupt` if these bytes are no frame, or none that a node could send.
+    pub fn decode(bytes: &Bytes) -> Result<Self> {
+        let Some((head, rest)) = bytes.split_first_chunk::<MESSAGE>() else {
+            return refuse(format!("{} bytes", bytes.len()));
+        };
+        let [checksum, len, message_len, zero] = words(head);
+        if bytes.len() > MAX_FRAME || bytes.len() - MESSAGE_LENGTH != len as usize || zero != 0 {
+            return refuse(format!("{} bytes, of which {len} are said to be there", bytes.len()));
+        }
+        let found = crc32c::crc32c(&bytes[LENGTH..]);
+        if found != checksum {
+            let detail = format!("a frame's checksum is {checksum:08x}, its bytes have {found:08x}");
+            return Err(Error::checksum_failed().with_detail(detail));
+        }
+        let Some((message, rest)) = rest.split_at_checked(message_len as usize) else {
+            return refuse(format!("a message of {message_len} bytes"));
+        };
+        let message = Message::decode(message)?;
+        let count = message.entries.len();
+        let (heads, rest) = rest.as_chunks::<ENTRY_HEAD>();
+        if heads.len() < count {
+            return refuse(format!("{count} entries, and fewer heads"));
+        }
+        let mut at = bytes.len() - rest.len() - (heads.len() - count) * ENTRY_HEAD;
+        let mut entries = Vec::with_capacity(count);
+        let mut previous = None;
+        for ((head, term), index) in heads.iter().zip(&message.entries).zip(message.index + 1..) {
+            let (head, body_len) = entry_head(head, index, *term)?;
+            let end = at.checked_add(body_len).filter(|end| *end <= bytes.len());
+            let Some(end) = end else { return refuse(format!("a body of {body_len} bytes")) };
+            let entry = Entry::new(head, bytes.slice(at..end));
+            check(&entry, previous)?;
+            (at, previous) = (end, Some(entry.version));
+            entries.push(entry);
+        }
+        if at != bytes.len() {
+            return refuse(format!("{} bytes behind its last body", bytes.len() - at));
+        }
+        Ok(Self { message, entries })
+    }
+}
+
+/// The head of an entry, and the length of its body.
+fn entry_head(bytes: &[u8; ENTRY_HEAD], index: u64, term: u64) -> Result<(EntryHead, usize)> {
+    let [kind, len] = words(bytes);
+    // The kind's byte, and three that are zero.
+    let known = u8::try_from(kind).ok().and_then(EntryKind::from_code);
+    let Some(kind) = known else { return refuse(format!("an entry of kind {kind:#x}")) };
+    let version =
+        |at: usize| bytes[at..].first_chunk().map_or(-1, |bytes: &[u8; 8]| Version::from_le_bytes(*bytes));
+    let (version, previous, committed) = (version(8), version(16), version(24));
+    Ok((EntryHead { kind, index, term, version, previous, committed }, len as usize))
+}
+
+/// Whether a leader could have made this entry, behind one of version `previous`.
+fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
+    let Entry { kind, index, version, .. } = *entry;
+    let follows = match kind {
+        EntryKind::Mutations => version > entry.previous,
+        EntryKind::Lease | EntryKind::Begin | EntryKind::Members => version == entry.previous,
+    };
+    let in_order = entry.previous >= 0 && previous.is_none_or(|previous| previous == entry.previous);
+    if !follows || !in_order || !(0..=version).contains(&entry.committed) {
+        return refuse(format!(
+            "entry {index} at version {version} behind {} and {}",
+            entry.previous, entry.committed
+        ));
+    }
+    let len = entry.body.len();
+    let fits = match kind {
+        EntryKind::Lease => len == 8,
+        EntryKind::Begin => len == 0,
+        EntryKind::Mutations | EntryKind::Members => true,
+    };
+    if !fits {
+        return refuse(format!("entry {index}, a {kind:?} with a body of {len} bytes"));
+    }
+    Ok(())
+}
+
+/// The numbers of four bytes that `bytes` begin with.
+fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
+    let (words, _) = bytes.as_chunks::<4>();
+    std::array::from_fn(|at| words.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes)))
+}
+
+fn refuse<T>(found: String) -> Result<T> {
+    Err(Error::file_corrupt().with_detail(format!("frame of a node with {found}")))
+}
+
+#[cfg(test)]
+mod tests;
