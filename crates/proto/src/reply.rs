@@ -4,7 +4,7 @@
 //! decoded is [`Bytes`].
 
 use crate::frame::{self, Kind};
-use crate::request::SnapshotId;
+use crate::request::{SnapshotId, VALUES_BYTES};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Bytes, CommitReply, Error, RangeResult, Result, Rows, Version};
 
@@ -60,13 +60,26 @@ pub fn read_version(body: &Bytes) -> Result<(Version, Option<Bytes>)> {
 /// Appends a [`Kind::GetManyReply`].
 #[inline]
 pub fn put_get_many(out: &mut Vec<u8>, id: u32, values: &[Option<Bytes>]) {
+    // Twice the room that a large reply needs would be no small matter.
+    let len: usize = values.iter().map(|value| 4 + value.as_ref().map_or(0, Bytes::len)).sum();
+    out.reserve(frame::HEADER + 4 + len);
     let start = frame::begin(out, id, Kind::GetManyReply);
     out.put_u32(values.len() as u32);
     values.iter().for_each(|value| out.put_optional(value.as_deref()));
     frame::finish(out, start);
 }
 
-/// The values, in the order of the keys.
+/// How many of the values fit one reply, since version [`IN_PARTS`](crate::request::IN_PARTS): one at least.
+pub fn fitting(values: &[Option<Bytes>]) -> usize {
+    let mut bytes = 0;
+    let reaches = |value: &Option<Bytes>| {
+        bytes += 4 + value.as_ref().map_or(0, Bytes::len);
+        bytes >= VALUES_BYTES
+    };
+    values.iter().position(reaches).map_or(values.len(), |last| last + 1)
+}
+
+/// The values, in the order of the keys: all of them, or the first ones.
 ///
 /// # Errors
 /// As [`read_version`].

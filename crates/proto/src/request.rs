@@ -12,6 +12,16 @@ use plinth_types::{
 
 /// Most keys of one [`Kind::GetMany`]: the largest values of all of them fit a reply.
 pub const MAX_KEYS: usize = 256;
+/// So many bytes of values in one [`Kind::GetManyReply`], and the value that reaches them: what is left out is asked for
+/// again. Since version [`IN_PARTS`] of the protocol; before it a reply has all values.
+pub const VALUES_BYTES: usize = 1 << 20;
+/// The version of the protocol since which a reply may have fewer values than were asked for.
+pub const IN_PARTS: u16 = 3;
+/// A request for so many values, or fewer, is answered whole: the largest ones stay below [`VALUES_BYTES`].
+pub const WHOLE_KEYS: usize = 10;
+
+const _: () = assert!(WHOLE_KEYS * (plinth_types::limits::VALUE_SIZE + 4) < VALUES_BYTES);
+
 /// Transactions that one request for a read version stands for, at most; more count as so many.
 pub const MOST_TOGETHER: u32 = 1_000;
 

@@ -351,8 +351,17 @@ fn version_one_keeps_its_bytes() {
 }
 
 #[test]
-fn version_two_keeps_its_bytes() {
+fn version_three_keeps_its_bytes() {
     let hello = encoded(|out| Hello::new("a:b", "c").encode(out));
+    assert_eq!(
+        hello,
+        b"\x89PLNTH\r\n\x18\0\0\0\x27\x8d\xf4\xf2\x01\0\x03\0\0\0\0\0\0\0\0\0\x03\0\0\0a:b\x01\0\0\0c"
+    );
+}
+
+#[test]
+fn version_two_keeps_its_bytes() {
+    let hello = encoded(|out| Hello { newest: 2, ..Hello::new("a:b", "c") }.encode(out));
     assert_eq!(
         hello,
         b"\x89PLNTH\r\n\x18\0\0\0\x93\x63\xe1\xae\x01\0\x02\0\0\0\0\0\0\0\0\0\x03\0\0\0a:b\x01\0\0\0c"

@@ -9,7 +9,8 @@ use common::*;
 use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, StreamingMode, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_proto::{Hello, Welcome};
+use plinth_proto::frame::Kind;
+use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_server::Limits;
 use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead};
 use std::future::poll_fn;
@@ -224,7 +225,7 @@ fn a_client_whose_versions_the_server_does_not_speak_is_told_by_every_operation(
     ] {
         assert_eq!(error.code(), 2100, "{error}");
         let detail = error.detail().unwrap_or_default();
-        assert!(detail.contains("versions 1 to 2") && detail.contains("7 to 9"), "{error}");
+        assert!(detail.contains("versions 1 to 3") && detail.contains("7 to 9"), "{error}");
     }
 }
 
@@ -259,4 +260,35 @@ fn a_server_that_comes_back_finds_its_clients_waiting() {
     .unwrap();
     watch.wait().unwrap();
     drop(server);
+}
+
+#[test]
+fn a_reply_ends_where_it_is_large_enough_and_the_rest_is_asked_for_again() {
+    let server = serve(Limits::default());
+    let db = database(&server);
+    db.transact_blocking(|tr| {
+        (0..60_u32).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; 90_000]));
+        Ok(())
+    })
+    .unwrap();
+    let mut keys = KeyList::new();
+    (0..256_u32).for_each(|number| {
+        keys.push(&number.to_be_bytes());
+    });
+    let version = block_on(db.create_transaction().get_read_version()).unwrap();
+    let request = Request::GetMany { version, space: KeySpace::Normal, keys: keys.clone() };
+    let mut new = Raw::greeted(&server);
+    new.ask(1, &request).unwrap();
+    let values = |raw: &mut Raw| {
+        let (_, kind, body) = raw.next().unwrap();
+        assert_eq!(kind, Kind::GetManyReply as u8);
+        reply::get_many(&Bytes::from(body)).unwrap()
+    };
+    // The one that reaches the mebibyte is among them.
+    assert_eq!(values(&mut new).len(), 12);
+    let mut old = Raw::greeted_in(&server, 2);
+    old.ask(1, &request).unwrap();
+    let all = values(&mut old);
+    assert_eq!((all.len(), all.iter().flatten().count()), (256, 60));
+    assert_eq!(remote(&server).get_many(version, KeySpace::Normal, &keys).wait().unwrap(), all);
 }

@@ -13,6 +13,7 @@ use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_proto::frame::Kind;
+use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_server::{Limits, Server, ServerConfig};
 use plinth_types::{Bytes, Error, KeyList, KeySpace, Result};
@@ -246,20 +247,10 @@ fn there_are_so_many_at_most_and_one_that_is_dropped_makes_room() {
 }
 
 /// A connection to a server that speaks no newer version than this.
-fn greeted_in(server: &Server, newest: u16) -> Raw {
-    let mut raw = Raw::connect(server);
-    let mut hello = Vec::new();
-    Hello { newest, ..Hello::new("", "old") }.encode(&mut hello);
-    raw.send(&hello).unwrap();
-    let welcome = raw.welcome().unwrap();
-    assert_eq!((welcome.refused, welcome.version), (None, newest));
-    raw
-}
-
 #[test]
 fn an_older_client_is_served_and_told_what_it_cannot_ask() {
     let server = serve(Limits::default());
-    let mut raw = greeted_in(&server, 1);
+    let mut raw = Raw::greeted_in(&server, 1);
     raw.ask(1, &Request::Pin { lease_ms: 1000 }).unwrap();
     let (id, error) = raw.failure();
     assert_eq!((id, &error), (1, &Error::unsupported_operation()));
@@ -272,7 +263,7 @@ fn an_older_client_is_served_and_told_what_it_cannot_ask() {
 #[test]
 fn requests_about_snapshots_that_make_no_sense_are_answered_with_why() {
     let server = serve(Limits::default());
-    let mut raw = greeted_in(&server, 2);
+    let mut raw = Raw::greeted_in(&server, 2);
     let read = || Box::new(Request::GetMany { version: 1, space: KeySpace::Normal, keys: KeyList::new() });
     raw.ask(1, &Request::InSnapshot { snapshot: [7; 16], read: read() }).unwrap();
     let (id, error) = raw.failure();
@@ -305,7 +296,7 @@ async fn old_server(listener: plinth_env::Listener) {
         received.extend_from_slice(&buffer[..len]);
         let mut out = Vec::new();
         if !greeted && let Some((hello, len)) = Hello::decode(&received).unwrap() {
-            assert_eq!((hello.oldest, hello.newest), (1, 2));
+            assert_eq!((hello.oldest, hello.newest), (1, NEWEST));
             received.drain(..len);
             Welcome { newest: 1, ..Welcome::accept(&hello, 1, "0".repeat(32)) }.encode(&mut out);
             greeted = true;

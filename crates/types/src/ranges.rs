@@ -243,6 +243,19 @@ impl KeyList {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }
+
+    /// The keys at these positions, as a list of their own.
+    ///
+    /// # Panics
+    /// If the list doesn't have them all, like a slice.
+    #[must_use]
+    pub fn slice(&self, positions: std::ops::Range<usize>) -> Self {
+        let mut part = Self::new();
+        positions.for_each(|position| {
+            part.push(self.get(position));
+        });
+        part
+    }
 }
 
 #[cfg(test)]
@@ -281,5 +294,7 @@ mod tests {
         let mut keys = KeyList::new();
         assert_eq!((keys.push(b"one"), keys.push(b""), keys.push(b"three")), (0, 1, 2));
         assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        assert_eq!(keys.slice(1..3).iter().collect::<Vec<_>>(), [&b""[..], b"three"]);
+        assert!(keys.slice(3..3).is_empty());
     }
 }

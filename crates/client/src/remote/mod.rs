@@ -32,10 +32,10 @@ pub use plinth_tls::{Source, TlsOptions};
 use crate::endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 use link::Link;
 use plinth_env::Env;
-use plinth_env::reply::{Reply, promise};
+use plinth_env::reply::{Promise, Reply, promise};
 use plinth_proto::ReadVersion;
 use plinth_proto::frame::Kind;
-use plinth_proto::request::{self, MAX_KEYS};
+use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
     Version,
@@ -137,6 +137,20 @@ impl Core {
         &self.links[thread_number() % self.links.len()]
     }
 
+    /// Leaves a request for values.
+    #[inline]
+    fn get_many(
+        &self,
+        promise: Promise<Vec<Option<Bytes>>>,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) {
+        self.link().submit(Answer::Values(promise, keys.len()), |out, id| {
+            request::put_get_many(out, id, version, space, keys.iter());
+        });
+    }
+
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
         let (promise, reply) = promise();
         self.link().submit(Answer::Texts(promise, Kind::AddressesReply), |out, id| {
@@ -220,13 +234,12 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        if keys.len() > MAX_KEYS {
-            return many::in_pieces(keys, |keys| self.get_many(version, space, keys));
+        if keys.len() > WHOLE_KEYS {
+            let core = self.core.clone();
+            return many::values(keys, move |promise, keys| core.get_many(promise, version, space, keys));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Values(promise, keys.len()), |out, id| {
-            request::put_get_many(out, id, version, space, keys.iter());
-        });
+        self.core.get_many(promise, version, space, keys);
         reply
     }
 

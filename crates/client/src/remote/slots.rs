@@ -7,13 +7,14 @@ use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
+use plinth_proto::request::WHOLE_KEYS;
 use plinth_types::{Bytes, CommitReply, Error, RangeResult, Version};
 
 /// Who waits, and for what.
 pub(super) enum Answer {
     /// All transactions that share one request.
     ReadVersions(Vec<Promise<ReadVersionReply>>),
-    /// As many values as there were keys.
+    /// The values of so many keys; of many keys those of the first ones, one at least.
     Values(Promise<Vec<Option<Bytes>>>, usize),
     Key(Promise<Bytes>),
     Range(Promise<RangeResult>),
@@ -51,7 +52,8 @@ impl Answer {
             }
             Self::Values(promise, count) => {
                 let values = is(Kind::GetManyReply).and_then(|()| reply::get_many(&shared()));
-                promise.send(values.and_then(|values| match values.len() == count {
+                let least = if count > WHOLE_KEYS { 1 } else { count };
+                promise.send(values.and_then(|values| match (least..=count).contains(&values.len()) {
                     true => Ok(values),
                     false => Err(strange(format!("{} values for {count} keys", values.len()))),
                 }));

@@ -17,7 +17,7 @@ use plinth_env::reply::{Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
-use plinth_proto::request::{self, MAX_KEYS};
+use plinth_proto::request;
 use plinth_proto::{SnapshotId, reply};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
@@ -82,12 +82,17 @@ async fn keep(core: Arc<Core>, id: SnapshotId, lease: Duration, dropped: Arc<Sig
     race(released, core.env.sleep(lease)).await;
 }
 
+/// Leaves a request for a read in a snapshot.
+fn ask(core: &Core, snapshot: &SnapshotId, answer: Answer, read: impl FnOnce(&mut Vec<u8>, u32)) {
+    core.link().submit(answer, |out, number| {
+        request::put_in_snapshot(out, snapshot, |out| read(out, number));
+    });
+}
+
 impl RemoteSnapshot {
     /// Asks for a read in this snapshot.
     fn ask(&self, answer: Answer, read: impl FnOnce(&mut Vec<u8>, u32)) {
-        self.core.link().submit(answer, |out, number| {
-            request::put_in_snapshot(out, &self.id, |out| read(out, number));
-        });
+        ask(&self.core, &self.id, answer, read);
     }
 }
 
@@ -108,14 +113,12 @@ impl Endpoint for RemoteSnapshot {
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        if keys.len() > MAX_KEYS {
-            return many::in_pieces(keys, |keys| self.get_many(version, space, keys));
-        }
-        let (promise, reply) = promise();
-        self.ask(Answer::Values(promise, keys.len()), |out, id| {
-            request::put_get_many(out, id, version, space, keys.iter());
-        });
-        reply
+        let (core, snapshot) = (self.core.clone(), self.id);
+        many::values(keys, move |promise, keys| {
+            ask(&core, &snapshot, Answer::Values(promise, keys.len()), |out, id| {
+                request::put_get_many(out, id, version, space, keys.iter());
+            });
+        })
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {

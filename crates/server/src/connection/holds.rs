@@ -5,14 +5,22 @@ use crate::counters::Figures;
 use crate::memory::UNCOUNTED;
 use plinth_proto::frame;
 use plinth_proto::hello::MAGIC;
+use plinth_proto::request::VALUES_BYTES;
 use plinth_types::Error;
 
 /// Bytes of a hello or a welcome before its content, and where the content's length stands.
 const GREETING_HEAD: usize = 16;
 
+/// More output that the client doesn't take than replies that go on in another one leave there: it was asked for by a version of the
+/// protocol that has none.
+const MOST_UNTAKEN: usize = 2 * VALUES_BYTES;
+
 impl Connection {
-    /// Brings the accounts up to date at the end of a turn.
-    pub(super) fn settle(&mut self) {
+    /// Brings the accounts up to date at the end of a turn. Says whether the connection was cut off, and has last words to send.
+    ///
+    /// # Errors
+    /// If it was cut off without any.
+    pub(super) fn settle(&mut self) -> Result<bool, Gone> {
         let counted = std::mem::take(&mut self.counted);
         if (counted.bytes_in > 0 || counted.bytes_out > 0) && self.phase != Phase::Lingering {
             self.outbox.expect_within(&self.shared.env, self.patience());
@@ -24,15 +32,31 @@ impl Connection {
         if !self.output.is_empty() {
             trim(&mut self.output);
         }
+        let grew = self.account();
+        let memory = &self.shared.memory;
+        if !grew || !memory.is_short() {
+            return Ok(false);
+        }
+        // Were it left to its next turn, others could have as much built meanwhile.
+        if self.output.len() - self.sent > MOST_UNTAKEN {
+            let cut_off = self.cut_off(0);
+            self.account();
+            return cut_off.map(|()| true);
+        }
+        if memory.is_cut_due(self.shared.env.now()) {
+            self.shared.connections.relieve(memory);
+        }
+        Ok(false)
+    }
+
+    /// Tells the server's memory what the connection holds; says whether that is more than before.
+    fn account(&mut self) -> bool {
         let (requests, frees) = (self.in_flight.request, self.frees());
         self.outbox.note_holds(requests, frees);
         let holds = if requests + frees > UNCOUNTED { requests + frees } else { 0 };
         let before = std::mem::replace(&mut self.accounted, holds);
-        let memory = &self.shared.memory;
-        memory.change(before, holds);
-        if holds > before && memory.is_cut_due(self.shared.env.now()) {
-            self.shared.connections.relieve(memory);
-        }
+        self.shared.memory.change(before, holds);
+        holds > before
     }
 
     /// Bytes that would be free if the connection were cut off. An empty output is the thread's.

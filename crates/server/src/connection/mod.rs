@@ -325,8 +325,12 @@ impl Future for Connection {
         if this.output.is_empty() {
             std::mem::swap(&mut this.output, &mut buffers.output);
         }
-        let polled = this.run(context, &mut buffers.input);
-        this.settle();
+        let mut polled = this.run(context, &mut buffers.input);
+        match this.settle() {
+            Ok(true) => context.waker().wake_by_ref(),
+            Ok(false) => {}
+            Err(Gone) => polled = Err(Gone),
+        }
         if this.output.is_empty() {
             std::mem::swap(&mut this.output, &mut buffers.output);
             this.output = Vec::new();

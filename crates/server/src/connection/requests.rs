@@ -11,6 +11,7 @@ use crate::outbox::{Watch, WatchBell};
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind};
+use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
     Bytes, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult, Result,
@@ -19,6 +20,9 @@ use plinth_types::{
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+/// Keys that are read together when a request has more than one reply may have room for.
+const KEYS_AT_A_TIME: usize = 32;
 
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
@@ -119,6 +123,9 @@ impl Connection {
         keys: &KeyList,
         len: usize,
     ) -> Result<()> {
+        if keys.len() > WHOLE_KEYS && self.version >= IN_PARTS {
+            return self.get_first_of_many(endpoint, id, (version, space), keys, len);
+        }
         self.counted.reads += keys.len() as u64;
         let mut answer = endpoint.get_many(version, space, keys);
         match answer.try_take() {
@@ -131,6 +138,45 @@ impl Connection {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Reads the first keys, as many as one reply has room for, a few at a time: what the reply has no room for isn't read.
+    fn get_first_of_many(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        (version, space): (Version, KeySpace),
+        keys: &KeyList,
+        len: usize,
+    ) -> Result<()> {
+        let mut values: Vec<Option<Bytes>> = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            let end = keys.len().min(values.len() + KEYS_AT_A_TIME);
+            let mut answer = endpoint.get_many(version, space, &keys.slice(values.len()..end));
+            match answer.try_take() {
+                Some(Ok(more)) => values.extend(more),
+                Some(Err(error)) if values.is_empty() => return Err(error),
+                // What follows is asked for again, and waited for then.
+                Some(Err(_)) => break,
+                None if values.is_empty() => {
+                    self.counted.reads += end as u64;
+                    let charge = Charge::new(len, memory::values(end));
+                    self.answer(id, answer, charge, |out, id, values: &Vec<_>| {
+                        reply::put_get_many(out, id, &values[..reply::fitting(values)]);
+                    });
+                    return Ok(());
+                }
+                None => break,
+            }
+            let fitting = reply::fitting(&values);
+            if fitting < values.len() {
+                values.truncate(fitting);
+                break;
+            }
+        }
+        self.counted.reads += values.len() as u64;
+        reply::put_get_many(&mut self.output, id, &values);
         Ok(())
     }
 

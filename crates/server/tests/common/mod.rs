@@ -11,6 +11,7 @@ use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, Stream, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_proto::frame::{self, Kind, MAX_REPLY};
+use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_server::{Limits, Server, ServerConfig};
 use plinth_types::{Error, Result};
@@ -79,11 +80,17 @@ impl Raw {
 
     /// Connects and greets.
     pub fn greeted(server: &Server) -> Self {
+        Self::greeted_in(server, NEWEST)
+    }
+
+    /// Connects and greets as a client that speaks this version of the protocol at most.
+    pub fn greeted_in(server: &Server, newest: u16) -> Self {
         let mut raw = Self::connect(server);
         let mut hello = Vec::new();
-        Hello::new("", "raw").encode(&mut hello);
+        Hello { newest, ..Hello::new("", "raw") }.encode(&mut hello);
         raw.send(&hello).unwrap();
-        assert_eq!(raw.welcome().unwrap().refused, None);
+        let welcome = raw.welcome().unwrap();
+        assert_eq!((welcome.refused, welcome.version), (None, newest));
         raw
     }
 

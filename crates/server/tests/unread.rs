@@ -1,0 +1,75 @@
+//! Clients that ask for much and read nothing don't have the server build more than its bound.
+//!
+//! 300 connections once asked for 256 values of 90 kB each, and took nothing: the server held 2.9 GB beside a bound of 256 MiB, and
+//! under `ulimit -v` died of an allocation that failed. What counts is what the process really has: this file has one
+//! test, so that the peak of its memory is that test's.
+
+mod common;
+
+use common::*;
+use plinth_client::Database;
+use plinth_env::{Env, block_on};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_proto::Request;
+use plinth_server::Limits;
+use plinth_types::{KeyList, KeySpace};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CLIENTS: usize = 100;
+const KEYS: u32 = 256;
+const VALUE: usize = 90_000;
+const BOUND: usize = 32 << 20;
+
+/// The most memory that this process has had, in bytes.
+#[expect(clippy::disallowed_methods, reason = "what the system says of this process is no file of a node's")]
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+fn ask(db: &Database) -> Request {
+    let mut keys = KeyList::new();
+    (0..KEYS).for_each(|number| {
+        keys.push(&number.to_be_bytes());
+    });
+    let version = block_on(db.create_transaction().get_read_version()).unwrap();
+    Request::GetMany { version, space: KeySpace::Normal, keys }
+}
+
+#[test]
+fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let near = Arc::new(node.endpoint());
+    let server = serve_endpoint(near.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let db = Database::new(near);
+    for part in 0..KEYS / 64 {
+        db.transact_blocking(|tr| {
+            (part * 64..(part + 1) * 64).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; VALUE]));
+            Ok(())
+        })
+        .unwrap();
+    }
+    for version in [3, 2] {
+        let before = peak();
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted_in(&server, version)).collect();
+        let request = ask(&db);
+        // Four each, since the system's buffers take a few megabytes.
+        clients.iter_mut().for_each(|client| (0..4).for_each(|id| drop(client.ask(id, &request))));
+        // Those who read are served beside them.
+        let good = database(&server);
+        for number in 0..50_u32 {
+            good.transact_blocking(|tr| {
+                assert_eq!(tr.get(0_u32.to_be_bytes()).wait()?.map(|value| value.len()), Some(VALUE));
+                tr.set(b"good", number.to_be_bytes());
+                Ok(())
+            })
+            .unwrap();
+            block_on(Env::real().sleep(Duration::from_millis(5)));
+        }
+        let grew = peak() - before;
+        assert!(grew < 6 * BOUND, "version {version}: {grew} bytes more, of {BOUND} that may wait");
+        drop(clients);
+    }
+}
