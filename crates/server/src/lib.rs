@@ -10,7 +10,8 @@
 //!   door (listener, TLS) ──accept──▶ a task per connection, on one reactor for good
 //!                          │ receive: all that has arrived      ┌─ ready at once: a read from memory ─┐
 //!                          │ handle each frame ──▶ endpoint ────┤                                     ▼
-//!                          │                                    └─ later: commit, watch ──▶ outbox ──▶ output
+//!                          │                                    ├─ later: commit, watch ──▶ outbox ──▶ output
+//!                          │                                    └─ long: status, cuts ──▶ heavy ──▶ outbox
 //!                          │ send: all that is ready, in one write                  (wakes the task)
 //!                          ▼
 //!   registry: every connection's outbox, for stopping, deadlines, counting
@@ -19,6 +20,7 @@
 //! ## Invariants
 //! 1. A read that memory can answer is answered on the thread that received it, and leaves with all others that became
 //!    ready in the same turn.
+//!    What takes milliseconds is carried out elsewhere, one after the other (`heavy.rs`).
 //! 2. A connection holds at most a stated number of bytes, all of them together too, the answers that it is owed among them;
 //!    who takes no answers is asked no more questions, and who holds the most while memory is short is cut off (`memory.rs`).
 //! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is answered with an error;
@@ -39,6 +41,7 @@ mod counters;
 mod door;
 mod events;
 mod guard;
+mod heavy;
 mod http;
 mod memory;
 mod metrics;

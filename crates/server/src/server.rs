@@ -9,6 +9,7 @@ use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
 use crate::door::{Door, Doors, Purpose};
 use crate::events::{self, Bursts};
+use crate::heavy::Heavy;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::place::Place;
@@ -51,8 +52,9 @@ pub(crate) struct Shared {
     pub(crate) doors: Doors,
     /// What connections hold from one turn to the next.
     pub(crate) memory: Arc<Memory>,
+    /// Requests that take long.
+    pub(crate) heavy: Arc<Heavy>,
     refusals: AtomicUsize,
-    stopping: AtomicBool,
     pub(crate) stops: Stops,
     pub(crate) console: Console,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -64,6 +66,7 @@ pub(crate) struct Shared {
 
 /// What tells each task that the server stops.
 pub(crate) struct Stops {
+    is_stopping: AtomicBool,
     /// One for each listener and the sweeper.
     tasks: Vec<Signal>,
     pub(crate) http: Signal,
@@ -72,13 +75,14 @@ pub(crate) struct Stops {
 
 impl Stops {
     fn notify(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
         self.tasks.iter().chain([&self.http, &self.history]).for_each(Signal::notify);
     }
 }
 
 impl Shared {
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.stops.is_stopping.load(Ordering::Relaxed)
     }
 
     pub(crate) fn figures(&self) -> Figures {
@@ -138,9 +142,14 @@ impl Server {
             counters: doors.counters.clone(),
             doors,
             memory,
+            heavy: Arc::default(),
             refusals: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            stops: Stops { tasks, http: Signal::new(), history: Signal::new() },
+            stops: Stops {
+                is_stopping: AtomicBool::new(false),
+                tasks,
+                http: Signal::new(),
+                history: Signal::new(),
+            },
             console,
             snapshots,
             series: series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default(),
@@ -154,6 +163,7 @@ impl Server {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
+        drop(env.spawn("heavy requests", shared.heavy.clone().run(env.clone())));
         if let Some((series, address)) = series.as_ref().zip(addresses.first()) {
             series.settled().await;
             series.record(&shared, shared.config.public.unwrap_or(*address));
@@ -230,8 +240,8 @@ impl Server {
     }
 
     fn begin_stop(&self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
         self.shared.stops.notify();
+        self.shared.heavy.close();
         self.shared.snapshots.close();
         if let Some(series) = &self.series {
             series.begin_stop();

@@ -7,18 +7,16 @@ mod common;
 #[path = "../../pipeline/tests/common/tools.rs"]
 mod tools;
 
+use common::around::{Altered, Around};
 use common::*;
-use plinth_client::{Database, Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::frame::{self, Kind, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request, reply};
 use plinth_server::{Limits, Server};
-use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
-};
+use plinth_types::{Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Version};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,44 +89,15 @@ impl Held {
     }
 }
 
-impl Endpoint for Held {
-    fn env(&self) -> &Env {
-        self.inner.env()
+impl Around for Held {
+    fn inner(&self) -> &InProcess {
+        &self.inner
     }
-    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        self.inner.read_version(request)
-    }
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        self.inner.get_many(version, space, keys)
-    }
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.inner.get_key(version, space, selector)
-    }
+
     fn get_range(&self, version: Version, _: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         let (promise, reply) = promise();
         self.waiting.lock().unwrap().push((version, read.clone(), promise));
         reply
-    }
-    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.inner.commit(request)
-    }
-    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
-        self.inner.watch(key, value, version)
-    }
-    fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        self.inner.range_size(range)
-    }
-    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
-        self.inner.split_points(range, chunk)
-    }
-    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        self.inner.addresses_for_key(key)
-    }
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
-    fn status_json(&self) -> Reply<String> {
-        self.inner.status_json()
     }
 }
 
@@ -186,9 +155,12 @@ fn what_all_are_owed_together_is_bounded_and_who_holds_the_most_is_cut_off() {
     const BOUND: usize = 8 << 20;
     let node = node();
     let held = Held::over(&node);
-    let server = serve_endpoint(held.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let server = serve_endpoint(
+        Arc::new(Altered(held.clone())),
+        Limits { buffered_bytes: BOUND, ..Limits::default() },
+    );
     fill(&Database::new(Arc::new(node.endpoint())), 2000);
-    let request = frames(&range(read_version(&*held)), EACH);
+    let request = frames(&range(read_version(&held.inner)), EACH);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted(&server)).collect();
     clients.iter_mut().for_each(|client| client.send(&request).unwrap());
     wait_until(|| held.waiting() == CLIENTS * EACH as usize);
@@ -221,10 +193,10 @@ fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_counted_until_it_is_
     const ASKED: u32 = 100;
     let node = node();
     let held = Held::over(&node);
-    let server = serve_endpoint(held.clone(), Limits::default());
+    let server = serve_endpoint(Arc::new(Altered(held.clone())), Limits::default());
     fill(&Database::new(Arc::new(node.endpoint())), 2000);
     let mut client = Raw::greeted(&server);
-    client.send(&frames(&range(read_version(&*held)), ASKED)).unwrap();
+    client.send(&frames(&range(read_version(&held.inner)), ASKED)).unwrap();
     wait_until(|| held.waiting() == ASKED as usize);
     drop(client);
     wait_until(|| server.figures().connections == 0);
@@ -360,14 +332,17 @@ fn while_memory_is_tight_a_connection_has_one_request_under_way() {
     let node = node();
     write_watched(&node);
     let held = Held::over(&node);
-    let server = serve_endpoint(held.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let server = serve_endpoint(
+        Arc::new(Altered(held.clone())),
+        Limits { buffered_bytes: BOUND, ..Limits::default() },
+    );
     let mut holder = Raw::greeted(&server);
     holder.send(&frames(&watch(), 20)).unwrap();
     see_counted(&mut holder);
     let before = server.buffered_bytes();
     assert!((BOUND / 2 + 1..BOUND).contains(&before), "{before} bytes");
     let mut client = Raw::greeted(&server);
-    client.send(&frames(&range(read_version(&*held)), ASKED as u32)).unwrap();
+    client.send(&frames(&range(read_version(&held.inner)), ASKED as u32)).unwrap();
     wait_until(|| held.waiting() > 0);
     // Time for the others.
     see_counted(&mut holder);

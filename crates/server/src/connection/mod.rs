@@ -346,6 +346,7 @@ impl Future for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.outbox.close(self.in_flight);
+        self.shared.heavy.forget(self.number);
         self.shared.memory.change(self.accounted, 0);
         self.shared.connections.leave(self.number);
     }

@@ -1,6 +1,8 @@
 //! What an operator asks of a server about its clients: who they are, and to close their connections.
 
 use super::Connection;
+use crate::memory::{self, Charge};
+use plinth_env::Reply;
 use plinth_proto::frame::Kind;
 use plinth_proto::reply;
 use plinth_types::{Error, Result};
@@ -29,10 +31,16 @@ impl Which {
 
 impl Connection {
     /// Lists the connections: `ip:port` and the client's name.
-    pub(super) fn clients(&mut self, id: u32) {
-        let mut clients = Vec::new();
-        self.shared.connections.visit(|outbox| clients.push(format!("{} {}", outbox.peer, outbox.name())));
-        reply::put_list(&mut self.output, id, Kind::ClientsReply, &clients);
+    pub(super) fn clients(&mut self, id: u32, len: usize) {
+        let shared = self.shared.clone();
+        let answer = self.shared.heavy.submit(self.number, move || {
+            let mut clients = Vec::new();
+            shared.connections.visit(|outbox| clients.push(format!("{} {}", outbox.peer, outbox.name())));
+            Reply::ready(Ok(clients))
+        });
+        self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, clients: &Vec<String>| {
+            reply::put_list(out, id, Kind::ClientsReply, clients);
+        });
     }
 
     /// Closes connections. The one that asks goes on, unless it names itself.

@@ -6,6 +6,7 @@
 
 use super::Connection;
 use crate::guard;
+use crate::heavy;
 use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
@@ -23,6 +24,9 @@ use std::task::{Context, Poll, Waker};
 
 /// Keys that are read together when a request has more than one reply may have room for.
 const KEYS_AT_A_TIME: usize = 32;
+
+/// A range is cut into so many pieces as quickly as it is read.
+const FEW_PIECES: i64 = 64;
 
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
@@ -88,18 +92,14 @@ impl Connection {
                 }
             }
             Request::RangeSize(range) => self.range_size(&*endpoint, id, range, len),
-            Request::SplitPoints { range, chunk } => self.split_points(&*endpoint, id, range, chunk, len),
+            Request::SplitPoints { range, chunk } => self.split_points(endpoint, id, range, chunk, len),
             Request::Addresses(_) => {
                 let addresses = &self.shared.place.addresses;
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
             Request::Status => {
-                let shared = self.shared.clone();
-                let (done, answer) = plinth_env::reply::promise();
-                endpoint.status_json().on_complete(move |document| {
-                    done.send(document.map(|document| crate::status::complete(&shared, &document)));
-                });
-                self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, document: &String| {
+                let answer = heavy::status(&self.shared, self.number);
+                self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, document: &Arc<str>| {
                     reply::put_status(out, id, document);
                 });
             }
@@ -108,7 +108,7 @@ impl Connection {
             Request::Renew { snapshot, lease_ms } => self.renew(id, &snapshot, lease_ms)?,
             Request::Release(snapshot) => self.release(id, &snapshot),
             Request::InSnapshot { snapshot, read } => return self.read_in(id, &snapshot, *read, len),
-            Request::Clients => self.clients(id),
+            Request::Clients => self.clients(id, len),
             Request::Disconnect(client) => self.disconnect(id, &client)?,
         }
         Ok(())
@@ -205,7 +205,7 @@ impl Connection {
 
     pub(super) fn split_points(
         &mut self,
-        endpoint: &dyn Endpoint,
+        endpoint: Arc<dyn Endpoint>,
         id: u32,
         range: KeyRange,
         chunk: i64,
@@ -213,7 +213,12 @@ impl Connection {
     ) {
         // The estimate comes from memory; if it doesn't, the pieces are as small as asked for.
         let size = endpoint.range_size(range.clone()).try_take().and_then(Result::ok).unwrap_or(0);
-        let answer = endpoint.split_points(range, guard::chunk(chunk, size));
+        let chunk = guard::chunk(chunk, size);
+        let answer = if size / chunk <= FEW_PIECES {
+            endpoint.split_points(range, chunk)
+        } else {
+            self.shared.heavy.submit(self.number, move || endpoint.split_points(range, chunk))
+        };
         self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, points: &Vec<Bytes>| {
             reply::put_list(out, id, Kind::SplitPointsReply, &guard::points(points, memory::LIST));
         });

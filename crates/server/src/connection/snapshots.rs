@@ -75,7 +75,7 @@ impl Connection {
                 Ok(())
             }
             Request::SplitPoints { range, chunk } => {
-                self.split_points(&*endpoint, id, range, chunk, len);
+                self.split_points(endpoint.clone(), id, range, chunk, len);
                 Ok(())
             }
             other => {

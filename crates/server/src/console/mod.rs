@@ -108,7 +108,7 @@ pub(crate) async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> R
 }
 
 /// Finds what a request wants. An answer that is an error is a refusal.
-async fn route(shared: &Shared, request: Request<Incoming>) -> std::result::Result<Answer, Answer> {
+async fn route(shared: &Arc<Shared>, request: Request<Incoming>) -> std::result::Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let access = &shared.console.access;

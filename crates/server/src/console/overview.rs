@@ -4,25 +4,27 @@
 //! page is for a person.
 
 use super::answer::Answer;
+use crate::heavy;
 use crate::server::Shared;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Addresses of clients that are listed.
 const ADDRESSES: usize = 50;
 
 /// The status document as FoundationDB's tools want it.
-pub(super) async fn status(shared: &Shared) -> Result<Answer, Answer> {
-    match shared.endpoint.status_json().await {
-        Ok(document) => Ok(Answer::json(crate::status::complete(shared, &document))),
+pub(super) async fn status(shared: &Arc<Shared>) -> Result<Answer, Answer> {
+    match heavy::status(shared, heavy::HTTP).await {
+        Ok(document) => Ok(Answer::json(document.to_string())),
         Err(error) => Err(Answer::database(&error)),
     }
 }
 
 /// The console's own document.
-pub(super) async fn overview(shared: &Shared) -> Result<Answer, Answer> {
-    let document = shared.endpoint.status_json().await.map_err(|error| Answer::database(&error))?;
+pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
+    let document = heavy::status(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
     let document: Value = serde_json::from_str(&document).unwrap_or(Value::Null);
     let cluster = &document["cluster"];
     let (qos, plinth, data) = (&cluster["qos"], &cluster["plinth"], &cluster["data"]);

@@ -4,6 +4,7 @@
 //! frames with the protocol's own functions and says whatever it is told to.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod around;
 pub mod peer;
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};

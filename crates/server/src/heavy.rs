@@ -1,0 +1,243 @@
+//! Requests that take milliseconds: on a task of their own, one after the other, so that they hold up nobody but each other.
+//!
+//! A network's thread serves hundreds of connections, and a request that it takes a millisecond to carry out is a millisecond
+//! that all of them wait. Status documents, cuts of large ranges, and lists of clients are made here:
+//!
+//! ```text
+//!   waiting     connection 7: [cut, cut, cut]   connection 9: [status]   ──▶ one of each in turn ──▶ the task
+//! ```
+//!
+//! Always: connections have turns, so who asks for much waits for himself; the task rests for as long as it has worked, so
+//! that all of this together takes half a processor at most. Status documents are made once a second when they are asked for
+//! often, and those who ask share them.
+
+use crate::server::Shared;
+use plinth_env::reply::{Reply, promise};
+use plinth_env::{Env, Signal};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The number in whose name HTTP asks, which no connection has.
+pub(crate) const HTTP: u64 = u64::MAX;
+/// How long a status document is good for.
+const STATUS_AGE: Duration = Duration::from_secs(1);
+/// Status documents that are made at once when none was asked for in a while.
+const STATUS_BURST: u32 = 10;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What waits to be carried out.
+#[derive(Default)]
+pub(crate) struct Heavy {
+    waiting: Mutex<Waiting>,
+    /// There is something to do, or nothing will come any more.
+    due: Signal,
+    status: Mutex<StatusDocuments>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Jobs by connection. Whose turn it is stands first; nobody stands here without a job.
+    turns: VecDeque<(u64, VecDeque<Job>)>,
+    is_closed: bool,
+}
+
+impl Waiting {
+    fn push(&mut self, connection: u64, job: Job) {
+        match self.turns.iter_mut().find(|(number, _)| *number == connection) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.turns.push_back((connection, VecDeque::from([job]))),
+        }
+    }
+
+    /// The next job, of the connection whose turn it is.
+    fn pop(&mut self) -> Option<Job> {
+        let (connection, mut jobs) = self.turns.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            self.turns.push_back((connection, jobs));
+        }
+        job
+    }
+}
+
+impl Heavy {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn documents(&self) -> MutexGuard<'_, StatusDocuments> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `job` carried out when it is the connection's turn. The reply fails with `broken_promise` if the connection is gone by
+    /// then, or the server.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        connection: u64,
+        job: impl FnOnce() -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
+        let (done, reply) = promise();
+        let job = Box::new(move || {
+            if !done.is_cancelled() {
+                job().on_complete(move |result| done.send(result));
+            }
+        });
+        let mut waiting = self.lock();
+        if waiting.is_closed {
+            drop(waiting);
+            drop(job);
+            return reply;
+        }
+        waiting.push(connection, job);
+        drop(waiting);
+        self.due.notify();
+        reply
+    }
+
+    /// The connection has gone, and what it asked for isn't needed.
+    pub(crate) fn forget(&self, connection: u64) {
+        let mut waiting = self.lock();
+        let gone = waiting.turns.iter().position(|(number, _)| *number == connection);
+        let gone = gone.and_then(|at| waiting.turns.remove(at));
+        drop(waiting);
+        drop(gone);
+    }
+
+    /// Nothing more comes: the task ends once it has done what waits.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.due.notify();
+    }
+
+    /// The task.
+    pub(crate) async fn run(self: Arc<Self>, env: Env) {
+        loop {
+            let (job, is_closed) = {
+                let mut waiting = self.lock();
+                (waiting.pop(), waiting.is_closed)
+            };
+            match job {
+                Some(job) => {
+                    let began = env.now();
+                    job();
+                    let worked = env.now().saturating_sub(began);
+                    if !is_closed && !worked.is_zero() {
+                        env.sleep(worked).await;
+                    }
+                }
+                None if is_closed => return,
+                None => self.due.wait().await,
+            }
+        }
+    }
+}
+
+/// The status document that was made last.
+#[derive(Default)]
+struct StatusDocuments {
+    last: Option<(Duration, Arc<str>)>,
+    /// How many may be made at once, and since when that is so. A second makes one more.
+    left: f64,
+    since: Duration,
+    is_counting: bool,
+}
+
+impl StatusDocuments {
+    /// The last document, if that has to do.
+    fn shared(&mut self, now: Duration) -> Option<Arc<str>> {
+        if !std::mem::replace(&mut self.is_counting, true) {
+            self.left = STATUS_BURST.into();
+        } else {
+            let passed = now.saturating_sub(self.since).as_secs_f64() / STATUS_AGE.as_secs_f64();
+            self.left = (self.left + passed).min(STATUS_BURST.into());
+        }
+        self.since = now;
+        if self.left >= 1.0 {
+            self.left -= 1.0;
+            return None;
+        }
+        let (_, document) = self.last.as_ref().filter(|(made, _)| now.saturating_sub(*made) < STATUS_AGE)?;
+        Some(document.clone())
+    }
+}
+
+/// The status document, with the server's part in it: of this moment, or, where it is asked for all the time, of the second
+/// before it.
+pub(crate) fn status(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
+    let asked = shared.env.now();
+    if let Some(document) = shared.heavy.documents().shared(asked) {
+        return Reply::ready(Ok(document));
+    }
+    let theirs = shared.clone();
+    shared.heavy.submit(connection, move || {
+        let began = theirs.env.now();
+        // One that was begun meanwhile, for another, says as much.
+        if let Some((_, document)) = theirs.heavy.documents().last.as_ref().filter(|(made, _)| *made > asked)
+        {
+            return Reply::ready(Ok(document.clone()));
+        }
+        let (done, reply) = promise();
+        theirs.endpoint.status_json().on_complete(move |document| {
+            done.send(document.map(|document| {
+                let document: Arc<str> = crate::status::complete(&theirs, &document).into();
+                theirs.heavy.documents().last = Some((began, document.clone()));
+                document
+            }));
+        });
+        reply
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_turns_however_much_one_of_them_asks_for() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Waiting::default();
+        for (connection, name) in [(1, "a"), (1, "b"), (1, "c"), (2, "x"), (3, "p"), (3, "q")] {
+            let order = order.clone();
+            waiting.push(connection, Box::new(move || order.lock().unwrap().push(name)));
+        }
+        while let Some(job) = waiting.pop() {
+            job();
+        }
+        assert_eq!(*order.lock().unwrap(), ["a", "x", "p", "b", "q", "c"]);
+        assert!(waiting.turns.is_empty());
+    }
+
+    #[test]
+    fn what_a_connection_that_has_gone_asked_for_is_not_done() {
+        let heavy = Heavy::default();
+        let kept = heavy.submit(1, || Reply::ready(Ok(1)));
+        let gone = heavy.submit::<()>(2, || panic!("nobody wants it"));
+        heavy.forget(2);
+        assert_eq!(gone.wait().unwrap_err().code(), 1100);
+        heavy.lock().pop().unwrap()();
+        assert_eq!(kept.wait(), Ok(1));
+        heavy.close();
+        assert_eq!(heavy.submit(3, || Reply::ready(Ok(2))).wait().unwrap_err().code(), 1100);
+    }
+
+    #[test]
+    fn documents_are_of_the_moment_unless_they_are_asked_for_all_the_time() {
+        let mut documents = StatusDocuments::default();
+        let mut made = 0;
+        for millis in 0..5000 {
+            let now = Duration::from_millis(millis);
+            match documents.shared(now) {
+                Some(_) => {}
+                None => {
+                    made += 1;
+                    documents.last = Some((now, "{}".into()));
+                }
+            }
+        }
+        assert_eq!(made, STATUS_BURST + 4);
+        // After a while without any, they are of the moment again.
+        assert!(documents.shared(Duration::from_secs(60)).is_none());
+    }
+}
