@@ -61,6 +61,12 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         level: 4,
+        name: "plinth-peers",
+        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-replication"],
+        tests_use: &["plinth-log"],
+    },
+    Layer {
+        level: 4,
         name: "plinth-fdb",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         // Loaded at run time, as any C library would be.
@@ -151,6 +157,7 @@ const LAYERS: &[Layer] = &[
             "plinth-tls",
             "plinth-log",
             "plinth-replication",
+            "plinth-peers",
             "plinth-client",
             "plinth-series",
             "plinth-pipeline",

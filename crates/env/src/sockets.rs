@@ -55,6 +55,11 @@ pub trait Transport: Send {
     /// See [`Stream::peer_address`].
     fn peer_address(&self) -> SocketAddr;
 
+    /// See [`Stream::peer_certificate`].
+    fn peer_certificate(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// See [`Stream::poll_receive`].
     ///
     /// # Errors
@@ -181,6 +186,15 @@ impl Stream {
             StreamKind::Real(stream) => stream.peer_address(),
             StreamKind::Simulated(stream) => stream.peer_address(),
             StreamKind::Over(transport) => transport.peer_address(),
+        }
+    }
+
+    /// The certificate (DER) that the other end has shown, if a transport asks for one and has verified it. Nothing before the first
+    /// bytes have arrived.
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        match &self.kind {
+            StreamKind::Real(_) | StreamKind::Simulated(_) => None,
+            StreamKind::Over(transport) => transport.peer_certificate(),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -59,6 +59,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "series_query", run: series::query },
     Target { name: "replication_messages", run: nodes::messages },
     Target { name: "replication_frames", run: nodes::frames },
+    Target { name: "peers_words", run: nodes::words },
     Target { name: "log_bodies", run: nodes::log_bodies },
 ];
 

@@ -5,8 +5,11 @@
 
 use plinth_log::format::{Rewind, State, Vote};
 use plinth_log::{Entry, EntryHead, EntryKind, sections, sections_head};
+use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
+use plinth_peers::packet::{self, Kind, Pieces};
+use plinth_peers::{Charter, Peer, Secret};
 use plinth_replication::{Frame, Message, MessageKind};
-use plinth_types::Bytes;
+use plinth_types::{Bytes, Error};
 
 /// A message of consensus.
 pub(crate) fn messages(bytes: &[u8]) {
@@ -41,6 +44,39 @@ pub(crate) fn frames(bytes: &[u8]) {
         }
         Err(error) => {
             assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
+        }
+    }
+}
+
+/// What nodes say before there are frames, with the checksum that it should have, and the packets around frames.
+pub(crate) fn words(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    if sealed.len() >= 16 {
+        let checksum = crc32c::crc32c(&sealed[16..]);
+        let len = (sealed.len() - 16) as u32;
+        sealed[8..12].copy_from_slice(&len.to_le_bytes());
+        sealed[12..16].copy_from_slice(&checksum.to_le_bytes());
+    }
+    let mut again = Vec::new();
+    if let Ok(Some((hello, _))) = Hello::decode(&sealed) {
+        hello.encode(&mut again);
+        assert_eq!(Hello::decode(&again).map(|read| read.map(|(read, _)| read)), Ok(Some(hello)));
+    }
+    again.clear();
+    if let Ok(Some((welcome, _))) = Welcome::decode(&sealed) {
+        welcome.encode(&mut again);
+        assert_eq!(Welcome::decode(&again).map(|read| read.map(|(read, _)| read)), Ok(Some(welcome)));
+    }
+    again.clear();
+    if let Ok(Some((word, _))) = Word::decode(&sealed) {
+        word.encode(&mut again);
+        assert_eq!(Word::decode(&again).map(|read| read.map(|(read, _)| read)), Ok(Some(word)));
+    }
+    let (mut rest, mut pieces) = (bytes, Pieces::default());
+    while let Ok(Some((kind, payload))) = packet::split(rest) {
+        rest = &rest[packet::HEAD + payload.len()..];
+        if matches!(kind, Kind::Whole | Kind::Piece | Kind::Last) && pieces.take(kind, payload).is_err() {
+            break;
         }
     }
 }
@@ -123,4 +159,55 @@ pub(crate) fn log_seeds() -> Vec<Vec<u8>> {
     State { lease: 100, vote, popped }.encode(&mut state);
     let body = [&sections_head(&[(0, 3), (7, 2)])[..], b"abcde"].concat();
     vec![body, sections_head(&[]), vote.encode().to_vec(), Rewind { lease: 7 }.encode().to_vec(), state]
+}
+
+/// Each message by which nodes come to know each other, and packets.
+pub(crate) fn word_seeds() -> Vec<Vec<u8>> {
+    let (cluster_id, nonce) = ([3; 16], [6; 32]);
+    let hello = Hello {
+        oldest: 1,
+        newest: 1,
+        purpose: Purpose::Forming,
+        cluster: "a:b".into(),
+        cluster_id,
+        from: 4,
+        to: 5,
+        nonce,
+        address: "h:1".into(),
+        addresses: "h:1,h:2".into(),
+    };
+    let peer = |node, address: &str| Peer { node, address: address.into() };
+    let charter = Charter {
+        cluster: "a:b".into(),
+        cluster_id,
+        secret: Secret::from_bytes([8; 32]),
+        members: vec![peer(4, "h:1"), peer(5, "h:2")],
+    };
+    let welcome = Welcome {
+        version: 1,
+        refused: None,
+        cluster_id,
+        node: 5,
+        stage: Stage::Begun,
+        nonce,
+        proof: [7; 32],
+    };
+    let refused = Welcome::refuse(Error::permission_denied().with_detail("why"));
+    let mut packets = Vec::new();
+    for kind in [Kind::Ping, Kind::Pong, Kind::Piece, Kind::Whole, Kind::Last] {
+        packet::put(&mut packets, kind, b"payload");
+    }
+    let mut seeds = vec![Vec::new(); 3];
+    hello.encode(&mut seeds[0]);
+    welcome.encode(&mut seeds[1]);
+    refused.encode(&mut seeds[2]);
+    let verdict = Word::Verdict(Err(Error::permission_denied().with_detail("why")));
+    let words = [Word::Proof([7; 32]), verdict, Word::Found(charter), Word::Begin(cluster_id, [7; 32])];
+    seeds.extend(words.iter().map(|word| {
+        let mut bytes = Vec::new();
+        word.encode(&mut bytes);
+        bytes
+    }));
+    seeds.push(packets);
+    seeds
 }

@@ -27,6 +27,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "series_query" => texts(&SERIES_QUERIES),
         "replication_messages" => numbered(nodes::message_seeds().into_iter()),
         "replication_frames" => numbered(nodes::frame_seeds().into_iter()),
+        "peers_words" => numbered(nodes::word_seeds().into_iter()),
         "log_bodies" => numbered(nodes::log_seeds().into_iter()),
         _ => Vec::new(),
     }

@@ -3,11 +3,9 @@
 //! Both carry the range of protocol versions that their side speaks, so that an older client and a newer server find
 //! the newest version that both know, or can say precisely what is missing. The form of these two messages never
 //! changes; later versions may append to them, and readers ignore what they don't know.
-//!
-//! ```text
-//!   | magic 8 | length 4 | checksum 4 | content: length bytes |       the checksum covers the content
-//! ```
+//! Around them is what `envelope.rs` puts there.
 
+use crate::envelope;
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Error, Result};
 
@@ -17,11 +15,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PLNTH\r\n";
 pub const OLDEST: u16 = 1;
 /// The newest version of the protocol that this crate speaks.
 pub const NEWEST: u16 = 3;
-/// Most bytes of the content.
-pub const MAX_CONTENT: usize = 4096;
 /// Longest text in either message; longer ones are cut.
 const MAX_TEXT: usize = 1024;
-const HEAD: usize = 16;
 
 /// What a client begins with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +41,7 @@ impl Hello {
 
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        encode(out, |content| {
+        envelope::put(out, MAGIC, |content| {
             content.put_u16(self.oldest);
             content.put_u16(self.newest);
             content.put_u64(self.features);
@@ -60,7 +55,7 @@ impl Hello {
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
-        let Some((content, len)) = content(bytes)? else { return Ok(None) };
+        let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let hello = Self {
             oldest: reader.u16()?,
@@ -121,7 +116,7 @@ impl Welcome {
 
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        encode(out, |content| {
+        envelope::put(out, MAGIC, |content| {
             content.put_u16(self.version);
             content.put_u16(self.oldest);
             content.put_u16(self.newest);
@@ -138,7 +133,7 @@ impl Welcome {
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
-        let Some((content, len)) = content(bytes)? else { return Ok(None) };
+        let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let (version, oldest, newest) = (reader.u16()?, reader.u16()?, reader.u16()?);
         let features = reader.u64()?;
@@ -155,38 +150,6 @@ impl Welcome {
 
 /// The abilities that this crate knows.
 const FEATURES: u64 = 0;
-
-fn encode(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[0; 8]);
-    content(out);
-    let len = (out.len() - start - HEAD) as u32;
-    let checksum = crc32c::crc32c(&out[start + HEAD..]);
-    out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
-    out[start + 12..start + 16].copy_from_slice(&checksum.to_le_bytes());
-}
-
-/// The content of the message that `bytes` begin with, and the length of all of it.
-fn content(bytes: &[u8]) -> Result<Option<(&[u8], usize)>> {
-    let known = bytes.len().min(MAGIC.len());
-    if bytes[..known] != MAGIC[..known] {
-        return Err(malformed("the other side doesn't speak Plinth's protocol"));
-    }
-    let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (len, expected) = (word(8) as usize, word(12));
-    if len > MAX_CONTENT {
-        return Err(malformed(format!("a hello of {len} bytes, at most {MAX_CONTENT} are taken")));
-    }
-    let Some(content) = rest.get(..len) else { return Ok(None) };
-    let found = crc32c::crc32c(content);
-    if found != expected {
-        let detail = format!("a hello's checksum is {expected:08x}, its bytes have {found:08x}");
-        return Err(Error::checksum_failed().with_detail(detail));
-    }
-    Ok(Some((content, HEAD + len)))
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

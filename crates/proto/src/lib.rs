@@ -25,11 +25,12 @@
 //! Read next: [`frame`], [`hello`], then [`request`] and [`reply`].
 #![forbid(unsafe_code)]
 
+pub mod envelope;
 pub mod frame;
 pub mod hello;
 pub mod reply;
 pub mod request;
-mod wire;
+pub mod wire;
 
 #[cfg(test)]
 mod tests;

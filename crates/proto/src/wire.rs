@@ -9,10 +9,14 @@ use plinth_types::{Error, Result};
 const NONE: u32 = u32::MAX;
 
 /// Writes to the end of a buffer.
-pub(crate) trait Put {
+pub trait Put {
+    /// Two bytes.
     fn put_u16(&mut self, value: u16);
+    /// Four bytes.
     fn put_u32(&mut self, value: u32);
+    /// Eight bytes.
     fn put_u64(&mut self, value: u64);
+    /// Eight bytes, signed.
     fn put_i64(&mut self, value: i64);
     /// A length and the bytes.
     fn put_bytes(&mut self, bytes: &[u8]);
@@ -58,54 +62,86 @@ impl Put for Vec<u8> {
 }
 
 /// Walks the body of a message.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(body: &'a [u8]) -> Self {
+    /// At the begin of a body.
+    pub fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
     }
 
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.rest.split_first_chunk::<N>().ok_or_else(too_short)?;
         self.rest = rest;
         Ok(*array)
     }
 
+    /// A number of one byte.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn u8(&mut self) -> Result<u8> {
+    pub fn u8(&mut self) -> Result<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
+    /// A number of two bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn u16(&mut self) -> Result<u16> {
+    pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
+    /// A number of four bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32> {
+    pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// A number of eight bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn u64(&mut self) -> Result<u64> {
+    pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A signed number of four bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn i32(&mut self) -> Result<i32> {
+    pub fn i32(&mut self) -> Result<i32> {
         self.array().map(i32::from_le_bytes)
     }
 
+    /// A signed number of eight bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn i64(&mut self) -> Result<i64> {
+    pub fn i64(&mut self) -> Result<i64> {
         self.array().map(i64::from_le_bytes)
     }
 
     /// A byte that is 0 or 1.
-    pub(crate) fn flag(&mut self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
+    pub fn flag(&mut self) -> Result<bool> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -113,23 +149,33 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(too_short)?;
         self.rest = rest;
         Ok(bytes)
     }
 
     /// A length and as many bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.u32()?;
         self.take(len as usize)
     }
 
     /// The same, unless there is the mark for none.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn optional(&mut self) -> Result<Option<&'a [u8]>> {
+    pub fn optional(&mut self) -> Result<Option<&'a [u8]>> {
         match self.u32()? {
             NONE => Ok(None),
             len => self.take(len as usize).map(Some),
@@ -137,8 +183,11 @@ impl<'a> Reader<'a> {
     }
 
     /// How many elements follow, each of at least `least` bytes.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
     #[inline]
-    pub(crate) fn count(&mut self, least: usize) -> Result<usize> {
+    pub fn count(&mut self, least: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / least {
             return Err(malformed(format!("{count} elements are claimed in {} bytes", self.rest.len())));
@@ -147,13 +196,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Everything that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
     /// Nothing may be left.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if something is.
     #[inline]
-    pub(crate) fn end(self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
         if self.rest.is_empty() {
             return Ok(());
         }
@@ -162,7 +214,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What is said of bytes that are no message.
-pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
+pub fn malformed(what: impl std::fmt::Display) -> Error {
     Error::client_invalid_operation().with_detail(format!("malformed message: {what}"))
 }
 

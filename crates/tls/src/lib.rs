@@ -38,3 +38,4 @@ mod words;
 pub use acceptor::{Acceptor, Purpose, Terms};
 pub use connector::connect;
 pub use options::{Source, TlsOptions};
+pub use peers::Rule;

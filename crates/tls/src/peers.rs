@@ -16,6 +16,35 @@ pub(crate) struct Peers {
     unchecked: bool,
 }
 
+/// A rule for what somebody's certificate must say who was let in already: by another rule, for others too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    peers: Peers,
+}
+
+impl Rule {
+    /// The rule that these texts say, as those of [`TlsOptions::verify_peers`](crate::TlsOptions::verify_peers) do.
+    ///
+    /// # Errors
+    /// `tls_error`, which names the condition that is not supported or makes no sense.
+    pub fn parse(texts: &[String]) -> Result<Self> {
+        Ok(Self { peers: Peers::parse(texts)? })
+    }
+
+    /// Whether a certificate (DER) fulfils it. None does, unless nothing at all is to be checked.
+    ///
+    /// # Errors
+    /// `tls_error`, with what it does not say.
+    pub fn check(&self, certificate: Option<&[u8]>) -> Result<()> {
+        if self.peers.is_unchecked() {
+            return Ok(());
+        }
+        let wrong = |why: String| Error::tls_error().with_detail(why);
+        let certificate = certificate.ok_or_else(|| wrong("it shows no certificate, and must".to_owned()))?;
+        self.peers.check(certificate).map_err(|why| wrong(format!("its certificate is not wanted: {why}")))
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Condition {
     place: Place,

@@ -213,6 +213,10 @@ impl Transport for TlsStream {
         self.below.peer_address()
     }
 
+    fn peer_certificate(&self) -> Option<Vec<u8>> {
+        self.session.peer_certificates()?.first().map(|certificate| certificate.to_vec())
+    }
+
     fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut staging = STAGING.take();
         staging.resize(RECEIVE, 0);

@@ -1,0 +1,248 @@
+//! The task that calls one other node and sends it frames, as long as its own node lives.
+//!
+//! A turn takes all frames without entries and one piece of a frame with entries, and writes them in one go; so the
+//! former never wait for more than a piece. Frames are written as bytes here, not where they were left: that thread has better to do.
+//! A ping goes out twice a second. If nothing answers for two seconds, the connection is as good as gone.
+
+use crate::hello::{Welcome, Word};
+use crate::mesh::{self, Link, Shared};
+use crate::packet::{self, Kind};
+use crate::talk::{Talk, lost};
+use plinth_env::sync::{First, race};
+use plinth_env::{Sleep, Stream};
+use plinth_replication::Frame;
+use plinth_types::{Error, Result};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The first pause between two calls, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+/// How long connecting and coming to know each other may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the other node is pinged.
+const PING: Duration = Duration::from_millis(500);
+/// How long nothing is heard of it before it is given up.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Bytes received at a time: answers to pings.
+const RECEIVE: usize = 1024;
+/// Turns before other tasks of the thread have theirs.
+const TURNS: usize = 16;
+
+/// Calls until the node ends.
+pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
+    let mut pause = PAUSES[0];
+    while !shared.has_ended() {
+        let opening = race(open(&shared, &link), shared.env.sleep(PATIENCE)).await;
+        let why = match opening {
+            First::Left(Ok(talk)) => {
+                tracing::info!(node = link.node, address = link.address, "reached another node");
+                pause = PAUSES[0];
+                link.outbox.set_connected(true);
+                *link.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                let why = Conversation::new(shared.clone(), link.clone(), talk).await;
+                link.outbox.set_connected(false);
+                why
+            }
+            First::Left(Err(why)) => why,
+            First::Right(()) => Error::connection_failed().with_detail("it does not answer"),
+        };
+        note(&link, &why);
+        let random = shared.env.random_u64() % (pause.as_millis() as u64 / 2).max(1);
+        let pausing = shared.env.sleep(pause + Duration::from_millis(random));
+        race(link.poke.wait(), pausing).await;
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+/// Keeps why a node can't be reached, and tells it if it is news.
+fn note(link: &Link, why: &Error) {
+    let text = why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned);
+    let mut failure = link.failure.lock().unwrap_or_else(PoisonError::into_inner);
+    if failure.as_ref() != Some(&text) {
+        tracing::warn!(node = link.node, address = link.address, why = text, "no connection to another node");
+        *failure = Some(text);
+    }
+}
+
+/// Connects, and comes to know the other node.
+async fn open(shared: &Shared, link: &Link) -> Result<Talk> {
+    let stream = mesh::connect(&shared.env, &shared.trust, &link.address).await?;
+    let mut talk = Talk::new(stream, Vec::new());
+    let hello = shared.hello(link);
+    let mut hello_bytes = Vec::new();
+    hello.encode(&mut hello_bytes);
+    talk.say(&hello_bytes).await?;
+    let welcome = talk.hear(Welcome::decode).await?;
+    if let Some(why) = welcome.refused {
+        return Err(why);
+    }
+    if (welcome.cluster_id, welcome.node) != (hello.cluster_id, link.node) {
+        let detail = format!("node {} of another cluster, or another node, is there", welcome.node);
+        return Err(Error::connection_string_invalid().with_detail(detail));
+    }
+    let secret = &shared.standing.charter.secret;
+    let [said, answered] = Welcome::parts(&hello_bytes, &welcome);
+    if !secret.accepts(&welcome.proof, "welcome", &[&said, &answered]) {
+        let detail = "the node there doesn't know this cluster's secret";
+        return Err(Error::permission_denied().with_detail(detail));
+    }
+    let mut proof = Vec::new();
+    Word::Proof(secret.prove("caller", &[&said, &answered])).encode(&mut proof);
+    talk.say(&proof).await?;
+    match talk.hear(Word::decode).await? {
+        Word::Verdict(Ok(())) => Ok(talk),
+        Word::Verdict(Err(why)) => Err(why),
+        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+    }
+}
+
+/// A connection while it lasts.
+struct Conversation {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    stream: Stream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    /// A frame of which pieces are still to be sent, and how much was.
+    long: Option<(Vec<u8>, usize)>,
+    heard: Duration,
+    tick: Sleep,
+}
+
+impl Conversation {
+    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk) -> Self {
+        let (heard, tick) = (shared.env.now(), shared.env.sleep(Duration::ZERO));
+        let Talk { stream, input } = talk;
+        Self { shared, link, stream, input, output: Vec::new(), sent: 0, long: None, heard, tick }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) -> Result<()> {
+        for _ in 0..TURNS {
+            if self.shared.has_ended() {
+                return Err(Error::shutdown_in_progress());
+            }
+            let mut moved = self.receive(context)?;
+            self.look_at_clock(context)?;
+            if self.output.is_empty() {
+                self.collect();
+            }
+            moved |= self.send(context)?;
+            if !moved && (!self.output.is_empty() || !self.link.outbox.wait(context.waker())) {
+                return Ok(());
+            }
+        }
+        context.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Moves what is to be sent next into the output.
+    fn collect(&mut self) {
+        while let Some(frame) = self.link.outbox.take_short() {
+            if let Some(bytes) = self.encode(&frame) {
+                packet::put(&mut self.output, Kind::Whole, &bytes);
+            }
+        }
+        if self.long.is_none() {
+            let next = self.link.outbox.take_long();
+            self.long = next.and_then(|frame| self.encode(&frame)).map(|bytes| (bytes, 0));
+        }
+        let Some((bytes, at)) = &mut self.long else { return };
+        let rest = &bytes[*at..];
+        if *at == 0 && rest.len() <= packet::MOST {
+            packet::put(&mut self.output, Kind::Whole, rest);
+            self.long = None;
+        } else if rest.len() <= packet::MOST {
+            packet::put(&mut self.output, Kind::Last, rest);
+            self.long = None;
+        } else {
+            packet::put(&mut self.output, Kind::Piece, &rest[..packet::MOST]);
+            *at += packet::MOST;
+        }
+    }
+
+    fn encode(&self, frame: &Frame) -> Option<Vec<u8>> {
+        match frame.encode() {
+            Ok(bytes) => {
+                self.link.outbox.sent(bytes.len());
+                Some(bytes)
+            }
+            Err(error) => {
+                tracing::error!(node = self.link.node, %error, "a frame can't be sent");
+                self.link.outbox.unsendable();
+                None
+            }
+        }
+    }
+
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        let mut moved = false;
+        while self.sent < self.output.len() {
+            match self.stream.poll_send(context, &self.output[self.sent..]) {
+                Poll::Ready(Ok(0)) => return Err(lost(std::io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => {
+                    self.sent += sent;
+                    moved = true;
+                }
+                Poll::Ready(Err(error)) => return Err(lost(error)),
+                Poll::Pending => break,
+            }
+        }
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
+                return Err(lost(error));
+            }
+        }
+        Ok(moved)
+    }
+
+    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        let mut buffer = [0; RECEIVE];
+        match self.stream.poll_receive(context, &mut buffer) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(0)) => {
+                return Err(Error::connection_failed().with_detail("the other node closed the connection"));
+            }
+            Poll::Ready(Ok(len)) => self.input.extend_from_slice(&buffer[..len]),
+            Poll::Ready(Err(error)) => return Err(lost(error)),
+        }
+        while let Some((kind, payload)) = packet::split(&self.input)? {
+            let len = packet::HEAD + payload.len();
+            if kind != Kind::Pong {
+                let detail = format!("malformed message: {kind:?} of a node that was called");
+                return Err(Error::client_invalid_operation().with_detail(detail));
+            }
+            self.input.drain(..len);
+            self.heard = self.shared.env.now();
+        }
+        Ok(true)
+    }
+
+    fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<()> {
+        while Pin::new(&mut self.tick).poll(context).is_ready() {
+            let now = self.shared.env.now();
+            if now.saturating_sub(self.heard) > SILENCE {
+                return Err(Error::connection_failed().with_detail("it does not answer any more"));
+            }
+            packet::put(&mut self.output, Kind::Ping, &[]);
+            self.tick = self.shared.env.sleep(PING);
+        }
+        Ok(())
+    }
+}
+
+impl Future for Conversation {
+    type Output = Error;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        match self.get_mut().run(context) {
+            Ok(()) => Poll::Pending,
+            Err(why) => Poll::Ready(why),
+        }
+    }
+}

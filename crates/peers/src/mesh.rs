@@ -1,0 +1,253 @@
+//! All connections of a node with the others of its cluster: [`Mesh`].
+//!
+//! Each pair of nodes has two connections, one for each direction: who sends frames has called. So nobody has to agree on which one
+//! counts; and a node that can hear but not be heard is noticed by itself, since its pings stay without an answer. A task for
+//! each other node calls it, again and again; a task for each node that has called receives.
+
+use crate::call;
+use crate::charter::Standing;
+use crate::hello::{self, Purpose};
+use crate::outbox::{Figures, Outbox};
+use crate::session;
+use plinth_env::{Env, Signal, Stream, Task};
+use plinth_replication::{Frame, NodeId, Peers};
+use plinth_types::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What a node shows others, and wants to see of them, besides the cluster's secret.
+#[derive(Clone, Default, Debug)]
+pub struct Trust {
+    /// This node's certificate, and whom the others' must be signed by; then connections are encrypted.
+    #[cfg(feature = "tls")]
+    pub tls: Option<plinth_tls::TlsOptions>,
+}
+
+/// The connections of a node.
+pub struct Mesh {
+    shared: Arc<Shared>,
+    tasks: Mutex<Vec<Task>>,
+}
+
+/// What all its tasks share.
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) standing: Standing,
+    pub(crate) trust: Trust,
+    pub(crate) links: BTreeMap<NodeId, Arc<Link>>,
+    deliver: OnceLock<Deliver>,
+    ended: AtomicBool,
+}
+
+type Deliver = Box<dyn Fn(Frame) + Send + Sync>;
+
+/// What there is for one other node.
+pub(crate) struct Link {
+    pub(crate) node: NodeId,
+    pub(crate) address: String,
+    pub(crate) outbox: Outbox,
+    /// Ends a pause between two calls.
+    pub(crate) poke: Signal,
+    /// Which connection from it counts: the newest.
+    pub(crate) newest: AtomicU64,
+    /// Why it was not reached the last time it was called.
+    pub(crate) failure: Mutex<Option<String>>,
+}
+
+/// What a node knows of another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerStatus {
+    /// Which node.
+    pub node: NodeId,
+    /// Its address.
+    pub address: String,
+    /// What was counted.
+    pub figures: Figures,
+    /// Why there is no connection to it, if there is none and it was tried.
+    pub failure: Option<String>,
+}
+
+impl Mesh {
+    /// Begins to call the other nodes. Frames that arrive are thrown away until [`Mesh::deliver_to`] is called.
+    pub fn start(env: &Env, standing: Standing, trust: Trust) -> Arc<Self> {
+        let others = standing.charter.members.iter().filter(|peer| peer.node != standing.node);
+        let link = |peer: &crate::charter::Peer| {
+            Arc::new(Link {
+                node: peer.node,
+                address: peer.address.clone(),
+                outbox: Outbox::default(),
+                poke: Signal::new(),
+                newest: AtomicU64::new(0),
+                failure: Mutex::default(),
+            })
+        };
+        let links: BTreeMap<_, _> = others.map(|peer| (peer.node, link(peer))).collect();
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            standing,
+            trust,
+            links,
+            deliver: OnceLock::new(),
+            ended: AtomicBool::new(false),
+        });
+        let call = |link: &Arc<Link>| env.spawn_network("call peer", call::run(shared.clone(), link.clone()));
+        let tasks = shared.links.values().map(call).collect();
+        Arc::new(Self { shared, tasks: Mutex::new(tasks) })
+    }
+
+    /// Has frames that arrive given to `deliver`, which must be quick and never wait. The first call counts.
+    pub fn deliver_to(&self, deliver: impl Fn(Frame) + Send + Sync + 'static) {
+        let _ = self.shared.deliver.set(Box::new(deliver));
+    }
+
+    /// Whether a connection that begins with these bytes is another node's; `None` if more of them are needed.
+    pub fn is_peer(first: &[u8]) -> Option<bool> {
+        let known = first.len().min(hello::MAGIC.len());
+        if first[..known] != hello::MAGIC[..known] {
+            return Some(false);
+        }
+        (known == hello::MAGIC.len()).then_some(true)
+    }
+
+    /// Speaks with another node that has called, in this task, until the connection ends. `first` is what has been
+    /// received of it.
+    pub async fn receive(&self, stream: Stream, first: Vec<u8>) {
+        session::run(self.shared.clone(), stream, first).await;
+    }
+
+    /// What is known of the other nodes, in the order of their numbers.
+    pub fn status(&self) -> Vec<PeerStatus> {
+        let status = |link: &Arc<Link>| PeerStatus {
+            node: link.node,
+            address: link.address.clone(),
+            figures: link.outbox.figures(),
+            failure: link.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        self.shared.links.values().map(status).collect()
+    }
+
+    /// What the cluster was founded with, and which node this is.
+    pub fn standing(&self) -> &Standing {
+        &self.shared.standing
+    }
+
+    /// Ends all connections, and waits for the tasks that call.
+    pub async fn end(&self) {
+        self.begin_end();
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            // A task that failed has ended too.
+            let _ = task.await;
+        }
+    }
+
+    fn begin_end(&self) {
+        self.shared.ended.store(true, Ordering::Release);
+        for link in self.shared.links.values() {
+            link.poke.notify();
+            link.newest.fetch_add(1, Ordering::AcqRel);
+            link.outbox.set_connected(false);
+        }
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        self.begin_end();
+    }
+}
+
+impl Peers for Mesh {
+    fn send(&self, frame: Frame) {
+        if let Some(link) = self.shared.links.get(&frame.message.to) {
+            link.outbox.push(frame);
+        }
+    }
+}
+
+impl std::fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mesh").field("node", &self.shared.standing.node).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn deliver(&self, frame: Frame) {
+        if let Some(deliver) = self.deliver.get() {
+            deliver(frame);
+        }
+    }
+
+    /// The hello that this node calls another one with.
+    pub(crate) fn hello(&self, link: &Link) -> hello::Hello {
+        let Standing { charter, node, .. } = &self.standing;
+        let address = charter.members.iter().find(|peer| peer.node == *node);
+        let mut nonce = [0; crate::secret::LEN];
+        self.env.fill_random(&mut nonce);
+        hello::Hello {
+            oldest: hello::OLDEST,
+            newest: hello::NEWEST,
+            purpose: Purpose::Frames,
+            cluster: charter.cluster.clone(),
+            cluster_id: charter.cluster_id,
+            from: *node,
+            to: link.node,
+            nonce,
+            address: address.map(|peer| peer.address.clone()).unwrap_or_default(),
+            addresses: String::new(),
+        }
+    }
+}
+
+/// Connects to an address, `host:port`, with TLS if nodes have certificates.
+pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> Result<Stream> {
+    let wrong = || {
+        let detail = format!("{address:?} is no address: host:port");
+        plinth_types::Error::connection_string_invalid().with_detail(detail)
+    };
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let mut failure = wrong();
+    for place in env.sockets().resolve(host, port).await? {
+        match env.sockets().connect(place).await {
+            Ok(stream) => return secured(env, trust, stream).await,
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+impl Trust {
+    /// Whether what the other side of an accepted connection has shown is what a node must show.
+    #[cfg(feature = "tls")]
+    pub(crate) fn check(&self, stream: &Stream) -> Result<()> {
+        let Some(options) = &self.tls else { return Ok(()) };
+        let rule = plinth_tls::Rule::parse(&options.verify_peers)?;
+        rule.check(stream.peer_certificate().as_deref())
+    }
+
+    /// Whether what the other side of an accepted connection has shown is what a node must show: nothing.
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn check(&self, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn secured(env: &Env, trust: &Trust, stream: Stream) -> Result<Stream> {
+    match &trust.tls {
+        Some(options) => plinth_tls::connect(env, options, stream).await,
+        None => Ok(stream),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+async fn secured(_: &Env, _: &Trust, stream: Stream) -> Result<Stream> {
+    Ok(stream)
+}

@@ -1,0 +1,124 @@
+//! Packets: how frames travel so that a short one never waits for a long one.
+//!
+//! A frame that fits is one packet. A longer one is cut into pieces, and between two of them others may go. At most one frame is under
+//! way in pieces at a time, and what has arrived of it is bounded as a frame is.
+//!
+//! ```text
+//!   | length 4 | kind 1 | 0 0 0 | payload: length bytes |
+//! ```
+
+use plinth_replication::MAX_FRAME;
+use plinth_types::{Error, Result};
+
+/// Bytes of a packet's head.
+pub const HEAD: usize = 8;
+/// Most bytes of a payload.
+pub const MOST: usize = 64 << 10;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Asks for a sign of life; the payload comes back.
+    Ping = 1,
+    /// The answer.
+    Pong = 2,
+    /// A frame.
+    Whole = 3,
+    /// A piece of one, of which more follows.
+    Piece = 4,
+    /// The last piece.
+    Last = 5,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Ping, Self::Pong, Self::Whole, Self::Piece, Self::Last];
+}
+
+/// Appends a packet to `out`.
+///
+/// # Panics
+/// If the payload is too long.
+pub fn put(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
+    assert!(payload.len() <= MOST, "payloads are cut before they get here");
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    out.extend_from_slice(payload);
+}
+
+/// The packet that `bytes` begin with: kind and payload; `None` while it is not whole.
+///
+/// # Errors
+/// `client_invalid_operation` if it is none.
+pub fn split(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>> {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let [a, b, c, d, kind, zeros @ ..] = *head;
+    let len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
+    let (Some(kind), true, [0, 0, 0]) = (known, len <= MOST, zeros) else {
+        let detail = format!("malformed message: a packet of kind {kind} with {len} bytes");
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    };
+    Ok(rest.get(..len).map(|payload| (kind, payload)))
+}
+
+/// Puts pieces together.
+#[derive(Default)]
+pub struct Pieces {
+    bytes: Vec<u8>,
+}
+
+impl Pieces {
+    /// Takes a packet that carries a frame, or a piece of one. Gives the frame's bytes once they are whole.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if the pieces come to more than a frame may have.
+    pub fn take(&mut self, kind: Kind, payload: &[u8]) -> Result<Option<Vec<u8>>> {
+        if kind == Kind::Whole {
+            return Ok(Some(payload.to_vec()));
+        }
+        if self.bytes.len() + payload.len() > MAX_FRAME {
+            let detail = format!("malformed message: pieces of more than {MAX_FRAME} bytes");
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        self.bytes.extend_from_slice(payload);
+        Ok((kind == Kind::Last).then(|| std::mem::take(&mut self.bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_back_one_by_one_and_pieces_come_together() {
+        let mut out = Vec::new();
+        put(&mut out, Kind::Piece, b"ab");
+        put(&mut out, Kind::Whole, b"small");
+        put(&mut out, Kind::Last, b"c");
+        assert_eq!(out[..10], [2, 0, 0, 0, 4, 0, 0, 0, b'a', b'b']);
+        let (mut pieces, mut at, mut frames) = (Pieces::default(), 0, Vec::new());
+        while let Some((kind, payload)) = split(&out[at..]).unwrap() {
+            at += HEAD + payload.len();
+            frames.extend(pieces.take(kind, payload).unwrap());
+        }
+        assert_eq!((at, frames), (out.len(), vec![b"small".to_vec(), b"abc".to_vec()]));
+        for len in 0..10 {
+            assert_eq!(split(&out[..len]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_by_its_head() {
+        let head = |len: u32, kind: u8, zero: u8| [&len.to_le_bytes()[..], &[kind, 0, zero, 0]].concat();
+        assert_eq!(split(&head(MOST as u32, 4, 0)), Ok(None));
+        for bytes in [head(MOST as u32 + 1, 4, 0), head(1, 6, 0), head(1, 0, 0), head(1, 4, 1)] {
+            assert_eq!(split(&bytes).unwrap_err().code(), 2000);
+        }
+        let mut pieces = Pieces::default();
+        for _ in 0..MAX_FRAME / MOST {
+            assert_eq!(pieces.take(Kind::Piece, &[0; MOST]), Ok(None));
+        }
+        assert_eq!(pieces.take(Kind::Piece, b"x").unwrap_err().code(), 2000);
+    }
+}

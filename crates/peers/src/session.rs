@@ -1,0 +1,256 @@
+//! A connection from another node: who it is, and the frames that it sends.
+//!
+//! Nothing that arrives is believed before the caller has proven that it has the cluster's secret, and with TLS has shown a
+//! certificate as nodes must. Then frames are taken, each of which must be from that node and for this one. The first byte
+//! that no node would send ends the connection.
+
+use crate::call::PATIENCE;
+use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
+use crate::mesh::{Link, Shared};
+use crate::packet::{self, Kind, Pieces};
+use crate::secret::LEN;
+use crate::talk::{Talk, lost};
+use plinth_env::sync::{First, race};
+use plinth_env::{Sleep, Stream};
+use plinth_replication::Frame;
+use plinth_types::{Bytes, Error, Result};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How often it is looked whether the connection still counts.
+const TICK: Duration = Duration::from_secs(1);
+/// So many silent ticks, and the caller has gone: it pings more often than that.
+const SILENT: u32 = 5;
+/// Bytes received at a time.
+const RECEIVE: usize = 128 << 10;
+/// Turns before other tasks of the thread have theirs.
+const TURNS: usize = 16;
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Speaks with a caller until the connection ends.
+pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
+    let from = stream.peer_address();
+    let mut talk = Talk::new(stream, first);
+    let why = match race(greet(&shared, &mut talk), shared.env.sleep(PATIENCE)).await {
+        First::Left(Ok(Some(link))) => {
+            let why = Session::new(shared.clone(), link.clone(), talk).await;
+            if matches!(why.code(), 2000 | 1200..=1299 | 1500..=1599) {
+                link.outbox.refused();
+                tracing::warn!(node = link.node, %from, %why, "a node says what none should say");
+            }
+            return;
+        }
+        // It asked, and was answered.
+        First::Left(Ok(None)) | First::Right(()) => return,
+        First::Left(Err(why)) => why,
+    };
+    tracing::warn!(%from, %why, "a node is refused");
+    let mut words = Vec::new();
+    Welcome::refuse(why).encode(&mut words);
+    race(talk.part(&words), shared.env.sleep(PATIENCE)).await;
+}
+
+/// Comes to know the caller. `None` if it only wanted to know how things stand here.
+async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Option<Arc<Link>>> {
+    // The proof is over the hello as it was sent.
+    let (hello, hello_bytes) = talk
+        .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
+        .await?;
+    let version = hello.choose()?;
+    shared.trust.check(&talk.stream)?;
+    let standing = &shared.standing;
+    let link = match hello.purpose {
+        Purpose::Forming => None,
+        Purpose::Frames => Some(known(shared, &hello)?),
+    };
+    let mut welcome = Welcome {
+        version,
+        refused: None,
+        cluster_id: standing.charter.cluster_id,
+        node: standing.node,
+        stage: Stage::Begun,
+        nonce: [0; LEN],
+        proof: [0; LEN],
+    };
+    shared.env.fill_random(&mut welcome.nonce);
+    let secret = &standing.charter.secret;
+    let [said, answered] = Welcome::parts(&hello_bytes, &welcome);
+    welcome.proof = secret.prove("welcome", &[&said, &answered]);
+    let mut bytes = Vec::new();
+    welcome.encode(&mut bytes);
+    talk.say(&bytes).await?;
+    let Some(link) = link else { return Ok(None) };
+    let verdict = match talk.hear(Word::decode).await? {
+        Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
+        _ => Err(Error::permission_denied().with_detail("the caller doesn't know this cluster's secret")),
+    };
+    let mut bytes = Vec::new();
+    Word::Verdict(verdict.clone()).encode(&mut bytes);
+    talk.say(&bytes).await?;
+    verdict.map(|()| Some(link))
+}
+
+/// The link of a caller that says it is a member.
+fn known(shared: &Shared, hello: &Hello) -> Result<Arc<Link>> {
+    let standing = &shared.standing;
+    let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
+    if hello.cluster_id != standing.charter.cluster_id {
+        return refuse(format!(
+            "this is a node of another cluster, {}, than that of the caller, {}",
+            standing.charter.cluster, hello.cluster
+        ));
+    }
+    if hello.to != standing.node {
+        return refuse(format!("this is node {}, not node {}", standing.node, hello.to));
+    }
+    match shared.links.get(&hello.from) {
+        Some(link) => Ok(link.clone()),
+        None => refuse(format!("there is no node {} in this cluster", hello.from)),
+    }
+}
+
+/// A connection while it lasts.
+struct Session {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    stream: Stream,
+    number: u64,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    pieces: Pieces,
+    silent: u32,
+    tick: Sleep,
+}
+
+impl Session {
+    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk) -> Self {
+        let number = link.newest.fetch_add(1, Ordering::AcqRel) + 1;
+        // Whoever calls can be called.
+        link.poke.notify();
+        let tick = shared.env.sleep(TICK);
+        let Talk { stream, input } = talk;
+        let (output, pieces) = (Vec::new(), Pieces::default());
+        Self { shared, link, stream, number, input, output, pieces, silent: 0, tick }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<()> {
+        self.handle()?;
+        for _ in 0..TURNS {
+            self.look_at_clock(context)?;
+            let moved = self.send(context)?;
+            match self.stream.poll_receive(context, buffer) {
+                Poll::Pending if moved => {}
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => {
+                    return Err(Error::connection_failed().with_detail("the caller has gone"));
+                }
+                Poll::Ready(Ok(len)) => {
+                    self.silent = 0;
+                    self.input.extend_from_slice(&buffer[..len]);
+                    self.handle()?;
+                }
+                Poll::Ready(Err(error)) => return Err(lost(error)),
+            }
+        }
+        context.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Handles all packets that have arrived.
+    fn handle(&mut self) -> Result<()> {
+        let input = std::mem::take(&mut self.input);
+        let mut used = 0;
+        while let Some((kind, payload)) = packet::split(&input[used..])? {
+            used += packet::HEAD + payload.len();
+            match kind {
+                Kind::Ping => packet::put(&mut self.output, Kind::Pong, payload),
+                Kind::Whole | Kind::Piece | Kind::Last => {
+                    if let Some(bytes) = self.pieces.take(kind, payload)? {
+                        self.take(bytes)?;
+                    }
+                }
+                Kind::Pong => {
+                    let detail = "malformed message: an answer to a ping that nobody sent";
+                    return Err(Error::client_invalid_operation().with_detail(detail));
+                }
+            }
+        }
+        self.input = input;
+        self.input.drain(..used);
+        if self.output.len() > RECEIVE {
+            let detail = "malformed message: pings whose answers nobody takes";
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let len = bytes.len();
+        let frame = Frame::decode(&Bytes::from(bytes))?;
+        let (from, to) = (frame.message.from, frame.message.to);
+        if (from, to) != (self.link.node, self.shared.standing.node) {
+            let detail =
+                format!("malformed message: from node {from} to node {to}, by node {}", self.link.node);
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        self.link.outbox.received(len);
+        self.shared.deliver(frame);
+        Ok(())
+    }
+
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        let mut moved = false;
+        while !self.output.is_empty() {
+            match self.stream.poll_send(context, &self.output) {
+                Poll::Ready(Ok(0)) => return Err(lost(std::io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => drop(self.output.drain(..sent)),
+                Poll::Ready(Err(error)) => return Err(lost(error)),
+                Poll::Pending => break,
+            }
+            moved = true;
+        }
+        if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
+            return Err(lost(error));
+        }
+        Ok(moved)
+    }
+
+    fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<()> {
+        while Pin::new(&mut self.tick).poll(context).is_ready() {
+            self.silent += 1;
+            let is_newest = self.link.newest.load(Ordering::Acquire) == self.number;
+            if !is_newest || self.shared.has_ended() {
+                return Err(Error::shutdown_in_progress());
+            }
+            if self.silent >= SILENT {
+                return Err(Error::connection_failed().with_detail("the caller is silent"));
+            }
+            self.tick = self.shared.env.sleep(TICK);
+        }
+        Ok(())
+    }
+}
+
+impl Future for Session {
+    type Output = Error;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        let this = self.get_mut();
+        let mut buffer = BUFFER.take();
+        buffer.resize(RECEIVE, 0);
+        let result = this.run(context, &mut buffer);
+        BUFFER.set(buffer);
+        match result {
+            Ok(()) => Poll::Pending,
+            Err(why) => Poll::Ready(why),
+        }
+    }
+}

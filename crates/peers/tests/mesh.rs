@@ -1,0 +1,337 @@
+//! Frames between the nodes of a cluster, over a simulated network: they arrive, from whom they say they are, and nobody else's do.
+//!
+//! What is lost is lost; what may not happen is that a node waits for ever, holds more and more, or believes a stranger.
+
+mod world;
+
+use plinth_env::Stream;
+use plinth_env::simulated::{NetworkPlan, Simulation};
+use plinth_peers::hello::{Hello, Purpose, Welcome, Word};
+use plinth_peers::packet::{self, Kind};
+use plinth_peers::{Charter, Secret};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::task::{Poll, ready};
+use std::time::Duration;
+use world::{Machine, PORT, charter, frame, names, start};
+
+fn three(sim: &Simulation) -> (Charter, Vec<Machine>) {
+    let names = names(3);
+    let charter = charter(sim, &names);
+    let machines =
+        names.iter().zip(1..).map(|(name, node)| start(&sim.process(name), &charter, node)).collect();
+    (charter, machines)
+}
+
+#[test]
+fn frames_arrive_in_order_at_the_node_that_they_are_for() {
+    for seed in 0..20 {
+        let sim = Simulation::new(seed);
+        let (_, machines) = three(&sim);
+        sim.run_for(Duration::from_secs(2));
+        for number in 1..=50 {
+            machines[0].send(2, number, (number % 2 == 0).then_some(1000 * number as usize));
+            machines[2].send(1, number, None);
+        }
+        sim.run_for(Duration::from_secs(2));
+        let mut numbers = machines[1].numbers();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=50).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(machines[0].numbers(), (1..=50).collect::<Vec<_>>());
+        assert_eq!(machines[2].numbers(), [0; 0]);
+        let status = &machines[0].mesh.status()[0];
+        assert!(status.figures.connected && status.figures.sent == 50 && status.failure.is_none());
+        assert_eq!(machines[1].mesh.status()[0].figures.received, 50);
+    }
+}
+
+#[test]
+fn a_heartbeat_does_not_wait_for_ten_megabytes() {
+    let sim = Simulation::new(4);
+    let (_, machines) = three(&sim);
+    sim.run_for(Duration::from_secs(2));
+    machines[0].send(2, 1, Some(10 << 20));
+    sim.run_for(Duration::from_millis(5));
+    machines[0].send(2, 2, None);
+    sim.run_for(Duration::from_secs(30));
+    assert_eq!(machines[1].numbers(), [2, 1], "the one without entries has overtaken the other");
+    let received = machines[1].received.lock().unwrap();
+    assert_eq!(received[1], frame(1, 2, 1, Some(10 << 20)));
+}
+
+#[test]
+fn a_node_that_is_cut_off_costs_a_bounded_amount_and_is_reached_again() {
+    for seed in 0..10 {
+        let sim = Simulation::new(seed);
+        let (_, machines) = three(&sim);
+        sim.run_for(Duration::from_secs(2));
+        let (one, two) = (machines[0].env.clone(), machines[1].env.clone());
+        sim.partition(&one, &two);
+        for number in 1..=2000 {
+            machines[0].send(2, number, Some(100_000));
+            machines[0].send(2, number, None);
+            let waiting = machines[0].mesh.status()[0].figures.waiting_bytes;
+            assert!(waiting < 17 << 20, "{waiting} bytes wait for a node that is cut off");
+        }
+        sim.run_for(Duration::from_secs(10));
+        let figures = machines[0].mesh.status()[0].figures;
+        assert!(!figures.connected && figures.dropped > 3000, "{figures:?}");
+        sim.heal(&one, &two);
+        sim.run_for(Duration::from_secs(15));
+        assert!(machines[0].mesh.status()[0].figures.connected, "seed {seed}");
+        machines[1].received.lock().unwrap().clear();
+        machines[0].send(2, 7000, Some(10));
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(machines[1].numbers().last(), Some(&7000), "seed {seed}");
+    }
+}
+
+#[test]
+fn connections_that_break_are_made_again_as_often_as_it_takes() {
+    for seed in 0..10 {
+        let sim = Simulation::new(seed);
+        let (_, machines) = three(&sim);
+        sim.set_network(NetworkPlan { close: 0.02, clog: 0.02, ..NetworkPlan::default() });
+        for number in 1..=400 {
+            machines[0].send(2, number, (number % 3 == 0).then_some(200_000));
+            sim.run_for(Duration::from_millis(100));
+        }
+        let figures = machines[0].mesh.status()[0].figures;
+        let numbers = machines[1].numbers();
+        assert!(
+            figures.connections > 3 && numbers.len() > 100,
+            "seed {seed}: {figures:?}, {}",
+            numbers.len()
+        );
+        let refused: u64 = machines.iter().flat_map(|m| m.mesh.status()).map(|s| s.figures.refused).sum();
+        assert_eq!(refused, 0, "a connection that breaks is no reason to suspect anybody");
+    }
+}
+
+#[test]
+fn a_node_that_lost_its_power_is_called_until_it_is_back() {
+    let sim = Simulation::new(8);
+    let (charter, mut machines) = three(&sim);
+    sim.run_for(Duration::from_secs(2));
+    let env = machines[1].env.clone();
+    sim.crash(&env);
+    machines.remove(1);
+    sim.run_for(Duration::from_secs(20));
+    assert!(!machines[0].mesh.status()[0].figures.connected);
+    let back = start(&sim.process("node-2"), &charter, 2);
+    sim.run_for(Duration::from_secs(12));
+    machines[0].send(2, 5, Some(10));
+    back.send(1, 6, None);
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!((back.numbers(), machines[0].numbers()), (vec![5], vec![6]));
+}
+
+/// What a node says of the first other one when something about node 2 is not as it should be.
+fn failure(change: impl Fn(&mut Charter) -> u64) -> String {
+    let sim = Simulation::new(6);
+    let names = names(2);
+    let charter = charter(&sim, &names);
+    let mut theirs = charter.clone();
+    let node = change(&mut theirs);
+    let one = start(&sim.process("node-1"), &charter, 1);
+    let two = start(&sim.process("node-2"), &theirs, node);
+    sim.run_for(Duration::from_secs(3));
+    one.send(2, 1, None);
+    two.send(1, 2, None);
+    sim.run_for(Duration::from_secs(3));
+    assert_eq!((one.numbers(), two.numbers()), (vec![], vec![]));
+    assert!(!one.mesh.status()[0].figures.connected);
+    one.mesh.status()[0].failure.clone().expect("it was called")
+}
+
+#[test]
+fn a_node_that_is_not_what_it_should_be_is_no_peer() {
+    let secret = failure(|charter| {
+        charter.secret = Secret::from_bytes([6; 32]);
+        2
+    });
+    assert!(secret.contains("secret"), "{secret}");
+    let cluster = failure(|charter| {
+        (charter.cluster_id, charter.cluster) = ([8; 16], "test:other".into());
+        2
+    });
+    assert!(cluster.contains("another cluster, test:other"), "{cluster}");
+    let id = failure(|charter| {
+        charter.members[1].node = 3;
+        3
+    });
+    assert!(id.contains("this is node 3, not node 2"), "{id}");
+}
+
+/// Somebody who knows the protocol and calls a node.
+struct Stranger {
+    stream: Stream,
+    input: Vec<u8>,
+}
+
+impl Stranger {
+    async fn call(sim: &Simulation, machine: &Machine) -> Self {
+        let address = SocketAddr::new(sim.ip(&machine.env), PORT);
+        let stream = sim.process("stranger").sockets().connect(address).await.expect("it listens");
+        Self { stream, input: Vec::new() }
+    }
+
+    /// False once the other side has closed.
+    async fn say(&mut self, bytes: &[u8]) -> bool {
+        let mut sent = 0;
+        poll_fn(|context| {
+            while sent < bytes.len() {
+                match ready!(self.stream.poll_send(context, &bytes[sent..])) {
+                    Ok(more) => sent += more,
+                    Err(_) => return Poll::Ready(false),
+                }
+            }
+            Poll::Ready(true)
+        })
+        .await
+    }
+
+    async fn hear<T>(
+        &mut self,
+        decode: impl Fn(&[u8]) -> plinth_types::Result<Option<(T, usize)>>,
+    ) -> Option<T> {
+        loop {
+            if let Some((heard, len)) = decode(&self.input).expect("a node says what it should") {
+                self.input.drain(..len);
+                return Some(heard);
+            }
+            let mut buffer = [0; 4096];
+            let len = poll_fn(|context| self.stream.poll_receive(context, &mut buffer)).await.unwrap_or(0);
+            if len == 0 {
+                return None;
+            }
+            self.input.extend_from_slice(&buffer[..len]);
+        }
+    }
+
+    /// Waits for the end of the connection.
+    async fn is_closed(&mut self) -> bool {
+        self.hear::<()>(|_| Ok(None)).await.is_none()
+    }
+}
+
+fn hello(charter: &Charter) -> Hello {
+    Hello {
+        oldest: 1,
+        newest: 1,
+        purpose: Purpose::Frames,
+        cluster: charter.cluster.clone(),
+        cluster_id: charter.cluster_id,
+        from: 2,
+        to: 1,
+        nonce: [1; 32],
+        address: charter.members[1].address.clone(),
+        addresses: String::new(),
+    }
+}
+
+/// Says hello as node 2, and proves by `secret` that it is a member. Gives the verdict.
+async fn introduce(stranger: &mut Stranger, charter: &Charter, secret: &Secret) -> Word {
+    let mut said = Vec::new();
+    hello(charter).encode(&mut said);
+    assert!(stranger.say(&said).await);
+    let welcome = stranger.hear(Welcome::decode).await.expect("a welcome");
+    assert_eq!(welcome.refused, None);
+    let mut answered = Vec::new();
+    Welcome { proof: [0; 32], ..welcome }.encode(&mut answered);
+    let mut proof = Vec::new();
+    Word::Proof(secret.prove("caller", &[&said, &answered])).encode(&mut proof);
+    assert!(stranger.say(&proof).await);
+    stranger.hear(Word::decode).await.expect("a verdict")
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_not_listened_to() {
+    let sim = Simulation::new(3);
+    let (charter, machines) = three(&sim);
+    sim.run_until(async {
+        let mut stranger = Stranger::call(&sim, &machines[0]).await;
+        let verdict = introduce(&mut stranger, &charter, &Secret::from_bytes([0; 32])).await;
+        assert!(matches!(verdict, Word::Verdict(Err(error)) if error.code() == 6000));
+        let mut packet = Vec::new();
+        packet::put(&mut packet, Kind::Whole, &frame(2, 1, 9, None).encode().unwrap());
+        stranger.say(&packet).await;
+        assert!(stranger.is_closed().await);
+    });
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(machines[0].numbers(), [0; 0]);
+}
+
+#[test]
+fn a_later_version_alone_is_refused_with_both_ranges() {
+    let sim = Simulation::new(3);
+    let (charter, machines) = three(&sim);
+    sim.run_until(async {
+        let mut stranger = Stranger::call(&sim, &machines[0]).await;
+        let mut said = Vec::new();
+        Hello { oldest: 2, newest: 7, ..hello(&charter) }.encode(&mut said);
+        stranger.say(&said).await;
+        let refused = stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+        assert!(refused.code() == 2100 && refused.detail().unwrap().contains("2 to 7"), "{refused}");
+    });
+}
+
+/// A member that has gone mad, or whose memory is broken.
+#[test]
+fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
+    let mut foreign = Vec::new();
+    packet::put(&mut foreign, Kind::Whole, &frame(3, 1, 9, None).encode().unwrap());
+    let mut other = Vec::new();
+    packet::put(&mut other, Kind::Whole, &frame(2, 3, 9, None).encode().unwrap());
+    let mut damaged = Vec::new();
+    packet::put(&mut damaged, Kind::Whole, &frame(2, 1, 9, Some(100)).encode().unwrap());
+    *damaged.last_mut().unwrap() ^= 1;
+    let mut pong = Vec::new();
+    packet::put(&mut pong, Kind::Pong, b"x");
+    let endless = [0xff; 64].to_vec();
+    for nonsense in [foreign, other, damaged, pong, endless] {
+        let sim = Simulation::new(5);
+        let (charter, machines) = three(&sim);
+        sim.run_until(async {
+            let mut stranger = Stranger::call(&sim, &machines[0]).await;
+            assert_eq!(introduce(&mut stranger, &charter, &charter.secret).await, Word::Verdict(Ok(())));
+            let mut good = Vec::new();
+            packet::put(&mut good, Kind::Whole, &frame(2, 1, 8, Some(10)).encode().unwrap());
+            stranger.say(&good).await;
+            stranger.say(&nonsense).await;
+            assert!(stranger.is_closed().await);
+        });
+        sim.run_for(Duration::from_secs(5));
+        assert_eq!(machines[0].numbers(), [8]);
+        assert_eq!(machines[0].mesh.status()[0].figures.refused, 1);
+        machines[1].send(1, 10, None);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(machines[0].numbers(), [8, 10], "the real node 2 goes on");
+    }
+}
+
+#[test]
+fn random_bytes_do_no_harm() {
+    let sim = Simulation::new(12);
+    let (charter, machines) = three(&sim);
+    let mut random = sim.random();
+    let mut good = Vec::new();
+    hello(&charter).encode(&mut good);
+    for _ in 0..200 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = random.below(256) as u8;
+        }
+        let tail = random.below(300);
+        bytes.extend((0..tail).map(|_| random.below(256) as u8));
+        sim.run_until(async {
+            let mut stranger = Stranger::call(&sim, &machines[0]).await;
+            stranger.say(&bytes).await;
+        });
+    }
+    sim.run_for(Duration::from_secs(5));
+    machines[1].send(1, 10, None);
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(machines[0].numbers(), [10]);
+}
