@@ -156,6 +156,15 @@ impl Listener {
         kind.map_ok(|kind| Stream { kind })
     }
 
+    /// How many connections the process may have, beside its other files, before there are too few file descriptors to accept
+    /// more: some are kept for files. `None` where they don't run out: in simulation.
+    pub fn room(&self) -> Option<usize> {
+        match &self.kind {
+            ListenerKind::Real(listener) => usize::try_from(listener.room()).ok(),
+            ListenerKind::Simulated(_) => None,
+        }
+    }
+
     /// Where it listens.
     pub fn local_address(&self) -> SocketAddr {
         match &self.kind {

@@ -55,6 +55,11 @@ impl Door {
         false
     }
 
+    /// As [`Listener::room`].
+    pub(crate) fn room(&self) -> Option<usize> {
+        self.listener.room()
+    }
+
     /// Where it listens.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.listener.local_address()

@@ -111,6 +111,15 @@ impl Bursts {
     }
 }
 
+/// There are fewer file descriptors than connections were allowed.
+pub(crate) fn fewer_connections(wanted: usize, most: usize) {
+    tracing::warn!(
+        wanted,
+        most,
+        "fewer connections at a time than wanted: the process may open too few files (ulimit -n, LimitNOFILE)"
+    );
+}
+
 /// Time series are taken in and asked for from now on.
 pub(crate) fn series_open() {
     tracing::info!("series are open");

@@ -3,7 +3,7 @@
 //! Starting binds every address first, then settles the cluster file (which names the port that was bound), and only then
 //! accepts. Stopping goes the other way: nothing new is accepted, what is under way is answered, connections close.
 
-use crate::config::ServerConfig;
+use crate::config::{Limits, ServerConfig};
 use crate::connection::Connection;
 use crate::console::{self, Console};
 use crate::counters::{Counters, Figures};
@@ -40,6 +40,9 @@ const BREATH: Duration = Duration::from_millis(50);
 const REFUSAL: Duration = Duration::from_secs(1);
 /// Refused clients that are waited for at a time; others are just closed.
 const REFUSALS: usize = 8192;
+
+/// Connections to HTTP and of series that clients of keys leave room for.
+const FOR_OTHER_DOORS: usize = 256;
 
 /// What all connections of a server share.
 pub(crate) struct Shared {
@@ -107,7 +110,7 @@ impl Server {
     /// couldn't be told where the server is; `tls_error` if the certificates can't be used; `address_in_use`,
     /// `bind_failed`; `connection_string_invalid` if there is a cluster file that is none, or names other servers, or one
     /// that speaks TLS where this one doesn't; those of writing it.
-    pub async fn start(endpoint: Arc<dyn Endpoint>, config: ServerConfig) -> Result<Self> {
+    pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
         let doors = open_doors(&env, &config).await?;
         let mut listeners = Vec::new();
@@ -124,6 +127,7 @@ impl Server {
         };
         let http_address = http.as_ref().map(Door::local_address);
         let secure = http.as_ref().is_some_and(Door::is_secure);
+        clamp_connections(&mut config.limits, listeners.last());
         let console = Console::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = Place::settle(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
@@ -281,6 +285,17 @@ async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
     {
         let _ = config;
         Ok(Doors { counters, bursts })
+    }
+}
+
+/// Lets in no more clients than there are file descriptors for: whoever is turned away is told so, and storage, HTTP and series have
+/// theirs.
+fn clamp_connections(limits: &mut Limits, listener: Option<&Door>) {
+    let Some(room) = listener.and_then(Door::room) else { return };
+    let most = room - (room / 4).min(FOR_OTHER_DOORS);
+    if most < limits.connections {
+        events::fewer_connections(limits.connections, most);
+        limits.connections = most;
     }
 }
 

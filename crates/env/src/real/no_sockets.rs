@@ -69,6 +69,10 @@ impl RealListener {
         match self.0 {}
     }
 
+    pub(crate) fn room(&self) -> u64 {
+        match self.0 {}
+    }
+
     pub(crate) fn poll_accept(&self, _: &mut Context<'_>) -> Poll<Result<RealStream>> {
         match self.0 {}
     }

@@ -6,11 +6,12 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Once;
 use std::task::{Context, Poll};
 
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Resource, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -20,6 +21,10 @@ use super::reactors;
 const BACKLOG: u32 = 4096;
 /// Bytes of datagrams that may wait to be received, as far as the system allows them.
 const WAITING_BYTES: usize = 4 << 20;
+
+/// File descriptors that connections leave to files, at least and at most.
+const LEAST_FOR_FILES: u64 = 32;
+const MOST_FOR_FILES: u64 = 1024;
 
 /// The network.
 pub(crate) struct RealSockets;
@@ -97,6 +102,31 @@ fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
     }
 }
 
+/// Of so many file descriptors of the process, those that connections leave to files: logs and tables have to be opened for commits
+/// to go on, however many clients there are.
+const fn kept_for_files(limit: u64) -> u64 {
+    let eighth = limit / 8;
+    let kept = if eighth < LEAST_FOR_FILES {
+        LEAST_FOR_FILES
+    } else if eighth > MOST_FOR_FILES {
+        MOST_FOR_FILES
+    } else {
+        eighth
+    };
+    if kept < limit / 2 { kept } else { limit / 2 }
+}
+
+/// The file descriptors that connections may have: those below this number, since systems give the lowest that is free.
+fn below() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    limit - kept_for_files(limit)
+}
+
+/// The number of a file descriptor.
+fn number(file: &impl AsRawFd) -> u64 {
+    u64::try_from(file.as_raw_fd()).unwrap_or_default()
+}
+
 /// Each connection is an open file, and systems allow programs fewer at first than they may ask for.
 fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -104,6 +134,19 @@ fn allow_many_files() {
     limit.current = limit.maximum;
     // If it may not be raised there are fewer connections, and the one too many says so.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn not_accepted(error: &io::Error) -> Error {
+    Error::connection_failed().with_detail(error.to_string())
+}
+
+fn too_few_descriptors() -> Error {
+    let detail = format!(
+        "{} file descriptors are open, and those that are left are kept for files; allow the process more of them \
+         (ulimit -n, LimitNOFILE)",
+        below()
+    );
+    Error::connection_failed().for_want_of(Resource::FileDescriptors).with_detail(detail)
 }
 
 /// A listening socket.
@@ -117,12 +160,19 @@ impl RealListener {
         self.address
     }
 
+    pub(crate) fn room(&self) -> u64 {
+        below().saturating_sub(number(&self.inner))
+    }
+
     pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<RealStream>> {
         let _context = reactors::enter()?;
         let accepted = self.inner.poll_accept(context);
         accepted.map(|accepted| {
-            let stream = accepted.and_then(|(stream, _)| RealStream::new(stream)?.detached());
-            stream.map_err(|error| Error::connection_failed().with_detail(error.to_string()))
+            let (stream, _) = accepted.map_err(|error| not_accepted(&error))?;
+            if number(&stream) >= below() {
+                return Err(too_few_descriptors());
+            }
+            RealStream::new(stream).and_then(RealStream::detached).map_err(|error| not_accepted(&error))
         })
     }
 }
