@@ -12,6 +12,7 @@ use plinth_types::{Error, Result, Version};
 use crate::config::{CutTail, Findings, Identity};
 use crate::entry::Entry;
 use crate::format::{Kind, RECORDS_START, RecordHeader};
+use crate::landmarks::Landmarks;
 use crate::problem::{Flaw, Problem};
 use crate::recovery::check_beginning;
 use crate::shared::Before;
@@ -43,9 +44,18 @@ pub struct Report {
 pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
     let mut salvage = Salvage::open(env, dir).await?;
     let mut report = Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
+    let (mut landmarks, mut segment) = (Landmarks::default(), None);
     while let Some(found) = salvage.next_record().await? {
         match found {
             Found::Record(step) => {
+                if segment.replace(step.station) != Some(step.station) {
+                    landmarks.segment(&step.header);
+                }
+                match step.header.kind {
+                    Kind::Entry(_) => landmarks.entry(&step.header),
+                    Kind::Rewind => landmarks.rewind(&step.header),
+                    Kind::State | Kind::Vote => {}
+                }
                 report.records += 1;
                 report.bytes += step.header.span();
             }
@@ -55,7 +65,7 @@ pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
     report.torn_tail = salvage.torn_tail;
     if let Some(link) = &salvage.walk.link {
         let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
-        report.findings = Findings { last_version: link.version, lease, popped };
+        report.findings = Findings { landmarks, lease, popped };
     }
     Ok(report)
 }

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, LogPosition, Result, Version};
+
+use crate::landmarks::Landmarks;
+use crate::link::Link;
 
 /// Whose log it is. Stands in every file; a log with other ids is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,17 +21,31 @@ pub struct Identity {
 
 /// A record's place in the log: what [`Syncer::sync`](crate::Syncer::sync) takes. Later is larger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Position(pub(crate) u64);
+pub struct Position {
+    pub(crate) sequence: u64,
+    index: u64,
+    term: u64,
+}
 
 impl Position {
-    /// The position of the record with this number.
+    /// The position of the record with this number, in a log where it is an entry and so is each one before it.
     pub fn from_sequence(sequence: u64) -> Self {
-        Self(sequence)
+        Self { sequence, index: sequence, term: 0 }
+    }
+
+    pub(crate) fn of(link: &Link) -> Self {
+        Self { sequence: link.sequence, index: link.index, term: link.term }
     }
 
     /// The record's number, counted from 1 over the whole life of the log, control records included.
     pub fn sequence(self) -> u64 {
-        self.0
+        self.sequence
+    }
+
+    /// The same for whoever keeps what the log's entries do: `version` is that of the record, if it is an
+    /// entry, and else of the last one before it.
+    pub fn entry(self, version: Version) -> LogPosition {
+        LogPosition { index: self.index, term: self.term, version }
     }
 }
 
@@ -137,8 +154,8 @@ pub struct Recovery {
 /// What a log was found to hold, before anything in it is changed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Findings {
-    /// The version of the last entry, 0 if there never was one.
-    pub last_version: Version,
+    /// Where its entries lie.
+    pub landmarks: Landmarks,
     /// No version above this one was ever handed out, but for those of entries.
     pub lease: Version,
     /// The consumers, and up to which version each has popped.

@@ -7,7 +7,7 @@
 //!   | format | 0 | sections | tag, length | tag, length | mutations of the first | of the second |
 //! ```
 
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_types::{Bytes, Error, LogPosition, Result, Version};
 
 use crate::format::EntryKind;
 
@@ -53,6 +53,11 @@ impl Entry {
     pub fn new(head: EntryHead, body: Bytes) -> Self {
         let EntryHead { kind, index, term, version, previous, committed } = head;
         Self { kind, index, term, version, previous, committed, body }
+    }
+
+    /// What has everything up to this entry has come so far.
+    pub fn position(&self) -> LogPosition {
+        LogPosition { index: self.index, term: self.term, version: self.version }
     }
 
     /// The entry without its body.

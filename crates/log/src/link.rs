@@ -61,7 +61,7 @@ pub(crate) struct Link {
 impl Link {
     /// The same, as callers are told.
     pub(crate) fn progress(&self) -> Progress {
-        Progress { position: Position(self.sequence), version: self.version, lease: self.memory.lease }
+        Progress { position: Position::of(self), version: self.version, lease: self.memory.lease }
     }
 
     /// Before the first record of a log.

@@ -156,7 +156,7 @@ impl LocalLog {
 
     /// The position of the last record.
     pub fn written(&self) -> Position {
-        Position(self.opened.writer.link.sequence)
+        Position::of(&self.opened.writer.link)
     }
 
     /// The term in which this writer appends: each opening begins a new one.

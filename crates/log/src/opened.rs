@@ -113,17 +113,17 @@ impl Opened {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {
             return Ok(());
         }
-        self.syncer().sync(Position(self.writer.link.sequence)).await?;
+        self.syncer().sync(Position::of(&self.writer.link)).await?;
         self.mark().await
     }
 
     /// Nothing would be missed if the record at `position` were lost, or it is no harm: nobody need note that
     /// it is durable.
     pub(crate) fn set_marker(&mut self, position: Position) {
-        self.marker = position.0;
+        self.marker = position.sequence;
         self.view.shared.with(|inner| {
-            assert!(position.0 <= inner.durable.sequence, "a marker is synced");
-            inner.marked = inner.marked.max(position.0);
+            assert!(position.sequence <= inner.durable.sequence, "a marker is synced");
+            inner.marked = inner.marked.max(position.sequence);
         });
     }
 

@@ -24,6 +24,7 @@ use crate::format::mark::mark_seed;
 use crate::format::{Kind, RECORDS_START};
 use crate::frame::BLOCK;
 use crate::history::History;
+use crate::landmarks::Landmarks;
 use crate::link::{Link, Popped};
 use crate::marks::Marks;
 use crate::problem::{Flaw, Problem};
@@ -79,7 +80,7 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
     }
 
     let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
-    permission(Findings { last_version: link.version, lease, popped }).await?;
+    permission(Findings { landmarks: std::mem::take(&mut read.landmarks), lease, popped }).await?;
     remove_unfinished(env, dir, &files.directory.unfinished).await?;
     // The process before may have been killed between giving a file its name and making that durable.
     env.files().sync_dir(dir).await?;
@@ -117,6 +118,7 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
 struct Everything {
     kept: VecDeque<Kept>,
     history: History,
+    landmarks: Landmarks,
     /// Records not known durable by the end: number, station, offset.
     unsure: VecDeque<(u64, usize, u64)>,
     stopped: Problem,
@@ -138,10 +140,11 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
     let (mut kept, mut unsure) = (VecDeque::<Kept>::new(), VecDeque::new());
     let mut before = Before::default();
     let mut history = History::beginning(Link::origin());
+    let mut landmarks = Landmarks::default();
     loop {
         let Step { station, offset, header, .. } = match walk.next().await? {
             Ok(step) => step,
-            Err(stopped) => return Ok(Everything { kept, history, unsure, stopped }),
+            Err(stopped) => return Ok(Everything { kept, history, landmarks, unsure, stopped }),
         };
         let link = walk.link.as_ref().expect("there was a step");
         let (index, term, version) = (header.index, header.term, header.version);
@@ -151,13 +154,18 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
                 // In front of the first record: what that names may turn out to be void.
                 history = History::beginning(Link { sequence: header.sequence - 1, ..link.clone() });
             }
+            landmarks.segment(&header);
             let segment = walk.stations[station].segment.clone();
             kept.push_back(Kept { segment, before, last: 0, end: RECORDS_START, leaving: false });
         }
         match header.kind {
-            Kind::Entry(_) => history.push(link.clone()),
+            Kind::Entry(_) => {
+                history.push(link.clone());
+                landmarks.entry(&header);
+            }
             Kind::Rewind if history.rewind(&header, &link.memory) => {
                 kept.iter_mut().for_each(|kept| kept.before.rewind(&header));
+                landmarks.rewind(&header);
             }
             Kind::Rewind => {
                 let found = format_args!("entry {index} of term {term} at version {version}").to_string();

@@ -191,7 +191,7 @@ impl ReplicaLog {
 
     /// The position of the last entry that counts.
     pub fn last_position(&self) -> Position {
-        self.view().shared.with(|inner| Position(inner.history.last().sequence))
+        self.view().shared.with(|inner| Position::of(inner.history.last()))
     }
 
     /// Reads entries by index, committed or not, from this one on.
@@ -209,7 +209,7 @@ impl ReplicaLog {
 
     /// The position of the last record.
     pub fn written(&self) -> Position {
-        Position(self.opened.writer.link.sequence)
+        Position::of(&self.opened.writer.link)
     }
 
     /// Something that makes records durable, for other tasks.

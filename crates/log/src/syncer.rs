@@ -45,7 +45,7 @@ impl Syncer {
     /// If a sync fails, the log is poisoned: this and every later sync and append gives `io_error`.
     /// What had not been acknowledged may or may not be found at the next start.
     pub async fn sync(&self, upto: Position) -> Result<()> {
-        match self.shared.until(|inner| inner.turn(upto.0)).await {
+        match self.shared.until(|inner| inner.turn(upto.sequence)).await {
             Turn::Done(result) => result,
             Turn::Sync(job) => Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await,
         }
@@ -53,7 +53,7 @@ impl Syncer {
 
     /// Up to where the log is durable.
     pub fn durable(&self) -> Position {
-        self.shared.with(|inner| Position(inner.durable.sequence))
+        self.shared.with(|inner| Position::of(&inner.durable))
     }
 
     /// Lends the caller's task to one sync, if there is one to begin: something was written that no sync under
@@ -69,7 +69,7 @@ impl Syncer {
         })?;
         let Some(job) = job else { return Ok(None) };
         Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await?;
-        Ok(Some(Position(job.reaches.sequence)))
+        Ok(Some(Position::of(&job.reaches)))
     }
 }
 

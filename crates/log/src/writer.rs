@@ -169,7 +169,7 @@ impl Writer {
         if self.buffer.capacity() > BUFFER_KEPT {
             self.buffer = Vec::new();
         }
-        Ok(Position(self.link.sequence))
+        Ok(Position::of(&self.link))
     }
 
     /// Puts the bytes of the next write into the buffer.

@@ -16,7 +16,7 @@ use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
-    Bytes, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
+    Bytes, Error, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, Result, Version,
 };
 use std::path::{Path, PathBuf};
 
@@ -91,8 +91,8 @@ async fn check_log(
     Some(log.findings)
 }
 
-/// Gives the version up to which the tables have everything.
-async fn check_tables(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> Version {
+/// Gives up to where in the log the tables have everything.
+async fn check_tables(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> LogPosition {
     let path = tables_path(generation);
     match ssd::verify_ssd(env, &path, place.storage_ids()).await {
         Ok(tables) => {
@@ -100,17 +100,22 @@ async fn check_tables(env: &Env, place: &Place, generation: &Path, report: &mut 
             report.table_rows = tables.rows;
             report.table_bytes = tables.bytes;
             report.problems.extend(tables.problems.into_iter().map(from_storage));
-            tables.version
+            tables.at
         }
         Err(error) => {
             report.problems.push(whole_file(path.display().to_string(), &error));
-            0
+            LogPosition::default()
         }
     }
 }
 
-/// Gives the version of the newest checkpoint.
-async fn check_checkpoints(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> Version {
+/// Gives up to where in the log the newest checkpoint has everything.
+async fn check_checkpoints(
+    env: &Env,
+    place: &Place,
+    generation: &Path,
+    report: &mut CheckReport,
+) -> LogPosition {
     let path = checkpoint_path(generation);
     match checkpoint::verify(env, &path, place.storage_ids()).await {
         Ok(checkpoints) => {
@@ -121,7 +126,7 @@ async fn check_checkpoints(env: &Env, place: &Place, generation: &Path, report: 
         }
         Err(error) => {
             report.problems.push(whole_file(path.display().to_string(), &error));
-            0
+            LogPosition::default()
         }
     }
 }
@@ -263,7 +268,7 @@ impl Destination<'_> {
     async fn take(&self, version: Version, mut mutations: Mutations<'_>) -> Result<()> {
         match self {
             Self::Index(storage) => {
-                storage.apply(version, &mut mutations, None);
+                storage.apply(LogPosition::without_log(version), &mut mutations, None);
                 storage.publish(version);
                 storage.forget_before(version, usize::MAX);
                 Ok(())
@@ -283,10 +288,10 @@ async fn salvage_checkpoint(
     report: &mut SalvageReport,
 ) -> Result<(MemoryStorage, Version)> {
     let Some((version, file)) = checkpoint::list(env, &checkpoint_path(dir)).await?.pop() else {
-        return Ok((MemoryStorage::new(0), 0));
+        return Ok((MemoryStorage::new(LogPosition::default()), 0));
     };
     let mut rows = checkpoint::Salvage::open(env, &file).await?;
-    let mut loader = Loader::new(version);
+    let mut loader = Loader::new(LogPosition::without_log(version));
     while let Some(found) = rows.next().await? {
         match found {
             checkpoint::Salvaged::Rows(rows) => rows.iter().for_each(|(key, value)| loader.push(key, value)),

@@ -109,17 +109,19 @@ fn pace(replica: &Replica) -> Pace {
     Pace { bytes_per_second: Some(BYTES_PER_SECOND.max(log_grows as u64)), ..Pace::default() }
 }
 
-/// Writes a checkpoint at the newest version, then lets go of what it replaces.
+/// Writes a checkpoint of everything up to the last entry, then lets go of what it replaces. Gives its version.
 pub(crate) async fn write(replica: &Replica) -> Result<Version> {
     let Some(directory) = &replica.directory else {
         return Err(Error::unsupported_operation().with_detail("a database in memory has no checkpoints"));
     };
-    let version = replica.newest();
     let path = directory.checkpoint_path();
     let identity = directory.checkpoint_identity();
     let Some(storage) = replica.storage.memory_engine() else { return flush(replica).await };
     let waits = &replica.counters.metrics.waits;
-    let written = checkpoint::write(&replica.env, &path, identity, storage, version, pace(replica)).await?;
+    let snapshot = storage.snapshot();
+    let written = checkpoint::write(&replica.env, &path, identity, &snapshot, pace(replica)).await?;
+    drop(snapshot);
+    let version = written.at.version;
     waits.checkpoint_step.note(written.longest_step);
     if let Some(log) = &replica.log {
         let too_new = planted!("checkpoints let go of newer log").then(|| replica.newest());
@@ -136,7 +138,7 @@ pub(crate) async fn write(replica: &Replica) -> Result<Version> {
 async fn flush(replica: &Replica) -> Result<Version> {
     let Some(storage) = replica.storage.ssd_engine() else { return Err(Error::internal_error()) };
     storage.flush().await?;
-    let version = storage.durable_version();
+    let version = storage.durable().version;
     if let Some(log) = &replica.log {
         log.pop(CONSUMER, version)?;
     }
@@ -170,7 +172,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
             }
         }
         let too_new = planted!("flushes let go of newer log").then(|| replica.newest());
-        let version = too_new.unwrap_or_else(|| storage.durable_version());
+        let version = too_new.unwrap_or_else(|| storage.durable().version);
         if version > popped && log.pop(CONSUMER, version).is_ok() {
             replica.counters.checkpoints.add(u64::from(popped > 0));
             popped = version;

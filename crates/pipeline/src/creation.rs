@@ -39,7 +39,7 @@ use crate::store::{Store, tables_path};
 use plinth_env::Env;
 use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,23 +208,23 @@ async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryI
     env.fill_random(&mut ids.cluster_id);
     env.fill_random(&mut ids.node_id);
     let identity = DirectoryIdentity { ids, engine: config.engine, generation: 1 };
-    make_generation(env, dir, &identity, config.log.clone(), 0).await?;
+    make_generation(env, dir, &identity, config.log.clone(), LogPosition::default()).await?;
     identity::write(env, dir, &identity).await?;
     Ok(identity)
 }
 
-/// Makes the files of a generation without rows, at this version, durably.
+/// Makes the files of a generation without rows, with a log that goes on behind this entry, durably.
 pub(crate) async fn make_generation(
     env: &Env,
     dir: &Path,
     identity: &DirectoryIdentity,
     config: LogConfig,
-    version: Version,
+    at: LogPosition,
 ) -> Result<()> {
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
-    Store::create(env, &path, storage_ids(identity.ids), identity.engine, version).await?;
-    let behind = (0, 0, version);
+    Store::create(env, &path, storage_ids(identity.ids), identity.engine, at).await?;
+    let behind = (at.index, at.term, at.version);
     let (log, _) = LocalLog::create_at(env, log_path(&path), identity.ids, config, behind).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
     log.close().await?;

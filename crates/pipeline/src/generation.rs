@@ -20,7 +20,7 @@ use crate::identity::{self, DirectoryIdentity};
 use crate::node::{Node, fitted};
 use crate::opening::recover;
 use plinth_env::Env;
-use plinth_types::Result;
+use plinth_types::{LogPosition, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Incoming {
             claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
         let config = fitted(config, engine);
         let (storage, log, sequencer, _) = recover(&env, &old, &config).await?;
-        let behind = sequencer.newest();
+        let behind = LogPosition::without_log(sequencer.newest());
         let closed = log.close().await;
         storage.close().await;
         closed?;

@@ -29,7 +29,7 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{CommitLog, Position};
 use plinth_resolver::Resolver;
 use plinth_storage::Storage;
-use plinth_types::{CommitReply, Error, Result, Version, planted, probe};
+use plinth_types::{CommitReply, Error, LogPosition, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -82,7 +82,11 @@ impl Batch {
         let mut lists = Vec::with_capacity(self.decided.accepted.len() + 1);
         lists.extend(self.decided.accepted.iter().map(|accepted| &accepted.mutations));
         lists.push(&self.decided.records);
-        Entry { version: self.version, lists, touches_metadata: self.decided.metadata.is_some() }
+        let at = match self.position {
+            Some(position) => position.entry(self.version),
+            None => LogPosition::without_log(self.version),
+        };
+        Entry { at, lists, touches_metadata: self.decided.metadata.is_some() }
     }
 }
 

@@ -24,7 +24,7 @@ use plinth_log::CommitLog;
 use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, Storage};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
-use plinth_types::{Error, KeyList, KeySpace, MutationList, MutationType, Result, Version};
+use plinth_types::{Error, KeyList, KeySpace, LogPosition, MutationList, MutationType, Result, Version};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Node {
     pub async fn in_memory(env: &Env, config: NodeConfig) -> Result<Arc<Self>> {
         let sequencer = Sequencer::starting_at(1, env.now());
         let config = fitted(config, EngineKind::Memory);
-        let storage = Store::Memory(MemoryStorage::new(0));
+        let storage = Store::Memory(MemoryStorage::new(LogPosition::default()));
         let node = Self::start(env, config, None, storage, None, sequencer).await?;
         node.write_first_rows().await?;
         node.tell_opened(0, Duration::ZERO);

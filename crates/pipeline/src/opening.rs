@@ -6,24 +6,25 @@
 //!                                                                   ─▶ replay ─▶ leftovers go
 //! ```
 //!
-//! The log knows up to which version entries were let go because they are in the engine. So a checkpoint that
-//! is gone, a manifest of an earlier moment, and files of another database are told by name.
+//! The log knows up to which version entries were let go because they are in the engine, and the engine up to which
+//! entry of which term it has everything. So a checkpoint that is gone, a manifest or a log of an earlier moment, a
+//! log that took another course, and files of another database are told by name.
 //!
 //! Always: as long as anything that counts may turn out to be missing or damaged, nothing is written.
 
 use crate::checkpoints;
 use crate::config::NodeConfig;
 use crate::creation::remove_leftovers;
-use crate::directory::{Directory, checkpoint_path};
+use crate::directory::{Directory, checkpoint_path, log_path};
 use crate::identity::{self, EngineKind};
 use crate::replay::{Bounds, replay};
 use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
 use plinth_env::reply::promise;
-use plinth_log::{Findings, LocalLog, Problem, Recovery, Salvage};
+use plinth_log::{Findings, LocalLog, Mismatch, Problem, Recovery, Salvage};
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, Result, Version, planted};
+use plinth_types::{Error, LogPosition, Result, planted};
 use std::path::Path;
 
 /// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
@@ -33,7 +34,7 @@ pub(crate) async fn recover(
     config: &NodeConfig,
 ) -> Result<(Store, LocalLog, Sequencer, bool)> {
     let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
-    let replayed = match log.register(checkpoints::CONSUMER, stored + 1, None) {
+    let replayed = match log.register(checkpoints::CONSUMER, stored.version + 1, None) {
         Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
         Err(error) => Err(error),
     };
@@ -70,7 +71,7 @@ async fn open_both(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Recovering, Version, LocalLog, Recovery)> {
+) -> Result<(Recovering, LogPosition, LocalLog, Recovery)> {
     let (allow, permission) = promise();
     let (tell, told) = promise();
     let (answer, opened) = promise();
@@ -92,7 +93,7 @@ async fn open_both(
     // A log that can't be opened tells nothing here, and why in the end.
     let findings: Result<Findings> = told.await;
     let agreed = stored.as_ref().map_err(Error::clone).and_then(|stored| {
-        let disagreement = disagreement(&directory.path, config.engine, stored.version(), &findings?);
+        let disagreement = disagreement(&directory.path, config.engine, stored.position(), &findings?);
         disagreement.map_or(Ok(()), |problem| Err(problem.into()))
     });
     allow.send(agreed);
@@ -104,9 +105,9 @@ async fn open_both(
         (Ok(stored), Ok(log)) => (stored, log),
         (Err(error), _) | (_, Err(error)) => return Err(explained(env, directory, error).await),
     };
-    let version = stored.version();
+    let position = stored.position();
     match stored.start(env, directory).await {
-        Ok(engine) => Ok((engine, version, log, recovery)),
+        Ok(engine) => Ok((engine, position, log, recovery)),
         Err(error) => {
             drop(log.close().await);
             Err(error)
@@ -118,23 +119,24 @@ async fn open_both(
 pub(crate) fn disagreement(
     generation: &Path,
     engine: EngineKind,
-    stored: Version,
+    stored: LogPosition,
     log: &Findings,
 ) -> Option<Problem> {
     let popped = log.popped.get(checkpoints::CONSUMER).copied().unwrap_or(0);
-    if stored >= popped {
-        return None;
+    if stored.version >= popped {
+        let Mismatch { what, expected, found } = log.landmarks.mismatch(stored)?;
+        return Some(problem(&log_path(generation), what, expected, found));
     }
     let (path, what, found) = match engine {
         EngineKind::Memory => (
             checkpoint::path(&checkpoint_path(generation), popped),
             "a checkpoint is missing",
-            if stored == 0 { "none".into() } else { format!("one of version {stored}") },
+            if stored.version == 0 { "none".into() } else { format!("one of version {}", stored.version) },
         ),
         EngineKind::Ssd => (
             ssd::manifest_path(&tables_path(generation)),
             "the manifest is of an earlier moment",
-            format!("version {stored}"),
+            format!("version {}", stored.version),
         ),
     };
     let expected = format!("version {popped} or a later one, because the log before it may be gone");

@@ -31,16 +31,16 @@ use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Storage};
-use plinth_types::{Error, MutationList, MutationRef, Result, Version, planted};
+use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Version, planted};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How many rows of forgotten versions are given back with each entry: more than one makes, on average.
 const FORGET_ROWS: usize = 4096;
 
-/// What takes effect at one version.
+/// What takes effect at one place in the log.
 pub(crate) struct Entry<'a> {
-    pub version: Version,
+    pub at: LogPosition,
     /// The mutations, list after list.
     pub lists: Vec<&'a MutationList>,
     /// Whether any of them may change the metadata.
@@ -110,7 +110,7 @@ impl Replica {
     /// If what an atomic operation changes could not be read. Nothing was applied then, and the node has failed:
     /// the next entry would be applied to rows that lack this one.
     pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
-        let version = entry.version;
+        let version = entry.at.version;
         assert!(version > self.versions.newest(), "entries are applied in the order of their versions");
         let prepared = self.storage.prepare(&mut entry.mutations());
         if let Err(error) = prepared.await {
@@ -135,13 +135,13 @@ impl Replica {
 
     fn change_rows(&self, entry: &Entry<'_>, fired: &mut Vec<Promise<Version>>) {
         if self.watches.is_empty() {
-            return self.storage.apply(entry.version, &mut entry.mutations(), None);
+            return self.storage.apply(entry.at, &mut entry.mutations(), None);
         }
         let mut changed = |change: Change<'_>| match change {
             Change::Key(key, value) => self.watches.changed(key, value, fired),
             Change::Range(begin, end) => self.watches.cleared(begin, end, fired),
         };
-        self.storage.apply(entry.version, &mut entry.mutations(), Some(&mut changed));
+        self.storage.apply(entry.at, &mut entry.mutations(), Some(&mut changed));
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in a row is told at once, its end too.

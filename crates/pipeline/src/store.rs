@@ -13,8 +13,8 @@ use plinth_storage::{
     ssd::SsdFound,
 };
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationRef, RangeRead, RangeResult, Result,
-    Version,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationRef, RangeRead,
+    RangeResult, Result, Version,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) enum Recovering {
 
 /// An engine whose files were found whole. Nothing was changed of them yet.
 pub(crate) enum Stored {
-    Memory(Box<MemoryReplay>, Version),
+    Memory(Box<MemoryReplay>, LogPosition),
     Ssd(SsdFound),
 }
 
@@ -53,19 +53,22 @@ impl Stored {
     pub async fn read(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<Self> {
         if config.engine == EngineKind::Memory {
             let loaded = load_newest(env, directory).await?;
-            let (storage, version) = loaded.unwrap_or_else(|| (MemoryStorage::new(0), 0));
+            let (storage, at) = loaded.unwrap_or_else(|| {
+                let nothing = LogPosition::default();
+                (MemoryStorage::new(nothing), nothing)
+            });
             let replay = MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
-            return Ok(Self::Memory(Box::new(replay), version));
+            return Ok(Self::Memory(Box::new(replay), at));
         }
         let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
         Ok(Self::Ssd(SsdStorage::read(env, &tables, identity, config.ssd.clone()).await?))
     }
 
-    /// Up to which version it has everything.
-    pub fn version(&self) -> Version {
+    /// Up to where in the log it has everything.
+    pub fn position(&self) -> LogPosition {
         match self {
-            Self::Memory(_, version) => *version,
-            Self::Ssd(found) => found.version(),
+            Self::Memory(_, at) => *at,
+            Self::Ssd(found) => found.position(),
         }
     }
 
@@ -88,10 +91,10 @@ impl Stored {
 
 impl Recovering {
     /// Applies a batch of the log, waiting for room if need be. What it replaces is gone at once.
-    pub async fn apply(&mut self, env: &Env, version: Version, mutations: &MutationList) -> Result<()> {
+    pub async fn apply(&mut self, env: &Env, at: LogPosition, mutations: &MutationList) -> Result<()> {
         let storage = match self {
             Self::Memory(replay) => {
-                replay.apply(version, &mut mutations.iter());
+                replay.apply(at, &mut mutations.iter());
                 return Ok(());
             }
             Self::Ssd(storage) => storage,
@@ -106,9 +109,9 @@ impl Recovering {
             env.sleep(PAUSE_WHILE_FULL).await;
         }
         storage.prepare(&mut mutations.iter()).await?;
-        storage.apply(version, &mut mutations.iter(), None);
-        storage.publish(version);
-        storage.forget_before(version, usize::MAX);
+        storage.apply(at, &mut mutations.iter(), None);
+        storage.publish(at.version);
+        storage.forget_before(at.version, usize::MAX);
         Ok(())
     }
 
@@ -122,28 +125,28 @@ impl Recovering {
 }
 
 impl Store {
-    /// Makes what an engine needs in the directory of a generation that is being made: no rows, at this version.
+    /// Makes what an engine needs in the directory of a generation that is being made: no rows, behind this entry of the log.
     pub async fn create(
         env: &Env,
         dir: &Path,
         identity: Identity,
         engine: EngineKind,
-        version: Version,
+        at: LogPosition,
     ) -> Result<()> {
         match engine {
             EngineKind::Memory => {
                 let path = checkpoint_path(dir);
                 env.files().create_dir_all(&path).await?;
-                if version > 0 {
-                    let (empty, pace) = (MemoryStorage::new(version), checkpoint::Pace::default());
-                    checkpoint::write(env, &path, identity, &empty, version, pace).await?;
+                if at != LogPosition::default() {
+                    let (empty, pace) = (MemoryStorage::new(at), checkpoint::Pace::default());
+                    checkpoint::write(env, &path, identity, &empty.snapshot(), pace).await?;
                 }
                 Ok(())
             }
             EngineKind::Ssd => {
                 let tables = tables_path(dir);
                 env.files().create_dir_all(&tables).await?;
-                SsdStorage::create_at(env, &tables, identity, version).await
+                SsdStorage::create_at(env, &tables, identity, at).await
             }
         }
     }
@@ -179,7 +182,7 @@ impl Store {
     /// How far what is in tables lies behind what can be read. With `memory` the log alone is the durable place.
     pub fn durability_lag(&self) -> Version {
         self.ssd_engine()
-            .map_or(0, |storage| storage.newest().saturating_sub(storage.durable_version()).max(0))
+            .map_or(0, |storage| storage.newest().saturating_sub(storage.durable().version).max(0))
     }
 
     /// Why tables can't be written at the moment, if so.
@@ -189,9 +192,9 @@ impl Store {
 }
 
 /// Loads the newest checkpoint, if there is one.
-async fn load_newest(env: &Env, directory: &Directory) -> Result<Option<(MemoryStorage, Version)>> {
+async fn load_newest(env: &Env, directory: &Directory) -> Result<Option<(MemoryStorage, LogPosition)>> {
     let loaded = checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity()).await?;
-    Ok(loaded.map(|loaded| (loaded.store, loaded.version)))
+    Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }
 
 type Identity = plinth_storage::checkpoint::Identity;
@@ -230,13 +233,13 @@ impl Storage for Store {
 
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
         match self {
-            Self::Memory(storage) => storage.apply(version, mutations, changed),
-            Self::Ssd(storage) => storage.apply(version, mutations, changed),
+            Self::Memory(storage) => storage.apply(at, mutations, changed),
+            Self::Ssd(storage) => storage.apply(at, mutations, changed),
         }
     }
 

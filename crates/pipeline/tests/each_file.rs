@@ -129,6 +129,74 @@ fn names(path: &Path) -> &str {
     if name.starts_with("segment-") { "segment-" } else { name }
 }
 
+/// The database as it is now, with the whole log of another.
+fn with_log_of(now: &Contents, other: &Contents) -> Contents {
+    let is_log = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with("log"));
+    let rest = now.iter().filter(|(path, _)| !is_log(path));
+    let log = other.iter().filter(|(path, _)| is_log(path));
+    rest.chain(log).map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
+}
+
+/// A database that was copied at an earlier moment, opened now and then, and written to.
+fn other_course(engine: EngineKind, ours: &Lived, moment: usize, openings: u8) -> Contents {
+    let Lived { simulation, machine, earlier, .. } = ours;
+    restore(simulation, machine, DIR, &earlier[moment]);
+    for opening in 0..openings {
+        simulation.run_until(async {
+            let node = Node::open(machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+            for n in 0..40 {
+                set(&node, &[7, opening, n], &[n; 200]).await.unwrap();
+            }
+            node.node().close().await.unwrap();
+        });
+    }
+    contents(simulation, machine, DIR)
+}
+
+/// The whole log of another moment: each of its checksums holds, and it is refused all the same unless it has all that
+/// the engine's files have.
+fn try_other_logs(engine: EngineKind) {
+    let ours = live(engine, 1);
+    let Lived { simulation, machine, earlier, now, .. } = &ours;
+    // The engine's files of now have what was there at moment 1, and more than at moment 0.
+    let foreign = [
+        earlier[0].clone(),
+        other_course(engine, &ours, 0, 1),
+        other_course(engine, &ours, 0, 2),
+        other_course(engine, &ours, 0, 5),
+    ];
+    for (number, other) in foreign.iter().enumerate() {
+        let what = format!("{engine:?}: log {number}");
+        let left = with_log_of(now, other);
+        restore(simulation, machine, DIR, &left);
+        let report = simulation.run_until(check(machine, Path::new(DIR))).unwrap();
+        let error = simulation.run_until(rows_of(machine, engine)).expect_err(&what);
+        assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
+        assert!(error.to_string().contains("gen-1/log at offset 0: the log "), "{what}: {error}");
+        let text: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        assert!(text.iter().any(|problem| error.to_string().contains(problem)), "{what}: {text:?}, {error}");
+        assert!(contents(simulation, machine, DIR) == left, "{what}: something was changed");
+    }
+    for other in [earlier[1].clone(), other_course(engine, &ours, 1, 2)] {
+        restore(simulation, machine, DIR, &other);
+        let expected = simulation.run_until(rows_of(machine, engine)).unwrap();
+        restore(simulation, machine, DIR, &with_log_of(now, &other));
+        assert!(simulation.run_until(rows_of(machine, engine)).unwrap() == expected, "{engine:?}");
+    }
+    // The engine's files of an earlier moment: the log of now has let go of what would be missing.
+    let left = with_log_of(&earlier[0], now);
+    restore(simulation, machine, DIR, &left);
+    let error = simulation.run_until(rows_of(machine, engine)).expect_err("rows are missing");
+    assert_eq!(error, Error::file_corrupt(), "{engine:?}: {error}");
+    assert!(contents(simulation, machine, DIR) == left, "{engine:?}: something was changed");
+}
+
+#[test]
+fn the_whole_log_of_another_moment_is_named() {
+    try_other_logs(EngineKind::Memory);
+    try_other_logs(EngineKind::Ssd);
+}
+
 /// Tries all of it, and gives how often the database opened and how often it was refused.
 fn try_each_file(engine: EngineKind) -> (u32, u32) {
     let (ours, other) = (live(engine, 1), live(engine, 2));

@@ -9,7 +9,7 @@ use plinth_env::Env;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::{self, Identity, Pace};
 use plinth_storage::{Loader, MemoryStorage, Storage};
-use plinth_types::{KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead};
+use plinth_types::{KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ impl Bench {
         let mut random = Random::new(1);
         let values: Vec<Vec<u8>> = (0..1000).map(|_| value(&mut random)).collect();
         let begun = self.env.now();
-        let mut loader = Loader::new(0);
+        let mut loader = Loader::new(LogPosition::without_log(0));
         let mut payload = 0;
         for number in 0..self.rows {
             let value = &values[random.index(values.len())];
@@ -215,8 +215,7 @@ impl Bench {
             let identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
             let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
             let pace = Pace::default();
-            let written =
-                checkpoint::write(&self.env, dir.path(), identity, store, store.newest(), pace).await;
+            let written = checkpoint::write(&self.env, dir.path(), identity, &store.snapshot(), pace).await;
             let bytes = written.expect("room").bytes as usize;
             let used = thread_time(&self.env) - begun_thread;
             self.report("checkpoint written, bytes", bytes, self.env.now() - begun, used, bytes as u64);
@@ -276,7 +275,7 @@ impl Bench {
                     list.push(MutationType::Set, &key(at), &values[random.index(values.len())]);
                 }
                 version += 100;
-                store.apply(version, &mut list.iter(), None);
+                store.apply(LogPosition::without_log(version), &mut list.iter(), None);
                 store.publish(version);
                 store.forget_before(version - self.rows as i64, 200);
                 (100, 0)
@@ -295,7 +294,7 @@ impl Bench {
             return;
         }
         let mut random = Random::new(6);
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let before = resident();
         let mut list = MutationList::new();
         let (mut version, mut number) = (0, 0);
@@ -309,7 +308,7 @@ impl Bench {
                 list.push(MutationType::Set, &key(at), &values[random.index(values.len())]);
             }
             version += 100;
-            store.apply(version, &mut list.iter(), None);
+            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             store.forget_before(version - 100_000, 200);
             (100, 0)

@@ -9,7 +9,9 @@ use plinth_env::simulated::Random;
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version};
+use plinth_types::{
+    KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, Version,
+};
 use std::time::Duration;
 
 const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
@@ -87,7 +89,7 @@ impl Bench {
                 self.random.fill(&mut value);
                 list.push(MutationType::Set, &key(number(batch * BATCH + at, self.rows)), &value);
             }
-            self.store.apply(self.version, &mut list.iter(), None);
+            self.store.apply(LogPosition::without_log(self.version), &mut list.iter(), None);
             self.store.publish(self.version);
             self.store.forget_before(self.version - WINDOW, 0);
             while self.store.fullness() > 1.0 {

@@ -39,7 +39,9 @@ pub use memory::{Loader, MemoryReplay, MemoryStorage, Snapshot};
 pub use ssd::{SsdSettings, SsdStorage};
 
 use plinth_env::Reply;
-use plinth_types::{Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Version};
+use plinth_types::{
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Version,
+};
 
 /// What a batch changed, as whoever asked for it is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +89,7 @@ pub trait Storage: Send + Sync {
         Reply::ready(Ok(()))
     }
 
-    /// Applies a batch, in order. Atomic operations see what the mutations before them left; versionstamped
+    /// Applies a batch, the entry of the log at this position, in order. Atomic operations see what the mutations before them left; versionstamped
     /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody
     /// sees it before it is published.
     ///
@@ -96,10 +98,10 @@ pub trait Storage: Send + Sync {
     /// A `ClearRange` may cost a step for each key in memory that it removes; it never blocks readers.
     ///
     /// # Panics
-    /// If `version` is published already, or below that of the batch before; if the batch was not prepared.
+    /// If its version is published already, or below that of the batch before; if the batch was not prepared.
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     );
@@ -163,6 +165,9 @@ pub trait Storage: Send + Sync {
 pub trait PinnedVersion: Send + Sync {
     /// The version.
     fn version(&self) -> Version;
+
+    /// The last batch in it: what is pinned is everything up to there, and nothing behind it.
+    fn position(&self) -> LogPosition;
 
     /// As [`Storage::get_many`].
     fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;

@@ -10,7 +10,7 @@ use plinth_env::{Env, Open};
 use plinth_storage::MemoryStorage;
 use plinth_storage::Storage;
 use plinth_storage::checkpoint::{self, Identity, Pace, Salvage, Salvaged};
-use plinth_types::{Error, MutationList, MutationType, Result};
+use plinth_types::{Error, LogPosition, MutationList, MutationType, Result};
 use std::path::{Path, PathBuf};
 use support::{DIR, IDENTITY, Rows, churn, rows_of};
 
@@ -25,10 +25,9 @@ struct Specimen {
 impl Specimen {
     async fn new(env: &Env, store: &MemoryStorage) -> Self {
         env.files().create_dir_all(DIR).await.unwrap();
-        let written =
-            checkpoint::write(env, Path::new(DIR), IDENTITY, store, store.newest(), Pace::default())
-                .await
-                .unwrap();
+        let written = checkpoint::write(env, Path::new(DIR), IDENTITY, &store.snapshot(), Pace::default())
+            .await
+            .unwrap();
         let bytes = env.files().read(&written.path).await.unwrap();
         assert_eq!(bytes.len() as u64, written.bytes);
         Self { env: env.clone(), rows: rows_of(store), path: written.path, bytes }
@@ -82,7 +81,7 @@ fn a_bit_flipped_anywhere_is_found() {
     let sim = Simulation::new(1);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let (mut random, mut rows) = (Random::new(1), Rows::new());
         churn(&store, 1, &mut random, 12, &mut rows);
         let specimen = Specimen::new(&env, &store).await;
@@ -107,7 +106,7 @@ fn a_file_cut_off_anywhere_is_found() {
     let sim = Simulation::new(2);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         churn(&store, 1, &mut Random::new(2), 12, &mut Rows::new());
         let specimen = Specimen::new(&env, &store).await;
         for len in 0..specimen.bytes.len() {
@@ -130,12 +129,12 @@ fn damage_in_one_block_costs_that_block_alone() {
     let sim = Simulation::new(3);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let mut list = MutationList::new();
         for number in 0..30_000 {
             list.push(MutationType::Set, format!("key{number:06}").as_bytes(), &[b'v'; 40]);
         }
-        store.apply(1, &mut list.iter(), None);
+        store.apply(LogPosition::without_log(1), &mut list.iter(), None);
         store.publish(1);
         let specimen = Specimen::new(&env, &store).await;
         let heads: Vec<usize> = specimen
@@ -187,7 +186,7 @@ fn a_checkpoint_of_somebody_else_is_refused() {
     let sim = Simulation::new(4);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         churn(&store, 1, &mut Random::new(4), 12, &mut Rows::new());
         let specimen = Specimen::new(&env, &store).await;
         for other in [Identity { cluster_id: [9; 16], ..IDENTITY }, Identity { node_id: [9; 16], ..IDENTITY }]

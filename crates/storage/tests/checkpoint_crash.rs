@@ -5,9 +5,10 @@ mod support;
 
 use plinth_env::is_disk_full;
 use plinth_env::simulated::{CallKind, FaultPlan, Random, Simulation};
+use plinth_storage::PinnedVersion;
 use plinth_storage::checkpoint::{self, Pace};
 use plinth_storage::{MemoryStorage, Storage};
-use plinth_types::Version;
+use plinth_types::{LogPosition, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
         let sim = Simulation::new(seed);
         let mut env = sim.process("node");
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let mut rows = Rows::new();
         let mut versions: BTreeMap<Version, Rows> = BTreeMap::new();
         let mut version = 0;
@@ -33,7 +34,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                 version += 10;
                 churn(&store, version, &mut random, 200, &mut rows);
                 versions.insert(version, rows.clone());
-                written.push(version);
+                written.push(store.snapshot());
             }
             let before = sim.run_until({
                 let env = env.clone();
@@ -42,19 +43,17 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                     checkpoint::load(&env, Path::new(DIR), IDENTITY)
                         .await
                         .unwrap()
-                        .map(|loaded| loaded.version)
+                        .map(|loaded| loaded.at.version)
                 }
             });
             let task = {
-                let (env, store, durable, begun) =
-                    (env.clone(), store.clone(), durable.clone(), begun.clone());
+                let (env, durable, begun) = (env.clone(), durable.clone(), begun.clone());
                 async move {
-                    for version in written {
+                    for snapshot in written {
+                        let version = snapshot.position().version;
                         *begun.lock().unwrap() = version;
                         let pace = Pace { bytes_per_second: None, sync_every: 4096 };
-                        checkpoint::write(&env, Path::new(DIR), IDENTITY, &store, version, pace)
-                            .await
-                            .unwrap();
+                        checkpoint::write(&env, Path::new(DIR), IDENTITY, &snapshot, pace).await.unwrap();
                         *durable.lock().unwrap() = Some(version);
                         checkpoint::remove_others(&env, Path::new(DIR), version).await.unwrap();
                     }
@@ -69,11 +68,11 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                 let env = env.clone();
                 async move { checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap() }
             });
-            let found = loaded.as_ref().map(|loaded| loaded.version);
+            let found = loaded.as_ref().map(|loaded| loaded.at.version);
             assert!(found >= durable.or(before), "seed {seed}: {found:?} after {durable:?} or {before:?}");
             assert!(found <= Some(begun).max(before), "seed {seed}");
             if let Some(loaded) = &loaded {
-                assert!(rows_of(&loaded.store) == versions[&loaded.version], "seed {seed}");
+                assert!(rows_of(&loaded.store) == versions[&loaded.at.version], "seed {seed}");
             }
             let in_between = durable < Some(begun);
             crashed_while_writing += u32::from(in_between);
@@ -91,14 +90,14 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
         let sim = Simulation::new(seed);
         let env = sim.process("node");
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let mut rows = Rows::new();
         churn(&store, 10, &mut random, 500, &mut rows);
         let old = rows.clone();
         let dir = Path::new(DIR);
         sim.run_until(async {
             env.files().create_dir_all(DIR).await.unwrap();
-            checkpoint::write(&env, dir, IDENTITY, &store, 10, Pace::default()).await.unwrap();
+            checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
         });
         churn(&store, 20, &mut random, 500, &mut rows);
         let full = random.index(2) == 0;
@@ -107,18 +106,19 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
             false => FaultPlan::failing(0.1, 0.0),
         };
         sim.set_faults(&env, plan);
-        let result = sim
-            .run_until(async { checkpoint::write(&env, dir, IDENTITY, &store, 20, Pace::default()).await });
+        let result = sim.run_until(async {
+            checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default()).await
+        });
         sim.set_faults(&env, FaultPlan::default());
         let loaded = sim
             .run_until(async { checkpoint::load(&env, dir, IDENTITY).await.unwrap().expect("the old one") });
         match result {
-            Ok(_) => assert!(loaded.version == 20 && rows_of(&loaded.store) == rows, "seed {seed}"),
+            Ok(_) => assert!(loaded.at.version == 20 && rows_of(&loaded.store) == rows, "seed {seed}"),
             Err(error) => {
                 failures += 1;
                 assert!(!full || is_disk_full(&error), "seed {seed}: {error}");
                 // The last step, syncing the directory, may fail after the file has its name.
-                let expected = if loaded.version == 10 { &old } else { &rows };
+                let expected = if loaded.at.version == 10 { &old } else { &rows };
                 assert!(rows_of(&loaded.store) == *expected, "seed {seed}");
             }
         }

@@ -5,7 +5,7 @@ use plinth_env::Env;
 use plinth_env::simulated::{CallKind, Simulation};
 use plinth_storage::checkpoint::{self, Identity, Pace, Written};
 use plinth_storage::{MemoryStorage, Storage};
-use plinth_types::{MutationList, MutationType};
+use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,21 +14,20 @@ const DIR: &str = "/data/checkpoint";
 const MIB: u64 = 1 << 20;
 
 /// Rows of about six megabytes.
-fn store() -> MemoryStorage {
-    let store = MemoryStorage::new(0);
+fn store(version: Version) -> MemoryStorage {
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let mut list = MutationList::new();
     (0..3000u32).for_each(|row| list.push(MutationType::Set, &row.to_be_bytes(), &[7; 2000]));
-    store.apply(10, &mut list.iter(), None);
-    store.publish(10);
-    store.publish(20);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+    store.publish(version);
     store
 }
 
-fn write(sim: &Simulation, env: &Env, version: i64, pace: Pace) -> Written {
-    let store = store();
+fn write(sim: &Simulation, env: &Env, version: Version, pace: Pace) -> Written {
+    let store = store(version);
     sim.run_until(async {
         env.files().create_dir_all(DIR).await.unwrap();
-        checkpoint::write(env, Path::new(DIR), IDENTITY, &store, version, pace).await.unwrap()
+        checkpoint::write(env, Path::new(DIR), IDENTITY, &store.snapshot(), pace).await.unwrap()
     })
 }
 

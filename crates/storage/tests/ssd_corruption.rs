@@ -13,7 +13,7 @@ use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::ssd::verify_ssd;
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{Error, MutationList, MutationType, Version};
+use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use salvage::salvage;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ async fn fill(env: &Env) -> Rows {
             list.push(MutationType::ClearRange, b"key0100", b"key0200");
             rows.retain(|key, _| key[..] < b"key0100"[..] || key[..] >= b"key0200"[..]);
         }
-        store.apply(version, &mut list.iter(), None);
+        store.apply(LogPosition::without_log(version), &mut list.iter(), None);
         store.publish(version);
         store.forget_before(version, 0);
         store.flush().await.unwrap();

@@ -10,7 +10,7 @@ use plinth_env::simulated::{FaultPlan, Random, Simulation};
 use plinth_env::{Env, is_disk_full};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{Error, MutationList, MutationType, Version};
+use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl Known {
 async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
     let mut random = Random::new(seed);
     let Ok(store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else { return };
-    let mut version = store.durable_version();
+    let mut version = store.durable().version;
     let mut rows = known.lock().unwrap().rows_at(version).clone();
     loop {
         for _ in 0..1 + random.index(4) {
@@ -94,7 +94,7 @@ async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
             if store.prepare(&mut list.iter()).await.is_err() {
                 return;
             }
-            store.apply(version, &mut list.iter(), None);
+            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             known.lock().unwrap().versions.insert(version, rows.clone());
         }
@@ -105,7 +105,7 @@ async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
             _ => Ok(false),
         };
         let mut known = known.lock().unwrap();
-        known.durable = known.durable.max(store.durable_version());
+        known.durable = known.durable.max(store.durable().version);
         known.switches += u64::from(flushed == Ok(true)) + u64::from(compacted == Ok(true));
     }
 }
@@ -138,7 +138,7 @@ fn a_crash_leaves_exactly_one_version_whole() {
                 let env = env.clone();
                 async move {
                     let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-                    (store.durable_version(), rows_of(&store).await.unwrap())
+                    (store.durable().version, rows_of(&store).await.unwrap())
                 }
             });
             let mut known = known.lock().unwrap();
@@ -167,7 +167,7 @@ fn a_full_disk_is_waited_out() {
             version += 10;
             let list = churn(&mut random, &mut rows);
             sim.run_until(async { store.prepare(&mut list.iter()).await.unwrap() });
-            store.apply(version, &mut list.iter(), None);
+            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             store.forget_before(version, 0);
             let capacity = if round % 20 < 10 { None } else { Some(3000 + random.below(20_000)) };
@@ -183,7 +183,7 @@ fn a_full_disk_is_waited_out() {
         }
         sim.set_faults(&env, FaultPlan::default());
         sim.run_until(async { store.flush().await.unwrap() });
-        assert!(refused > 0 && store.durable_version() == version, "seed {seed}: {refused} refused");
+        assert!(refused > 0 && store.durable().version == version, "seed {seed}: {refused} refused");
         drop(store);
         let files = sim.run_until(async {
             let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();

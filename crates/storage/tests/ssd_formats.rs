@@ -14,7 +14,7 @@ use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::ssd::{Compression, TABLE_FORMAT, verify_ssd};
 use plinth_storage::{SsdSettings, SsdStorage, Storage};
-use plinth_types::{Error, MutationList, MutationType, Version};
+use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use salvage::salvage;
 use std::path::Path;
@@ -74,7 +74,7 @@ async fn fill(env: &Env) {
 
 async fn apply(store: &SsdStorage, version: Version, list: &MutationList) {
     store.prepare(&mut list.iter()).await.unwrap();
-    store.apply(version, &mut list.iter(), None);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
     store.forget_before(version, 0);
     store.flush().await.unwrap();

@@ -49,4 +49,4 @@ pub use printable::printable;
 pub use ranges::{KeyList, RangeList, RangeRef};
 pub use read::{KeySpace, RangeRead, RangeResult, Read, ReadResult};
 pub use rows::{KeyValue, Rows, RowsBuilder};
-pub use version::{Version, Versionstamp};
+pub use version::{LogPosition, Version, Versionstamp};

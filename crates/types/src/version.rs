@@ -5,6 +5,31 @@ use std::fmt;
 /// A point in the database's history. Fits an `i64` and is never negative once assigned; larger is later.
 pub type Version = i64;
 
+/// How far something has come in the commit log: the last entry with mutations that it has everything of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct LogPosition {
+    /// The entry's number in the log; 0 before the first one, and in a database without a log.
+    pub index: u64,
+    /// The term in which it was made.
+    pub term: u64,
+    /// Its version. Of two positions in one log the later one never has a lower version.
+    pub version: Version,
+}
+
+impl LogPosition {
+    /// That of a version in a database that has no log, or before the first entry of one.
+    pub fn without_log(version: Version) -> Self {
+        Self { index: 0, term: 0, version }
+    }
+}
+
+impl fmt::Display for LogPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, term, version } = self;
+        write!(f, "entry {index} of term {term} at version {version}")
+    }
+}
+
 /// The version that "no version" is reported as: before a commit, and for a read-only commit.
 pub const INVALID_VERSION: Version = -1;
 

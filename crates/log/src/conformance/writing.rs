@@ -44,7 +44,7 @@ fn written_comes_before_committed(make: Make<'_>) {
     let unknown = bench.site.world().run_until(async {
         let view = bench.view.clone();
         view.sync(beyond).await?;
-        view.sync(crate::Position(beyond.0 + 1)).await
+        view.sync(crate::Position::from_sequence(beyond.sequence() + 1)).await
     });
     assert_eq!(unknown, Err(Error::client_invalid_operation()), "nothing was appended there");
 }
@@ -134,9 +134,10 @@ fn a_log_begins_where_it_was_told(make: Make<'_>) {
     assert_eq!(bench.view.register("late", 500, None), Err(Error::version_invalid()));
     assert_eq!(bench.view.register("storage", 501, None), Ok(501));
     bench.extend_lease(1000);
-    bench.commit(501, 10);
+    let position = bench.commit(501, 10);
     let bench = bench.reopened();
     let entries = bench.read(501).expect("entries");
     assert!(entries.len() == 1 && entries[0].index > 70 && entries[0].version == 501);
+    assert_eq!(position.entry(501), entries[0].position(), "index and term come with the position");
     assert_eq!(bench.view.consumers(), [("storage".to_string(), 501)]);
 }

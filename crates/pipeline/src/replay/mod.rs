@@ -28,7 +28,7 @@ use batch::Batch;
 use handover::{Sender, handover};
 use plinth_env::Env;
 use plinth_log::{LocalView, Reader};
-use plinth_types::{Error, MutationList, Result, Version};
+use plinth_types::{Error, LogPosition, MutationList, Result, Version};
 
 /// Batches that are ready and not applied yet, at most.
 const AHEAD: usize = 2;
@@ -52,8 +52,8 @@ impl Bounds {
 
 /// A batch ready to be applied.
 struct Ordered {
-    /// The version of its last entry.
-    version: Version,
+    /// Where its last entry is.
+    at: LogPosition,
     mutations: MutationList,
 }
 
@@ -62,18 +62,18 @@ pub(crate) async fn replay(
     env: &Env,
     log: &LocalView,
     engine: &mut Recovering,
-    from: Version,
+    from: LogPosition,
     bounds: Bounds,
 ) -> Result<Version> {
     let (sender, mut receiver) = handover(AHEAD);
-    let task = env.spawn("replay", read_ahead(log.reader(from + 1), bounds, sender));
-    let mut reached = from;
+    let task = env.spawn("replay", read_ahead(log.reader(from.version + 1), from, bounds, sender));
+    let mut reached = from.version;
     let mut outcome = Ok(());
     while let Some(next) = receiver.next().await {
         let applied = match next {
-            Ok(Ordered { version, mutations }) => {
-                reached = version;
-                engine.apply(env, version, &mutations).await
+            Ok(Ordered { at, mutations }) => {
+                reached = at.version;
+                engine.apply(env, at, &mutations).await
             }
             Err(error) => Err(error),
         };
@@ -89,9 +89,14 @@ pub(crate) async fn replay(
 }
 
 /// Reads entries and hands them on in ordered batches, until there are no more or nobody wants them.
-async fn read_ahead(mut reader: Reader, bounds: Bounds, sender: Sender<Result<Ordered>>) {
+async fn read_ahead(
+    mut reader: Reader,
+    mut from: LogPosition,
+    bounds: Bounds,
+    sender: Sender<Result<Ordered>>,
+) {
     loop {
-        let next = match gather(&mut reader, bounds).await {
+        let next = match gather(&mut reader, &mut from, bounds).await {
             Ok(None) => return,
             Ok(Some(ordered)) => Ok(ordered),
             Err(error) => Err(error),
@@ -103,17 +108,21 @@ async fn read_ahead(mut reader: Reader, bounds: Bounds, sender: Sender<Result<Or
     }
 }
 
-/// The next entries, as many as make a batch; `None` if there are none.
-async fn gather(reader: &mut Reader, bounds: Bounds) -> Result<Option<Ordered>> {
+/// The next entries behind `from`, as many as make a batch; `None` if there are none.
+async fn gather(reader: &mut Reader, from: &mut LogPosition, bounds: Bounds) -> Result<Option<Ordered>> {
     let mut batch = Batch::default();
-    let mut last = None;
+    let began = *from;
     while batch.is_below(bounds) {
         let Some(entry) = reader.next().await? else { break };
         let index = entry.index;
+        if entry.previous != from.version || index <= from.index {
+            let detail = format!("log entry {index} follows version {}, expected {from}", entry.previous);
+            return Err(Error::file_corrupt().with_detail(detail));
+        }
         let corrupt = |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
         let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
         batch.add(mutations);
-        last = Some(entry.version);
+        *from = entry.position();
     }
-    Ok(last.map(|version| Ordered { version, mutations: batch.into_key_order() }))
+    Ok((*from != began).then(|| Ordered { at: *from, mutations: batch.into_key_order() }))
 }

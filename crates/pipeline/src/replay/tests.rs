@@ -14,8 +14,8 @@ use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
 use plinth_storage::{MemoryReplay, MemoryStorage, SsdSettings, SsdStorage, Storage};
 use plinth_types::{
-    Bytes, KeySelector, KeySpace, MutationList, MutationRef, MutationType, RangeRead, Version, atomic,
-    key_after,
+    Bytes, KeySelector, KeySpace, LogPosition, MutationList, MutationRef, MutationType, RangeRead, Version,
+    atomic, key_after,
 };
 use std::collections::BTreeMap;
 
@@ -180,7 +180,7 @@ fn rows_of(store: &Store) -> Rows {
 async fn engine_is_right(env: &Env, mut engine: Recovering, seed: u64) {
     let log = log(seed);
     for (at, (list, _)) in log.iter().enumerate() {
-        engine.apply(env, 10 * (at + 1) as Version, list).await.unwrap();
+        engine.apply(env, LogPosition::without_log(10 * (at + 1) as Version), list).await.unwrap();
     }
     let store = engine.finish();
     let expected = log.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
@@ -197,7 +197,7 @@ async fn engine_is_right(env: &Env, mut engine: Recovering, seed: u64) {
 fn the_engine_memory_has_what_the_log_has() {
     let env = Env::real();
     for seed in 0..300 {
-        let replay = MemoryReplay::new(MemoryStorage::new(0)).unwrap();
+        let replay = MemoryReplay::new(MemoryStorage::new(LogPosition::default())).unwrap();
         block_on(engine_is_right(&env, Recovering::Memory(Box::new(replay)), seed));
     }
 }
@@ -223,7 +223,11 @@ async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -
     let replica = Replica::new(env, config, None, (store, None), (0, Metadata::default()));
     for (at, list) in entries.iter().enumerate() {
         let touches_metadata = list.iter().any(may_concern);
-        let entry = Entry { version: 10 * (at + 1) as Version, lists: vec![list], touches_metadata };
+        let entry = Entry {
+            at: LogPosition::without_log(10 * (at + 1) as Version),
+            lists: vec![list],
+            touches_metadata,
+        };
         replica.apply(&entry).await.unwrap();
         replica.check_invariants();
     }
@@ -237,7 +241,8 @@ async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -
 async fn loaded_at_once(env: &Env, mut engine: Recovering, entries: &[MutationList]) -> (Rows, u64, Version) {
     let mut batch = Batch::default();
     entries.iter().for_each(|list| batch.add(Bytes::copy_from_slice(list.as_bytes())));
-    engine.apply(env, 10 * entries.len() as Version, &batch.into_key_order()).await.unwrap();
+    let at = LogPosition::without_log(10 * entries.len() as Version);
+    engine.apply(env, at, &batch.into_key_order()).await.unwrap();
     let store = engine.finish();
     let found = (rows_of(&store), store.count(), store.newest());
     store.close().await;
@@ -258,9 +263,9 @@ fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
         let clears = random.index(4);
         let entries: Vec<_> = (0..1 + random.index(60)).map(|_| entry(&mut random, clears)).collect();
         block_on(async {
-            let replay = MemoryReplay::new(MemoryStorage::new(0)).unwrap();
+            let replay = MemoryReplay::new(MemoryStorage::new(LogPosition::default())).unwrap();
             let expected = loaded_at_once(&env, Recovering::Memory(Box::new(replay)), &entries).await;
-            let store = Store::Memory(MemoryStorage::new(0));
+            let store = Store::Memory(MemoryStorage::new(LogPosition::default()));
             assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
             if seed % 20 != 0 {
                 return;

@@ -5,12 +5,12 @@
 //! this. The footer repeats the header: either of them is enough to salvage the rows.
 
 use super::problem::Flaw;
-use plinth_types::Version;
+use plinth_types::{LogPosition, Version};
 
 /// The first bytes of every checkpoint.
 pub const MAGIC: [u8; 8] = *b"PLNTHCKP";
-/// The format that this program writes.
-pub const FORMAT: u32 = 1;
+/// The format that this program reads and writes.
+pub const FORMAT: u32 = 2;
 
 const HEADER_MAGIC: usize = 0;
 const HEADER_FORMAT: usize = HEADER_MAGIC + 8;
@@ -19,8 +19,10 @@ const HEADER_CLUSTER: usize = HEADER_LENGTH + 4;
 const HEADER_NODE: usize = HEADER_CLUSTER + 16;
 const HEADER_VERSION: usize = HEADER_NODE + 16;
 const HEADER_NONCE: usize = HEADER_VERSION + 8;
-const HEADER_RESERVED: usize = HEADER_NONCE + 8;
-const HEADER_CHECKSUM: usize = HEADER_RESERVED + 60;
+const HEADER_INDEX: usize = HEADER_NONCE + 8;
+const HEADER_TERM: usize = HEADER_INDEX + 8;
+const HEADER_RESERVED: usize = HEADER_TERM + 8;
+const HEADER_CHECKSUM: usize = HEADER_RESERVED + 44;
 /// Bytes of the header.
 pub const HEADER_LEN: usize = HEADER_CHECKSUM + 4;
 
@@ -70,8 +72,8 @@ pub struct Identity {
 pub struct Header {
     /// Cluster and node.
     pub identity: Identity,
-    /// The version whose rows these are.
-    pub version: Version,
+    /// What the rows are everything of.
+    pub at: LogPosition,
     /// Random: tells apart two files of the same version.
     pub nonce: u64,
 }
@@ -101,9 +103,9 @@ impl Header {
     pub(super) fn check(&self, version: Version, identity: Identity) -> Result<(), Flaw> {
         let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
         let ours = self.identity;
-        if self.version != version {
+        if self.at.version != version {
             let expected = format_args!("{version}, as its name says").to_string();
-            Err(Flaw::new("version of the checkpoint", expected, self.version))
+            Err(Flaw::new("version of the checkpoint", expected, self.at.version))
         } else if ours.cluster_id != identity.cluster_id {
             Err(Flaw::new("cluster id", hex(identity.cluster_id), hex(ours.cluster_id)))
         } else if ours.node_id != identity.node_id {
@@ -121,8 +123,10 @@ impl Header {
         bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
         bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
         bytes[HEADER_NODE..HEADER_VERSION].copy_from_slice(&self.identity.node_id);
-        bytes[HEADER_VERSION..HEADER_NONCE].copy_from_slice(&self.version.to_le_bytes());
-        bytes[HEADER_NONCE..HEADER_RESERVED].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[HEADER_VERSION..HEADER_NONCE].copy_from_slice(&self.at.version.to_le_bytes());
+        bytes[HEADER_NONCE..HEADER_INDEX].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[HEADER_INDEX..HEADER_TERM].copy_from_slice(&self.at.index.to_le_bytes());
+        bytes[HEADER_TERM..HEADER_RESERVED].copy_from_slice(&self.at.term.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
         bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -152,8 +156,12 @@ impl Header {
         }
         let identity =
             Identity { cluster_id: id_at(bytes, HEADER_CLUSTER), node_id: id_at(bytes, HEADER_NODE) };
-        let version = u64_at(bytes, HEADER_VERSION) as Version;
-        Ok(Self { identity, version, nonce: u64_at(bytes, HEADER_NONCE) })
+        let at = LogPosition {
+            index: u64_at(bytes, HEADER_INDEX),
+            term: u64_at(bytes, HEADER_TERM),
+            version: u64_at(bytes, HEADER_VERSION) as Version,
+        };
+        Ok(Self { identity, at, nonce: u64_at(bytes, HEADER_NONCE) })
     }
 
     /// What the checksums of this file's blocks begin with.

@@ -26,7 +26,7 @@ pub use write::{Pace, Written, write};
 use crate::removal::remove_large_file;
 use crate::{Loader, MemoryStorage};
 use plinth_env::Env;
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, LogPosition, Result, Version};
 use std::path::{Path, PathBuf};
 use walk::{Step, Walk};
 
@@ -40,8 +40,8 @@ const SUFFIX: &str = ".data";
 pub struct Loaded {
     /// The store; its window is the checkpoint's version alone.
     pub store: MemoryStorage,
-    /// The version.
-    pub version: Version,
+    /// What the rows are everything of.
+    pub at: LogPosition,
     /// What was in it.
     pub totals: Totals,
 }
@@ -86,7 +86,8 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
         return Err(problem.into());
     }
     walk.expect(version, identity)?;
-    let mut loader = Loader::new(version);
+    let at = walk.header().at;
+    let mut loader = Loader::new(at);
     loop {
         match walk.step(&mut |key, value| loader.push(key, value)).await? {
             Step::Rows => {}
@@ -97,7 +98,7 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
             Step::End => break,
         }
     }
-    Ok(Some(Loaded { store: loader.finish(), version, totals: walk.totals() }))
+    Ok(Some(Loaded { store: loader.finish(), at, totals: walk.totals() }))
 }
 
 /// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and unfinished removals left

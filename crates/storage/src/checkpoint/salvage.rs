@@ -5,7 +5,7 @@ use super::list;
 use super::problem::Problem;
 use super::walk::{Step, Walk};
 use plinth_env::Env;
-use plinth_types::{Result, Rows, RowsBuilder, Version};
+use plinth_types::{LogPosition, Result, Rows, RowsBuilder};
 use std::path::Path;
 
 /// What [`verify`] found.
@@ -17,8 +17,8 @@ pub struct Report {
     pub bytes: u64,
     /// Rows read from them.
     pub rows: u64,
-    /// The version of the newest, 0 if there is none.
-    pub newest: Version,
+    /// What the newest has everything of; nothing if there is none.
+    pub newest: LogPosition,
     /// What is wrong with them, in the order of files and offsets.
     pub problems: Vec<Problem>,
 }
@@ -40,8 +40,8 @@ pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> Result
                 Salvaged::Damage(problem) => report.problems.push(problem),
             }
         }
-        report.newest = version;
         let Some(header) = salvage.header() else { continue };
+        report.newest = header.at;
         let flaw = header.check(version, identity.unwrap_or(header.identity));
         report.problems.extend(flaw.err().map(|flaw| flaw.at(&path.display().to_string(), 0)));
     }

@@ -9,9 +9,9 @@
 
 use super::format::{BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
-use crate::{MemoryStorage, Snapshot};
+use crate::{PinnedVersion, Snapshot};
 use plinth_env::{Env, File, Open};
-use plinth_types::{Bytes, Result, Version, probe};
+use plinth_types::{Bytes, LogPosition, Result, probe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Default for Pace {
 pub struct Written {
     /// The file.
     pub path: PathBuf,
-    /// The version.
-    pub version: Version,
+    /// What is in it is everything of this.
+    pub at: LogPosition,
     /// What is in it.
     pub totals: Totals,
     /// Bytes of the file.
@@ -51,28 +51,26 @@ pub struct Written {
     pub longest_step: Duration,
 }
 
-/// Writes the rows of `version` to a file in `dir`, which exists. Once this returns, the file is durable
+/// Writes the rows of a snapshot to a file in `dir`, which exists. Once this returns, the file is durable
 /// under its name; before, and after an error, the directory has the checkpoints it had. May be dropped at
 /// any await.
 ///
 /// # Errors
-/// `transaction_too_old` or `future_version` if the version is outside the store's window; those of writing
-/// files, of which a full disk is the likely one.
+/// Those of writing files, of which a full disk is the likely one.
 pub async fn write(
     env: &Env,
     dir: &Path,
     identity: Identity,
-    store: &MemoryStorage,
-    version: Version,
+    snapshot: &Snapshot,
     pace: Pace,
 ) -> Result<Written> {
-    let snapshot = store.snapshot(version)?;
-    let name = file_name(version);
-    let unfinished = dir.join(format!("{UNFINISHED}{version:016x}"));
+    let at = snapshot.position();
+    let name = file_name(at.version);
+    let unfinished = dir.join(format!("{UNFINISHED}{:016x}", at.version));
     let file = env.files().open(&unfinished, Open::Truncate).await?;
-    let header = Header { identity, version, nonce: env.random_u64() };
+    let header = Header { identity, at, nonce: env.random_u64() };
     let mut writing = Writing::begin(env, file, header, pace);
-    let result = writing.all(&snapshot).await;
+    let result = writing.all(snapshot).await;
     if let Err(error) = result {
         probe!("storage: checkpoint given up half-way");
         // The room it took is wanted; that it can't be removed adds nothing to the error.
@@ -85,7 +83,7 @@ pub async fn write(
     env.files().sync_dir(dir).await?;
     writing.end_step();
     let Writing { totals, written: bytes, longest_step, .. } = writing;
-    Ok(Written { path, version, totals, bytes, longest_step })
+    Ok(Written { path, at, totals, bytes, longest_step })
 }
 
 struct Writing {

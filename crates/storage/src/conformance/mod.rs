@@ -9,10 +9,16 @@ pub mod random;
 mod scenarios;
 
 use crate::Storage;
-use plinth_types::Version;
+use plinth_types::{LogPosition, Version};
 
 /// Makes an empty store at a version.
 pub type Make<'m> = &'m dyn Fn(Version) -> Box<dyn Storage>;
+
+/// Where in an imagined log the batch of a version lies: neither index nor term can be taken for anything else.
+fn position(version: Version) -> LogPosition {
+    let number = u64::try_from(version).expect("versions are not negative");
+    LogPosition { index: 1000 + 3 * number, term: 1 + number / 10, version }
+}
 
 /// Runs everything: the scenarios, and `programs` random programs of `steps` steps each.
 ///

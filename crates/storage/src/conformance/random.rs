@@ -3,13 +3,13 @@
 //! After each step the engine must have answered as the model does. Keys are drawn from a few hundred or
 //! thousand, so that overwrites, removals and ranges hit, in shapes that trees find hard (`Keys`).
 
-use super::Make;
 use super::model::{Change, Model, Row};
+use super::{Make, position};
 use crate::{PinnedVersion, Storage};
 use plinth_env::simulated::Random;
 use plinth_types::{
-    Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, RangeResult, Version,
-    system,
+    Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, RangeResult,
+    Version, system,
 };
 
 /// Runs the program of a seed.
@@ -29,6 +29,7 @@ pub fn run(make: Make<'_>, seed: u64, steps: usize) {
         applied: begin,
         newest: begin,
         oldest: begin,
+        batches: vec![LogPosition::without_log(begin)],
         pinned: Vec::new(),
     };
     for _ in 0..steps {
@@ -71,6 +72,8 @@ struct Program {
     applied: Version,
     newest: Version,
     oldest: Version,
+    /// What the store began with, and all batches.
+    batches: Vec<LogPosition>,
     /// Versions that are pinned, each with its rows.
     pinned: Vec<(Box<dyn PinnedVersion>, Vec<Row>)>,
 }
@@ -139,6 +142,8 @@ impl Program {
         if self.pinned.len() < PINS && self.random.index(2) == 0 {
             let pinned = self.store.pin().wait().expect("nothing is in its way");
             assert!(pinned.version() <= self.newest, "seed {}: nothing newer was published", self.seed);
+            let last = self.batches.iter().take_while(|at| at.version <= pinned.version()).last();
+            assert_eq!(Some(&pinned.position()), last, "seed {}: at {}", self.seed, pinned.version());
             let rows = self.model.rows(pinned.version(), KeySpace::System);
             return self.pinned.push((pinned, rows));
         }
@@ -243,12 +248,19 @@ impl Program {
         self.store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
         if self.random.index(2) == 0 {
             let mut told = Told { expected: &expected, at: 0 };
-            self.store.apply(self.applied, &mut list.iter(), Some(&mut |change| told.hear(change)));
+            self.store.apply(position(self.applied), &mut list.iter(), Some(&mut |change| told.hear(change)));
             assert!(told.at == expected.len(), "seed {}: {expected:?} happened, {} told", self.seed, told.at);
         } else {
-            self.store.apply(self.applied, &mut list.iter(), None);
+            self.store.apply(position(self.applied), &mut list.iter(), None);
+        }
+        if self.batches.last().is_none_or(|last| last.version < self.applied) {
+            self.batches.push(position(self.applied));
         }
         if self.random.index(3) != 0 {
+            if self.random.index(4) == 0 {
+                // Versions go by without a batch.
+                self.applied += self.random.index(5) as Version;
+            }
             self.newest = self.applied;
             self.store.publish(self.newest);
         }

@@ -2,7 +2,7 @@
 //!
 //! The random programs find what nobody thought of; these say what was thought of, and fail with a name.
 
-use super::Make;
+use super::{Make, position};
 use crate::Storage;
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, system,
@@ -32,7 +32,7 @@ fn set(store: &dyn Storage, version: Version, rows: &[(&[u8], &[u8])]) {
 
 fn apply(store: &dyn Storage, version: Version, list: &MutationList) {
     store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
-    store.apply(version, &mut list.iter(), None);
+    store.apply(position(version), &mut list.iter(), None);
 }
 
 fn get(store: &dyn Storage, version: Version, key: &[u8]) -> Option<Bytes> {

@@ -117,6 +117,7 @@ impl Core {
     }
 
     /// Keeps `version` readable to the holder, whatever becomes of the window.
+    #[cfg(test)]
     pub(crate) fn hold(self: &Arc<Self>, version: Version) -> Result<Held> {
         let mut held = self.lock_held();
         self.check(version)?;

@@ -48,7 +48,8 @@ use crate::{Changed, Memory, PinnedVersion, Storage};
 use core::{Core, Held};
 use plinth_env::Reply;
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version, key_after,
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result, Version,
+    key_after,
 };
 use read::View;
 use std::ops::ControlFlow;
@@ -69,22 +70,30 @@ struct Shared {
 }
 
 impl MemoryStorage {
-    /// An empty store at `version`.
-    pub fn new(version: Version) -> Self {
-        Self::of(Writer::new(version))
+    /// An empty store that has everything up to this place in the log: nothing.
+    pub fn new(at: LogPosition) -> Self {
+        Self::of(Writer::new(at))
     }
 
     fn of(writer: Writer) -> Self {
         Self { shared: Arc::new(Shared { core: writer.core().clone(), writer: Mutex::new(writer) }) }
     }
 
-    /// Keeps `version` readable through the snapshot, whatever becomes of the window. A snapshot costs at
+    /// The same for any version of the window.
+    #[cfg(test)]
+    fn snapshot_at(&self, version: Version) -> Result<Snapshot> {
+        let at = LogPosition::without_log(version);
+        Ok(Snapshot { held: self.shared.core.hold(version)?, at, _store: self.shared.clone() })
+    }
+
+    /// Keeps the newest version readable through the snapshot, whatever becomes of the window. A snapshot costs at
     /// most one old row for each key that is written while it lives.
-    ///
-    /// # Errors
-    /// `transaction_too_old` or `future_version` if the version is outside the window.
-    pub fn snapshot(&self, version: Version) -> Result<Snapshot> {
-        Ok(Snapshot { held: self.shared.core.hold(version)?, _store: self.shared.clone() })
+    pub fn snapshot(&self) -> Snapshot {
+        // Whoever applies the next batch waits meanwhile.
+        let writer = self.writer();
+        let held = self.shared.core.hold_newest();
+        let at = writer.position_at(held.version());
+        Snapshot { held, at, _store: self.shared.clone() }
     }
 
     /// Checks the whole index. Slow: for tests and simulation.
@@ -123,11 +132,11 @@ impl Storage for MemoryStorage {
 
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.writer().apply(version, mutations, changed);
+        self.writer().apply(at, mutations, changed);
     }
 
     fn publish(&self, version: Version) {
@@ -155,10 +164,7 @@ impl Storage for MemoryStorage {
     }
 
     fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
-        Reply::ready(Ok(Box::new(Snapshot {
-            held: self.shared.core.hold_newest(),
-            _store: self.shared.clone(),
-        })))
+        Reply::ready(Ok(Box::new(self.snapshot())))
     }
 
     fn memory(&self) -> Memory {
@@ -181,9 +187,9 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Begins to fill a store whose window will be `version` alone.
-    pub fn new(version: Version) -> Self {
-        Self { filling: Filling::new(version) }
+    /// Begins to fill a store with everything up to this place in the log; its window will be that version alone.
+    pub fn new(at: LogPosition) -> Self {
+        Self { filling: Filling::new(at) }
     }
 
     /// Adds a row. Quickest when keys ascend; then the leaves are full and memory is least.
@@ -214,9 +220,9 @@ impl MemoryReplay {
     /// ascend; each key should have few.
     ///
     /// # Panics
-    /// If `version` is not above that of the batch before.
-    pub fn apply(&mut self, version: Version, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
-        self.replaying.apply(version, mutations);
+    /// If the version is not above that of the batch before.
+    pub fn apply(&mut self, at: LogPosition, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
+        self.replaying.apply(at, mutations);
     }
 
     /// The store; its window is the last version applied.
@@ -228,16 +234,12 @@ impl MemoryReplay {
 /// One version of a [`MemoryStorage`] that stays readable.
 pub struct Snapshot {
     held: Held,
+    at: LogPosition,
     /// What the view looks at belongs to the writer.
     _store: Arc<Shared>,
 }
 
 impl Snapshot {
-    /// The version.
-    pub fn version(&self) -> Version {
-        self.held.version()
-    }
-
     /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach
     /// `target`. Gives where to go on; `None` when that were all.
     pub(crate) fn visit(
@@ -264,6 +266,10 @@ impl Snapshot {
 impl PinnedVersion for Snapshot {
     fn version(&self) -> Version {
         self.held.version()
+    }
+
+    fn position(&self) -> LogPosition {
+        self.at
     }
 
     fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {

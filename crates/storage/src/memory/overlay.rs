@@ -6,7 +6,7 @@ use super::core::Core;
 use super::record::RecordRef;
 use super::tree::{Cursor, GROUP, find_group};
 use super::writer::Writer;
-use plinth_types::{Bytes, KeyList, Result, Version, key_after};
+use plinth_types::{Bytes, KeyList, LogPosition, Result, Version, key_after};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,7 +42,7 @@ pub(crate) struct OverlayWriter<'o> {
 impl Overlay {
     /// An empty overlay whose window is `version` alone.
     pub(crate) fn new(version: Version) -> Self {
-        let writer = Writer::new(version);
+        let writer = Writer::new(LogPosition::without_log(version));
         Self { core: writer.core().clone(), writer: Mutex::new(writer), live: AtomicUsize::new(0) }
     }
 

@@ -8,7 +8,7 @@ use crate::conformance::model::{Model, Row};
 use crate::conformance::{self, random};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
-use plinth_types::{MutationList, MutationType};
+use plinth_types::{LogPosition, MutationList, MutationType};
 use std::sync::atomic::AtomicBool;
 
 /// Divides counts where every step is slow.
@@ -29,11 +29,11 @@ impl Storage for Checked {
     }
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.0.apply(version, mutations, changed);
+        self.0.apply(at, mutations, changed);
         self.0.check_invariants();
     }
     fn publish(&self, version: Version) {
@@ -68,7 +68,7 @@ impl Storage for Checked {
 }
 
 fn make(version: Version) -> Box<dyn Storage> {
-    Box::new(Checked(MemoryStorage::new(version)))
+    Box::new(Checked(MemoryStorage::new(LogPosition::without_log(version))))
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn set_all(store: &MemoryStorage, version: Version, numbers: impl Iterator<Item 
     for number in numbers {
         list.push(MutationType::Set, &key(number), value);
     }
-    store.apply(version, &mut list.iter(), None);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 
 fn clear(store: &MemoryStorage, version: Version, begin: usize, end: usize) {
     let mut list = MutationList::new();
     list.push(MutationType::ClearRange, &key(begin), &key(end));
-    store.apply(version, &mut list.iter(), None);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 
@@ -111,7 +111,7 @@ fn clean(store: &MemoryStorage) {
 
 #[test]
 fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let (rows, rounds) = (20_000 / LESS, 40 / LESS.min(10));
     let mut peak = 0;
     for round in 0..rounds {
@@ -133,7 +133,7 @@ fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
 #[test]
 #[cfg(not(miri))]
 fn memory_at_rest_is_as_large_as_the_data() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 50_000;
     let mut random = Random::new(3);
     set_all(&store, 1, 0..rows, &[b'v'; 60]);
@@ -169,7 +169,7 @@ fn memory_at_rest_is_as_large_as_the_data() {
 /// for long had kept stayed in memory until somebody wrote again.
 #[test]
 fn what_a_long_reader_kept_is_given_back_when_it_leaves() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 20_000 / LESS;
     let reader = store.core().epochs.pin();
     for round in 0..4 {
@@ -197,7 +197,7 @@ fn rows_of(snapshot: &Snapshot) -> Vec<Row> {
 fn snapshots_keep_what_they_read_and_nothing_else() {
     for seed in 0..if cfg!(miri) { 1 } else { 30 } {
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(0);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
         let mut model = Model::new();
         let mut snapshots: Vec<Snapshot> = Vec::new();
         for version in 1..if cfg!(miri) { 25 } else { 200 } {
@@ -214,12 +214,14 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
             for mutation in &list {
                 model.apply(version, &mutation, &mut Vec::new());
             }
-            store.apply(version, &mut list.iter(), None);
+            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             match random.index(6) {
                 0 => snapshots.push(
                     store
-                        .snapshot(version - random.index((version - store.oldest()) as usize + 1) as Version)
+                        .snapshot_at(
+                            version - random.index((version - store.oldest()) as usize + 1) as Version,
+                        )
                         .unwrap(),
                 ),
                 1 if !snapshots.is_empty() => drop(snapshots.swap_remove(random.index(snapshots.len()))),
@@ -242,10 +244,10 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
 
 #[test]
 fn a_long_snapshot_costs_one_row_a_key_at_most() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 2000 / LESS;
     set_all(&store, 1, 0..rows, &[1; 30]);
-    let snapshot = store.snapshot(1).unwrap();
+    let snapshot = store.snapshot_at(1).unwrap();
     for version in 2..50 / LESS.min(5) as Version {
         set_all(&store, version, 0..rows, &[version as u8; 30]);
         clean(&store);
@@ -263,9 +265,9 @@ fn a_long_snapshot_costs_one_row_a_key_at_most() {
 
 #[test]
 fn a_snapshot_outlives_the_store() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     set_all(&store, 1, 0..10, b"v");
-    let snapshot = store.snapshot(1).unwrap();
+    let snapshot = store.snapshot_at(1).unwrap();
     drop(store);
     assert_eq!(rows_of(&snapshot).len(), 10);
 }
@@ -274,20 +276,20 @@ fn a_snapshot_outlives_the_store() {
 fn rows_loaded_in_any_order_are_there() {
     for step in [1, 7, 999] {
         let count = 1000 / LESS;
-        let mut loader = Loader::new(5);
+        let mut loader = Loader::new(LogPosition::without_log(5));
         for number in 0..count {
             loader.push(&key(number * step % count), &[step as u8; 9]);
         }
         let store = loader.finish();
         store.check_invariants();
         assert_eq!((store.newest(), store.oldest()), (5, 5));
-        assert_eq!(rows_of(&store.snapshot(5).unwrap()).len(), store.count() as usize);
+        assert_eq!(rows_of(&store.snapshot_at(5).unwrap()).len(), store.count() as usize);
     }
 }
 
 #[test]
 fn estimates_are_exact_while_nobody_writes() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let count = 3000 / LESS;
     let mut random = Random::new(4);
     for version in 1..10 {
@@ -295,7 +297,7 @@ fn estimates_are_exact_while_nobody_writes() {
         set_all(&store, version, (0..count).filter(|_| random.index(3) == 0), &value);
     }
     clear(&store, 10, count / 3, count / 2);
-    let snapshot = store.snapshot(10).unwrap();
+    let snapshot = store.snapshot_at(10).unwrap();
     let rows = rows_of(&snapshot);
     for _ in 0..50 / LESS.min(10) {
         let (begin, end) = (key(random.index(count)), key(random.index(count)));
@@ -315,7 +317,7 @@ fn estimates_are_exact_while_nobody_writes() {
 #[test]
 fn readers_on_other_threads_see_whole_versions() {
     const KEYS: usize = if cfg!(miri) { 100 } else { 3000 };
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     let done = Arc::new(AtomicBool::new(false));
     let env = Env::real();
     let readers: Vec<_> = (0..3)
@@ -349,7 +351,7 @@ fn readers_on_other_threads_see_whole_versions() {
             list.push(MutationType::ClearRange, &key(begin), &key(end + 1));
             list.push(MutationType::Set, &key(end), &wide(sum, end));
         }
-        store.apply(version, &mut list.iter(), None);
+        store.apply(LogPosition::without_log(version), &mut list.iter(), None);
         store.publish(version);
         store.forget_before(version - 5, 200);
     }
@@ -414,8 +416,8 @@ fn replay_leaves_what_applying_leaves() {
     for seed in 0..if cfg!(miri) { 2 } else { 30 } {
         let mut random = Random::new(seed);
         let rows = 1 + random.index(3_000 / LESS);
-        let store = MemoryStorage::new(0);
-        let mut loader = Loader::new(1);
+        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut loader = Loader::new(LogPosition::without_log(1));
         (0..rows).filter(|_| random.index(3) > 0).for_each(|number| loader.push(&key(number), b"loaded"));
         let mut replay = MemoryReplay::new(loader.finish()).unwrap();
         let mut random_again = Random::new(seed);
@@ -447,9 +449,9 @@ fn replay_leaves_what_applying_leaves() {
             }
             let mut list = MutationList::new();
             mutations.iter().for_each(|(kind, param1, param2)| list.push(*kind, param1, param2));
-            store.apply(version, &mut list.iter(), None);
+            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
-            replay.apply(version, &mut list.iter());
+            replay.apply(LogPosition::without_log(version), &mut list.iter());
         }
         clean(&store);
         let replayed = replay.finish();
@@ -481,9 +483,9 @@ fn all_rows(store: &MemoryStorage) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn only_a_store_that_nobody_else_has_can_be_replayed_into() {
-    let store = MemoryStorage::new(0);
+    let store = MemoryStorage::new(LogPosition::without_log(0));
     set_all(&store, 1, 0..10, b"v");
-    let snapshot = store.snapshot(1).unwrap();
+    let snapshot = store.snapshot_at(1).unwrap();
     assert!(MemoryReplay::new(store.clone()).is_none());
     drop(snapshot);
     let other = store.clone();

@@ -63,7 +63,7 @@ pub(super) async fn step(engine: &Engine) -> Result<bool> {
         None => Ok(false),
         Some(Work::Move(tables, level)) => {
             let added = tables.iter().map(|table| Placed { level, flush: 0, table: table.clone() }).collect();
-            let step = Step { version: None, removed: Vec::new(), added };
+            let step = Step { at: None, removed: Vec::new(), added };
             probe!("ssd: tables moved down unread");
             move_tables(engine, step).await.map(|()| true)
         }
@@ -247,7 +247,7 @@ async fn merge(engine: &Engine, merging: Merging) -> Result<()> {
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let (level, flush) = (merging.level, merging.flush);
     let added = tables.into_iter().map(|table| Placed { level, flush, table }).collect();
-    let step = Step { version: None, removed: all, added };
+    let step = Step { at: None, removed: all, added };
     match switch(engine, step).await {
         Ok(()) => {
             probe!("ssd: tables merged");

@@ -20,7 +20,7 @@ use super::writer::RunWriter;
 use crate::removal::remove_large_file;
 use plinth_env::sync::race;
 use plinth_env::{Env, Signal};
-use plinth_types::{Bytes, Error, Result, Version, key_after, planted, probe};
+use plinth_types::{Bytes, Error, LogPosition, Result, Version, key_after, planted, probe};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -72,8 +72,8 @@ impl Drop for Inside<'_> {
 
 /// What changes from one state to the next.
 pub(super) struct Step {
-    /// The engine's version afterwards, if this is a flush.
-    pub version: Option<Version>,
+    /// What the tables have afterwards, if this is a flush.
+    pub at: Option<LogPosition>,
     pub removed: Vec<Arc<Table>>,
     pub added: Vec<Placed>,
 }
@@ -90,9 +90,9 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
     let mut placed: Vec<Placed> =
         old.placed().filter(|placed| gone.binary_search(&placed.table.id()).is_err()).collect();
     placed.extend(step.added);
-    let flushed = u64::from(step.version.is_some());
-    let version = step.version.unwrap_or(old.version);
-    let new = State::of(version, old.serial + 1, old.next_flush + flushed, placed);
+    let flushed = u64::from(step.at.is_some());
+    let at = step.at.unwrap_or(old.at);
+    let new = State::of(at, old.serial + 1, old.next_flush + flushed, placed);
     let next_id = making.next_id.load(Ordering::Relaxed);
     let manifest = Manifest::of(&new, making.identity, next_id);
     let (env, dir) = (&making.env, &making.dir);
@@ -143,11 +143,13 @@ pub(super) fn wants_flush(engine: &Engine) -> bool {
     ready >= if hurry { engine.settings.flush_bytes / 4 } else { engine.settings.flush_bytes }
 }
 
-/// Moves everything up to the window's oldest readable version into the tables.
+/// Moves what the window's oldest readable version shows into the tables: whole batches, up to one whose place in the
+/// log is known.
 pub(super) async fn flush(engine: &Engine) -> Result<bool> {
     let _one_at_a_time = engine.gates.flush.enter().await;
-    let horizon = engine.window.overlay().oldest();
-    let from = engine.state().version;
+    let from = engine.state().at.version;
+    let Some(at) = engine.window.position_until(engine.window.overlay().oldest()) else { return Ok(false) };
+    let horizon = at.version;
     if horizon <= from || engine.window.bytes_until(horizon) == 0 {
         return Ok(false);
     }
@@ -169,7 +171,7 @@ pub(super) async fn flush(engine: &Engine) -> Result<bool> {
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let flush = engine.state().next_flush;
     let added = tables.into_iter().map(|table| Placed { level: 0, flush, table }).collect();
-    if let Err(failed) = switch(engine, Step { version: Some(horizon), removed: Vec::new(), added }).await {
+    if let Err(failed) = switch(engine, Step { at: Some(at), removed: Vec::new(), added }).await {
         return Err(failed.clean_up(engine, &ids).await);
     }
     probe!("ssd: window flushed");

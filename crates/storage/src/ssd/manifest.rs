@@ -15,11 +15,11 @@ use super::format::{
 use super::state::State;
 use crate::checkpoint::{Flaw, Identity};
 use plinth_env::{Env, Open};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, LogPosition, Result, Version};
 use std::path::{Path, PathBuf};
 
-/// The newest manifest format that this program can read, and the one that it writes.
-pub const MANIFEST_FORMAT: u32 = 1;
+/// The manifest format that this program reads and writes.
+pub const MANIFEST_FORMAT: u32 = 2;
 
 /// The name of the file.
 pub(crate) const MANIFEST: &str = "MANIFEST";
@@ -31,7 +31,9 @@ const NEXT_ID: usize = VERSION + 8;
 const NEXT_FLUSH: usize = NEXT_ID + 8;
 const COUNT: usize = NEXT_FLUSH + 8;
 const BODY_CHECKSUM: usize = COUNT + 4;
-const RESERVED: usize = BODY_CHECKSUM + 4;
+const LOG_INDEX: usize = BODY_CHECKSUM + 4;
+const LOG_TERM: usize = LOG_INDEX + 8;
+const RESERVED: usize = LOG_TERM + 8;
 
 const ENTRY_LEN: usize = 40;
 
@@ -52,7 +54,8 @@ pub(crate) struct Named {
 pub(crate) struct Manifest {
     pub identity: Identity,
     pub serial: u64,
-    pub version: Version,
+    /// What the tables have.
+    pub at: LogPosition,
     pub next_id: u64,
     pub next_flush: u64,
     pub tables: Vec<Named>,
@@ -71,7 +74,7 @@ impl Manifest {
         Self {
             identity,
             serial: state.serial,
-            version: state.version,
+            at: state.at,
             next_id,
             next_flush: state.next_flush,
             tables: named.collect(),
@@ -92,11 +95,13 @@ impl Manifest {
         bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
         bytes[HEADER_NODE..SERIAL].copy_from_slice(&self.identity.node_id);
         bytes[SERIAL..VERSION].copy_from_slice(&self.serial.to_le_bytes());
-        bytes[VERSION..NEXT_ID].copy_from_slice(&self.version.to_le_bytes());
+        bytes[VERSION..NEXT_ID].copy_from_slice(&self.at.version.to_le_bytes());
         bytes[NEXT_ID..NEXT_FLUSH].copy_from_slice(&self.next_id.to_le_bytes());
         bytes[NEXT_FLUSH..COUNT].copy_from_slice(&self.next_flush.to_le_bytes());
         bytes[COUNT..BODY_CHECKSUM].copy_from_slice(&(self.tables.len() as u32).to_le_bytes());
-        bytes[BODY_CHECKSUM..RESERVED].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        bytes[BODY_CHECKSUM..LOG_INDEX].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        bytes[LOG_INDEX..LOG_TERM].copy_from_slice(&self.at.index.to_le_bytes());
+        bytes[LOG_TERM..RESERVED].copy_from_slice(&self.at.term.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
         bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
         bytes.extend_from_slice(&body);
@@ -128,7 +133,11 @@ impl Manifest {
                 node_id: id_at(bytes, HEADER_NODE),
             },
             serial: u64_at(bytes, SERIAL),
-            version: u64_at(bytes, VERSION) as Version,
+            at: LogPosition {
+                index: u64_at(bytes, LOG_INDEX),
+                term: u64_at(bytes, LOG_TERM),
+                version: u64_at(bytes, VERSION) as Version,
+            },
             next_id: u64_at(bytes, NEXT_ID),
             next_flush: u64_at(bytes, NEXT_FLUSH),
             tables: body.chunks_exact(ENTRY_LEN).map(table).collect(),
@@ -228,7 +237,7 @@ mod tests {
         Manifest {
             identity: Identity { cluster_id: [1; 16], node_id: [2; 16] },
             serial: 5,
-            version: 0x0102_0304,
+            at: LogPosition { index: 0x0506, term: 0x07, version: 0x0102_0304 },
             next_id: 9,
             next_flush: 3,
             tables: vec![table(7), table(8)],
@@ -238,9 +247,10 @@ mod tests {
     #[test]
     fn the_bytes_are_as_documented() {
         let bytes = sample().encode();
-        assert_eq!(&bytes[..16], b"PLNTHMAN\x01\0\0\0\x80\0\0\0");
+        assert_eq!(&bytes[..16], b"PLNTHMAN\x02\0\0\0\x80\0\0\0");
         assert_eq!(&bytes[48..88], b"\x05\0\0\0\0\0\0\0\x04\x03\x02\x01\0\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\xa4\x05\x37\x44"
             .get(..36).map(|start| [start, &bytes[84..88]].concat()).unwrap_or_default());
+        assert_eq!(&bytes[88..112], b"\x06\x05\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(bytes.len(), HEADER_LEN + 2 * ENTRY_LEN);
         assert_eq!(&bytes[128..136], b"\x07\0\0\0\0\0\0\0");
         assert_eq!(Manifest::decode(&bytes), Ok(sample()));

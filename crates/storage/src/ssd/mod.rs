@@ -59,7 +59,8 @@ use manifest::Manifest;
 use plinth_env::reply::promise;
 use plinth_env::{Env, Reply, Signal, Task};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, MutationRef, RangeRead, RangeResult, Result, Version,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result,
+    Version,
 };
 use read::View;
 use state::{Placed, State};
@@ -200,9 +201,9 @@ pub struct SsdFound {
 }
 
 impl SsdFound {
-    /// The version up to which everything is in the tables.
-    pub fn version(&self) -> Version {
-        self.state.version
+    /// Up to where in the log everything is in the tables.
+    pub fn position(&self) -> LogPosition {
+        self.state.at
     }
 
     /// Removes what a crash left over, and begins.
@@ -217,21 +218,21 @@ impl SsdFound {
 }
 
 impl SsdStorage {
-    /// Makes an engine without rows, at version 0, in a directory that exists; tables that lie there become
-    /// leftovers.
+    /// Makes an engine without rows, before the first entry of any log, in a directory that exists; tables that lie
+    /// there become leftovers.
     ///
     /// # Errors
     /// Those of writing files.
     pub async fn create(env: &Env, dir: &Path, identity: Identity) -> Result<()> {
-        Self::create_at(env, dir, identity, 0).await
+        Self::create_at(env, dir, identity, LogPosition::default()).await
     }
 
-    /// The same at another version, for rows that come from elsewhere.
+    /// The same behind another entry, for rows that come from elsewhere.
     ///
     /// # Errors
     /// Those of writing files.
-    pub async fn create_at(env: &Env, dir: &Path, identity: Identity, version: Version) -> Result<()> {
-        let manifest = Manifest::of(&State::empty(version), identity, 1);
+    pub async fn create_at(env: &Env, dir: &Path, identity: Identity, at: LogPosition) -> Result<()> {
+        let manifest = Manifest::of(&State::empty(at), identity, 1);
         manifest.write(env, dir).await
     }
 
@@ -268,7 +269,7 @@ impl SsdStorage {
             }
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
         }
-        let state = State::of(manifest.version, manifest.serial, manifest.next_flush, placed);
+        let state = State::of(manifest.at, manifest.serial, manifest.next_flush, placed);
         let making = Arc::new(Making {
             env: env.clone(),
             dir: dir.to_path_buf(),
@@ -290,7 +291,7 @@ impl SsdStorage {
         let (env, background) = (making.env.clone(), settings.background);
         let engine = Arc::new(Engine {
             settings,
-            window: Window::new(state.version),
+            window: Window::new(state.at.version),
             parts: budget::Parts::default(),
             state: RwLock::new(Arc::new(state)),
             gates: Gates::default(),
@@ -320,9 +321,9 @@ impl SsdStorage {
         *self.engine.life.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
-    /// Everything up to this version is in the tables: the log is needed from the next one on.
-    pub fn durable_version(&self) -> Version {
-        self.engine.state().version
+    /// Everything up to this place in the log is in the tables: the log is needed from the next entry on.
+    pub fn durable(&self) -> LogPosition {
+        self.engine.state().at
     }
 
     /// Moves what has left the window into the tables. Whether there was anything.
@@ -439,7 +440,7 @@ impl Engine {
         live.sort_unstable();
         held.retain(|(id, _)| live.binary_search(id).is_err());
         SsdFigures {
-            version: state.version,
+            version: state.at.version,
             tables: live.len() as u64,
             disk_bytes: state.bytes(),
             flushed_runs: state.flushed().count() as u64,
@@ -475,7 +476,7 @@ impl Engine {
     fn pin(this: &Arc<Self>) -> Arc<Pinned> {
         let state = this.state();
         this.lock_pins().push(state.clone());
-        Arc::new(Pinned { version: state.version, state: RwLock::new(state), engine: this.clone() })
+        Arc::new(Pinned { version: state.at.version, state: RwLock::new(state), engine: this.clone() })
     }
 
     fn loader(&self) -> Arc<Loader> {
@@ -542,11 +543,11 @@ impl Storage for SsdStorage {
 
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.engine.window.apply(version, mutations, changed);
+        self.engine.window.apply(at, mutations, changed);
     }
 
     fn publish(&self, version: Version) {
@@ -643,6 +644,11 @@ impl Pinned {
 impl PinnedVersion for Arc<Pinned> {
     fn version(&self) -> Version {
         self.version
+    }
+
+    fn position(&self) -> LogPosition {
+        // Merges move rows; what they are everything of stays.
+        self.state().at
     }
 
     fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {

@@ -35,9 +35,9 @@ impl View<'_> {
     /// The state as of now, if it still is one that this version can be read from.
     fn state(&self) -> Result<Arc<State>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if state.version > self.version {
+        if state.at.version > self.version {
             let detail =
-                format!("version {} was asked for, the engine is at {}", self.version, state.version);
+                format!("version {} was asked for, the engine is at {}", self.version, state.at.version);
             return Err(Error::transaction_too_old().with_detail(detail));
         }
         Ok(state)
@@ -181,7 +181,7 @@ impl View<'_> {
             let state = self.state()?;
             // As long as the engine stays at its version, nothing has left the window either.
             let current = match merge.take() {
-                Some((version, merge)) if version == state.version => merge,
+                Some((version, merge)) if version == state.at.version => merge,
                 _ => {
                     let ahead = if hint >= LONG { 8 } else { 1 };
                     let cursor = |run| RunCursor::new(run, forward, bound.clone(), ahead);
@@ -191,7 +191,7 @@ impl View<'_> {
                     fresh
                 }
             };
-            let (_, current) = merge.insert((state.version, current));
+            let (_, current) = merge.insert((state.at.version, current));
             current.set_part(part);
             while let Some(winner) = current.peek(loader).await? {
                 let key = current.key(winner);

@@ -12,7 +12,7 @@ use super::rows::RowsBlock;
 use super::table::{Parts, read_parts, rows_block, table_id, table_path};
 use crate::checkpoint::{Flaw, Identity, Problem};
 use plinth_env::{Env, File, Open};
-use plinth_types::{Error, MutationList, MutationType, Result, Version, key_after};
+use plinth_types::{Error, LogPosition, MutationList, MutationType, Result, Version, key_after};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub struct SsdReport {
     pub bytes: u64,
     /// Rows read from them, of which overwritten ones that were not merged yet count again.
     pub rows: u64,
-    /// The version up to which they have everything, as the manifest says.
-    pub version: Version,
+    /// Up to where they have everything, as the manifest says.
+    pub at: LogPosition,
     /// What is wrong, in the order of files and offsets.
     pub problems: Vec<Problem>,
 }
@@ -49,7 +49,7 @@ pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Re
     {
         report.problems.push(of_error(&manifest::path(dir).display().to_string(), &error));
     }
-    report.version = manifest.as_ref().map_or(0, |manifest| manifest.version);
+    report.at = manifest.as_ref().map_or_else(LogPosition::default, |manifest| manifest.at);
     let named: BTreeMap<u64, (u64, u64)> = manifest
         .iter()
         .flat_map(|manifest| &manifest.tables)
@@ -98,7 +98,7 @@ pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
         return Ok(true);
     }
     match Manifest::read(env, dir).await {
-        Ok(manifest) => Ok(manifest.tables.is_empty() && manifest.version == 0),
+        Ok(manifest) => Ok(manifest.tables.is_empty() && manifest.at.version == 0),
         Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => Ok(false),
         Err(error) => Err(error),
     }
@@ -335,7 +335,7 @@ impl SsdSalvage {
         }
         tables.sort_by_key(|(age, _)| *age);
         let newest = tables.iter().filter_map(|(_, scan)| scan.header).map(|header| header.version).max();
-        let version = manifest.map_or(newest.unwrap_or(0), |manifest| manifest.version);
+        let version = manifest.map_or(newest.unwrap_or(0), |manifest| manifest.at.version);
         let tables = tables.into_iter().map(|(_, scan)| scan).collect();
         Ok(Self { version, tables, at: 0, is_at_clears: true, problems })
     }

@@ -14,7 +14,7 @@ use super::filter;
 use super::load::Loader;
 use super::separators::Separators;
 use super::table::Table;
-use plinth_types::{Result, Version};
+use plinth_types::{LogPosition, Result};
 use std::sync::Arc;
 
 /// The deepest level.
@@ -73,8 +73,8 @@ impl Run {
 
 /// All that the engine holds.
 pub(crate) struct State {
-    /// Everything up to this version is in the tables, and nothing later.
-    pub version: Version,
+    /// Everything up to this place in the log is in the tables, and nothing later.
+    pub at: LogPosition,
     /// The newest first.
     pub runs: Vec<Arc<Run>>,
     /// The number of the next flush.
@@ -85,12 +85,12 @@ pub(crate) struct State {
 
 impl State {
     /// An engine without rows.
-    pub fn empty(version: Version) -> Self {
-        Self { version, runs: Vec::new(), next_flush: 1, serial: 0 }
+    pub fn empty(at: LogPosition) -> Self {
+        Self { at, runs: Vec::new(), next_flush: 1, serial: 0 }
     }
 
     /// A state of these tables: level, flush, table.
-    pub fn of(version: Version, serial: u64, next_flush: u64, placed: Vec<Placed>) -> Self {
+    pub fn of(at: LogPosition, serial: u64, next_flush: u64, placed: Vec<Placed>) -> Self {
         let mut placed = placed;
         placed.sort_by(|a, b| {
             let order = |placed: &Placed| (placed.level, u64::MAX - placed.flush);
@@ -106,7 +106,7 @@ impl State {
             }
             runs.push(Arc::new(Run::new(level, flush, tables)));
         }
-        Self { version, runs, next_flush, serial }
+        Self { at, runs, next_flush, serial }
     }
 
     /// The tables, each with its place.

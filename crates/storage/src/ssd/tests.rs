@@ -9,7 +9,7 @@ use super::*;
 use crate::conformance::{self, random};
 use plinth_env::simulated::Random;
 use plinth_env::{TemporaryDir, block_on};
-use plinth_types::{MutationList, MutationType};
+use plinth_types::{LogPosition, MutationList, MutationType};
 
 const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
 
@@ -36,11 +36,10 @@ impl Stepped {
         let env = Env::real();
         let dir = block_on(env.files().temporary_dir("plinth-ssd")).unwrap();
         let store = block_on(async {
-            SsdStorage::create(&env, dir.path(), IDENTITY).await.unwrap();
+            let at = LogPosition::without_log(version);
+            SsdStorage::create_at(&env, dir.path(), IDENTITY, at).await.unwrap();
             SsdStorage::open(&env, dir.path(), IDENTITY, settings).await.unwrap()
         });
-        store.publish(version);
-        store.forget_before(version, 0);
         Self { store, random: Mutex::new(Random::new(seed)), _dir: dir }
     }
 }
@@ -60,11 +59,11 @@ impl Storage for Stepped {
     }
     fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.store.apply(version, mutations, changed);
+        self.store.apply(at, mutations, changed);
         self.store.engine.window.overlay().check_invariants();
     }
     fn publish(&self, version: Version) {
@@ -133,7 +132,7 @@ fn apply(store: &dyn Storage, version: Version, fill: impl FnOnce(&mut MutationL
     let mut list = MutationList::new();
     fill(&mut list);
     store.prepare(&mut list.iter()).wait().unwrap();
-    store.apply(version, &mut list.iter(), None);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 

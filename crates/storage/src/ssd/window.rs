@@ -15,7 +15,8 @@
 use super::clears::{Clears, WindowClears};
 use crate::memory::{GROUP, Overlay, OverlayWriter, Seen};
 use crate::{Change, Changed};
-use plinth_types::{Bytes, KeyList, MutationRef, MutationType, Version, atomic, key_after};
+use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{Bytes, KeyList, LogPosition, MutationRef, MutationType, Version, atomic, key_after};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,8 +24,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Bytes that one part of a walk takes from the window, about.
 const PART_BYTES: usize = 1 << 20;
-/// Batches whose bytes are counted together.
-const MARK_BYTES: u64 = 64 << 10;
+/// Batches are counted together up to so many bytes, and so many versions.
+const MARK: (u64, Version) = (64 << 10, VERSIONS_PER_SECOND);
 /// Leaves that are let go under one lock.
 const RELEASED_AT_ONCE: usize = 32;
 
@@ -73,11 +74,13 @@ impl Part {
     }
 }
 
-/// Bytes that were applied, by version.
-#[derive(Default)]
-struct Marks {
-    /// Versions ascending, each with the bytes of it and those since the one before.
-    marks: VecDeque<(Version, u64)>,
+/// What was applied, a few batches together.
+struct Mark {
+    /// The first of them.
+    begin: Version,
+    /// The last.
+    at: LogPosition,
+    bytes: u64,
 }
 
 /// What was written since the engine's version.
@@ -87,7 +90,8 @@ pub(crate) struct Window {
     has_clears: AtomicBool,
     /// What keys hold that an atomic operation of the next batch will change.
     bases: Mutex<BTreeMap<Bytes, Option<Bytes>>>,
-    marks: Mutex<Marks>,
+    /// Ascending. What lies between two of them is flushed together.
+    marks: Mutex<VecDeque<Mark>>,
     cleared_bytes: AtomicU64,
 }
 
@@ -124,7 +128,7 @@ impl Window {
         self.bases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn marks(&self) -> MutexGuard<'_, Marks> {
+    fn marks(&self) -> MutexGuard<'_, VecDeque<Mark>> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,10 +172,11 @@ impl Window {
     /// Applies a batch, of which the bases of atomic operations have been noted.
     pub fn apply(
         &self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         mut changed: Changed<'_>,
     ) {
+        let version = at.version;
         let mut writer = self.overlay.write();
         writer.begin(version);
         let bases = self.bases();
@@ -193,7 +198,7 @@ impl Window {
             }
         }
         writer.end();
-        self.mark(version, bytes);
+        self.mark(at, bytes);
     }
 
     fn mutate(
@@ -264,25 +269,31 @@ impl Window {
         }
     }
 
-    fn mark(&self, version: Version, bytes: u64) {
+    fn mark(&self, at: LogPosition, bytes: u64) {
         let mut marks = self.marks();
-        match marks.marks.back_mut() {
-            Some((last, sum)) if *last == version || *sum < MARK_BYTES => {
-                *last = version;
-                *sum += bytes;
+        let is_open = |mark: &Mark| mark.bytes < MARK.0 && at.version - mark.begin < MARK.1;
+        match marks.back_mut() {
+            Some(last) if last.at.version == at.version || is_open(last) => {
+                last.at = at;
+                last.bytes += bytes;
             }
-            _ => marks.marks.push_back((version, bytes)),
+            _ => marks.push_back(Mark { begin: at.version, at, bytes }),
         }
+    }
+
+    /// The last place in the log, not above `version`, up to which what was written can be told from what came later.
+    pub fn position_until(&self, version: Version) -> Option<LogPosition> {
+        self.marks().iter().map(|mark| mark.at).take_while(|at| at.version <= version).last()
     }
 
     /// Bytes written up to `version` that the engine does not have.
     pub fn bytes_until(&self, version: Version) -> u64 {
-        self.marks().marks.iter().take_while(|(at, _)| *at <= version).map(|(_, bytes)| bytes).sum()
+        self.marks().iter().take_while(|mark| mark.at.version <= version).map(|mark| mark.bytes).sum()
     }
 
     /// Whether anything was written that the engine does not have.
     pub fn has_marks(&self) -> bool {
-        !self.marks().marks.is_empty()
+        !self.marks().is_empty()
     }
 
     /// Part of what a walk at `version` meets: at most `most` entries.
@@ -314,8 +325,8 @@ impl Window {
             self.cleared_bytes.store(clears.bytes() as u64, Ordering::Relaxed);
             self.has_clears.store(!clears.is_empty(), Ordering::Release);
             let mut marks = self.marks();
-            while marks.marks.front().is_some_and(|(at, _)| *at <= version) {
-                marks.marks.pop_front();
+            while marks.front().is_some_and(|mark| mark.at.version <= version) {
+                marks.pop_front();
             }
             Vec::new()
         });

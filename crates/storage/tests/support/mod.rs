@@ -6,7 +6,7 @@ use plinth_env::block_on;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{MemoryStorage, Storage};
-use plinth_types::{MutationList, MutationType, Version};
+use plinth_types::{LogPosition, MutationList, MutationType, Version};
 pub use rows::Rows;
 
 pub const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
@@ -27,7 +27,7 @@ pub fn churn(store: &MemoryStorage, version: Version, random: &mut Random, rows:
             rows_now.insert(key, value);
         }
     }
-    store.apply(version, &mut list.iter(), None);
+    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 

@@ -2,7 +2,8 @@ use super::*;
 
 fn header() -> Header {
     let identity = Identity { cluster_id: *b"cluster id 16 by", node_id: *b"node id 16 bytes" };
-    Header { identity, version: 0x0102_0304, nonce: 0x1122_3344_5566_7788 }
+    let at = LogPosition { index: 0x0a0b, term: 0x0c, version: 0x0102_0304 };
+    Header { identity, at, nonce: 0x1122_3344_5566_7788 }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -30,17 +31,19 @@ fn golden_bytes() {
     let expected = [
         // Header.
         "504c4e5448434b50",
-        "01000000",
+        "02000000",
         "80000000",
         "636c7573746572206964203136206279",
         "6e6f6465206964203136206279746573",
         "0403020100000000",
         "8877665544332211",
+        "0b0a000000000000",
+        "0c00000000000000",
     ]
     .concat();
     let golden = golden();
     assert_eq!(hex(&golden[..HEADER_RESERVED]), expected);
-    assert_eq!(golden[HEADER_RESERVED..HEADER_CHECKSUM], [0; 60]);
+    assert_eq!(golden[HEADER_RESERVED..HEADER_CHECKSUM], [0; 44]);
     let block = &golden[HEADER_LEN..golden.len() - FOOTER_LEN];
     let head =
         ["50424c4b", "CHECKSUM", "CHECKSUM", "95000000", "0000000000000000", "03000000", "01000000"].concat();
@@ -56,7 +59,7 @@ fn golden_bytes() {
     assert_eq!(hex(&footer[BLOCK_HEADER_LEN..][..24]), totals);
     assert_eq!(footer[BLOCK_HEADER_LEN + 24..], golden[..HEADER_LEN]);
     // The checksum of the whole fixes all checksums in it.
-    assert_eq!(crc32c::crc32c(&golden), 0x65e2_bea7);
+    assert_eq!(crc32c::crc32c(&golden), 0x3bf2_9405);
 }
 
 #[test]
@@ -87,11 +90,11 @@ fn another_files_blocks_are_not_taken() {
 #[test]
 fn a_newer_format_is_told_from_damage() {
     let mut bytes = header().encode();
-    bytes[HEADER_FORMAT] = 2;
+    bytes[HEADER_FORMAT] = 3;
     assert!(matches!(Header::decode(&bytes), Err(HeaderFlaw::Damaged(_))));
     let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
     bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Newer(2)));
+    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Newer(3)));
 }
 
 #[test]

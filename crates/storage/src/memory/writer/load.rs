@@ -7,7 +7,7 @@ use super::super::node::LEAF_SLOTS;
 use super::super::tree::Path;
 use super::Writer;
 use super::shape::{add_weight_above, shares_prefix};
-use plinth_types::Version;
+use plinth_types::{LogPosition, Version};
 
 /// A writer that only adds rows of one version, before anybody reads.
 pub(crate) struct Filling {
@@ -23,9 +23,9 @@ pub(crate) struct Filling {
 unsafe impl Send for Filling {}
 
 impl Filling {
-    /// Begins with an empty store at `version`.
-    pub(crate) fn new(version: Version) -> Self {
-        Self { writer: Writer::new(version), version, tail: None, weight: 0 }
+    /// Begins with an empty store that is to have everything up to this place in the log.
+    pub(crate) fn new(at: LogPosition) -> Self {
+        Self { writer: Writer::new(at), version: at.version, tail: None, weight: 0 }
     }
 
     /// Adds a row, or overwrites the one that has its key.

@@ -9,6 +9,7 @@ mod compact;
 mod garbage;
 mod load;
 mod overlay;
+mod positions;
 mod replay;
 mod shape;
 mod window;
@@ -22,7 +23,8 @@ use crate::{Change, Changed};
 use compact::Compaction;
 use garbage::Garbage;
 pub(crate) use load::Filling;
-use plinth_types::{MutationRef, MutationType, Version, atomic, planted};
+use plinth_types::{LogPosition, MutationRef, MutationType, Version, atomic, planted};
+use positions::Positions;
 pub(crate) use replay::Replaying;
 use shape::add_weight_above;
 use std::ptr::NonNull;
@@ -43,14 +45,16 @@ pub(crate) struct Writer {
     rows: u64,
     /// The version of the last batch.
     applied: Version,
+    positions: Positions,
 }
 
 // SAFETY: all pointers in it are to memory that its arena owns.
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// An empty store whose window is `version` alone.
-    pub(crate) fn new(version: Version) -> Self {
+    /// An empty store that has everything up to this place in the log; its window is that version alone.
+    pub(crate) fn new(at: LogPosition) -> Self {
+        let version = at.version;
         let mut arena = Arena::new();
         let root = LeafBuilder::new(&mut arena, 0).finish();
         // SAFETY: the root is a finished leaf; this writer frees only what it retired, in `collect`.
@@ -65,11 +69,17 @@ impl Writer {
             newest_bytes: 0,
             rows: 0,
             applied: version,
+            positions: Positions::new(at),
         }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// The last batch that a reader at `version`, the newest one, sees.
+    pub(crate) fn position_at(&self, version: Version) -> LogPosition {
+        self.positions.at(version)
     }
 
     /// How many rows there are.
@@ -96,15 +106,17 @@ impl Writer {
     /// Applies a batch. Nobody can see it before `version` is published.
     pub(crate) fn apply(
         &mut self,
-        version: Version,
+        at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         mut changed: Changed<'_>,
     ) {
+        let version = at.version;
         assert!(
             version > self.core.newest() && version >= self.applied,
             "batches are applied in version order"
         );
         self.applied = version;
+        self.positions.note(at, self.core.newest());
         let nothing = MutationRef { kind: MutationType::Set, param1: &[], param2: &[] };
         let mut group = [nothing; GROUP];
         loop {

@@ -17,8 +17,9 @@ use super::super::node::{LeafRef, Node, NodeRef};
 use super::super::record::{self, RecordRef};
 use super::super::tree::{Cursor, Entry, GROUP, Path, find_entries};
 use super::Writer;
+use super::positions::Positions;
 use super::shape::add_weight_above;
-use plinth_types::{MutationRef, MutationType, Version, atomic};
+use plinth_types::{LogPosition, MutationRef, MutationType, atomic};
 
 /// What of a leaf is left when it should look for a neighbour to merge with.
 const FEW: usize = 16;
@@ -39,9 +40,11 @@ impl Replaying {
     }
 
     /// Applies mutations in their order.
-    pub(crate) fn apply(&mut self, version: Version, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
-        assert!(version > self.writer.applied, "batches are applied in version order");
-        self.writer.applied = version;
+    pub(crate) fn apply(&mut self, at: LogPosition, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
+        assert!(at.version > self.writer.applied, "batches are applied in version order");
+        self.writer.applied = at.version;
+        // Nobody reads before the last of them.
+        self.writer.positions = Positions::new(at);
         let nothing = MutationRef { kind: MutationType::Set, param1: &[], param2: &[] };
         let mut group = [nothing; GROUP];
         loop {

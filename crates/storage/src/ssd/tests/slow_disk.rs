@@ -87,5 +87,5 @@ fn a_full_disk_is_told_as_long_as_nothing_can_be_flushed() {
     }
     disk.simulation.update_faults(&disk.env, |plan| plan.capacity = None);
     disk.simulation.run_for(10 * SECOND);
-    assert_eq!((disk.store.trouble(), disk.store.durable_version()), (None, 1));
+    assert_eq!((disk.store.trouble(), disk.store.durable().version), (None, 1));
 }

@@ -2,7 +2,7 @@ use super::super::Writer;
 use super::super::window::COMPACTION_SHARE;
 use crate::memory::record::{Record, RecordRef};
 use crate::memory::tree::Cursor;
-use plinth_types::{MutationList, MutationType, Version};
+use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use std::ptr::NonNull;
 
 const ROWS: u32 = 100_000;
@@ -11,7 +11,7 @@ const BUDGET: usize = 512 * COMPACTION_SHARE;
 fn apply(writer: &mut Writer, version: Version, mut fill: impl FnMut(&mut MutationList)) {
     let mut list = MutationList::new();
     fill(&mut list);
-    writer.apply(version, &mut list.iter(), None);
+    writer.apply(LogPosition::without_log(version), &mut list.iter(), None);
     writer.core().publish(version);
 }
 
@@ -25,7 +25,7 @@ fn places(writer: &Writer) -> Vec<NonNull<Record>> {
 /// long as a round took, because each commit moved some thousands of rows beside its own.
 #[test]
 fn a_call_moves_no_more_rows_than_compactions_share() {
-    let mut writer = Writer::new(0);
+    let mut writer = Writer::new(LogPosition::without_log(0));
     apply(&mut writer, 1, |list| {
         (0..ROWS).for_each(|row| list.push(MutationType::Set, &row.to_be_bytes(), &[1; 100]));
     });
