@@ -3,9 +3,11 @@
 //! What is asked and answered stands behind it, as a [`Site`]: the console, and queries of time series; here are the sockets. A
 //! connection may be used for many requests. Its other side has a deadline whenever it is its turn: for a request to arrive
 //! wholly, for the answer to be taken; so neither half a request nor an answer that nobody takes keeps anything. Heads are
-//! bounded by hyper's buffer, bodies by whoever reads them, connections by a number.
+//! bounded by hyper's buffer, bodies by whoever reads them, connections by a number: beyond it one whose turn it is makes
+//! room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe from its answer.
 
 use crate::console;
+use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
 use crate::server::Shared;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -14,13 +16,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Signal};
+use plinth_env::{Env, Signal, Stream};
 use plinth_types::Bytes;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -111,7 +115,7 @@ impl Site for Shared {
 
 /// Answers until told to stop.
 pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = Arc::new(Slots::default());
     loop {
         match race(site.stop().wait(), door.accept()).await {
             First::Left(()) => return,
@@ -121,27 +125,63 @@ pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
     }
 }
 
-/// Gives a connection its task, if there are not too many.
-fn admit<S: Site>(
-    site: &Arc<S>,
-    open: &Arc<AtomicUsize>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) {
-    if open.fetch_add(1, Ordering::Relaxed) >= S::BOUNDS.connections {
-        open.fetch_sub(1, Ordering::Relaxed);
-        return;
+/// The connections of a door, by number: where each comes from, and how long it has for what it is to do.
+#[derive(Default)]
+struct Slots(Mutex<BTreeMap<u64, (IpAddr, Arc<Patience>)>>);
+
+impl Slots {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (IpAddr, Arc<Patience>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes a connection in, in the place of another one if there are `most`; gives its number. `None` if all of them are being
+    /// answered.
+    fn enter(&self, address: IpAddr, patience: &Arc<Patience>, most: usize) -> Option<u64> {
+        let mut slots = self.lock();
+        let mut displaced = None;
+        if slots.len() >= most {
+            let since = |patience: &Patience| patience.waited_since();
+            let waited: Vec<_> = slots
+                .iter()
+                .filter_map(|(number, (address, patience))| {
+                    Some(Waited { number: *number, address: *address, since: since(patience)? })
+                })
+                .collect();
+            displaced = slots.remove(&who_makes_room(&waited)?);
+        }
+        let number = slots.last_key_value().map_or(0, |(last, _)| last + 1);
+        slots.insert(number, (address, patience.clone()));
+        drop(slots);
+        if let Some((_, patience)) = displaced {
+            patience.displaced.notify();
+        }
+        Some(number)
+    }
+
+    /// The connection has ended. Its number may be another's by now, if it made room for that.
+    fn leave(&self, number: u64, patience: &Arc<Patience>) {
+        let mut slots = self.lock();
+        if slots.get(&number).is_some_and(|(_, known)| Arc::ptr_eq(known, patience)) {
+            slots.remove(&number);
+        }
+    }
+}
+
+/// Gives a connection its task, unless too many are being answered.
+fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
+    let patience = Arc::new(Patience::new(site.env()));
+    patience.set(S::BOUNDS.idle);
+    let address = stream.peer_address().ip();
+    let Some(number) = open.enter(address, &patience, S::BOUNDS.connections) else { return };
     let (theirs, open) = (site.clone(), open.clone());
     drop(site.env().spawn_network("http", async move {
-        converse(theirs, stream).await;
-        open.fetch_sub(1, Ordering::Relaxed);
+        converse(theirs, stream, &patience).await;
+        open.leave(number, &patience);
     }));
 }
 
 /// Requests and their answers, until the other side has no more of them. What goes wrong on the socket is its affair.
-async fn converse<S: Site>(site: Arc<S>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let patience = Arc::new(Patience::new(site.env()));
-    patience.set(S::BOUNDS.idle);
+async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience>) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = site.clone().answer(request, patience.clone());
         async move { Ok::<_, Infallible>(answer.await) }
@@ -153,28 +193,40 @@ async fn converse<S: Site>(site: Arc<S>, stream: impl AsyncRead + AsyncWrite + U
         .serve_connection(Io(stream), service);
     let overdue = async {
         while !site.is_stopping() && !patience.has_passed() {
-            site.env().sleep(TICK).await;
+            if let First::Left(()) = race(patience.displaced.wait(), site.env().sleep(TICK)).await {
+                return;
+            }
         }
     };
     race(connection, overdue).await;
 }
 
-/// When a connection's patience ends, in milliseconds of the environment's clock.
+/// When the server's patience with a connection ends, and since when it has any, in milliseconds of the environment's clock.
 pub(crate) struct Patience {
     env: Env,
     at: AtomicU64,
+    since: AtomicU64,
+    /// It had to make room.
+    displaced: Signal,
 }
 
 impl Patience {
     /// One that has ended.
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), at: AtomicU64::new(0) }
+        Self { env: env.clone(), at: AtomicU64::new(0), since: AtomicU64::new(0), displaced: Signal::new() }
     }
 
     /// The other side has so long for what comes next.
     pub(crate) fn set(&self, within: Duration) {
-        let at = (self.env.now() + within).as_millis();
-        self.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let now = self.env.now();
+        for (known, time) in [(&self.at, now + within), (&self.since, now)] {
+            known.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Since when it is the other side's turn, if it is.
+    fn waited_since(&self) -> Option<u64> {
+        (self.at.load(Ordering::Relaxed) != u64::MAX).then(|| self.since.load(Ordering::Relaxed))
     }
 
     /// It isn't the other side that has to hurry now.

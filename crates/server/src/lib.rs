@@ -38,6 +38,7 @@ mod config;
 mod connection;
 mod console;
 mod counters;
+mod crowd;
 mod door;
 mod events;
 mod guard;

@@ -60,6 +60,8 @@ pub(crate) enum Order {
     GoOn,
     /// Read nothing more; close once everything under way is answered.
     Finish,
+    /// Close at once: it said nothing, and somebody else gets its place.
+    Leave,
     /// Close, saying why.
     Close(Error),
     /// Close, because memory is short and this connection holds much of it: so many bytes of answers have been thrown away.

@@ -1,18 +1,54 @@
 //! The connections that are open: to count them, to end those that are silent, to stop them all.
 
 use crate::config::Limits;
+use crate::crowd::{Waited, who_makes_room};
 use crate::memory::Memory;
 use crate::outbox::{Order, Outbox};
 use plinth_env::{Env, Signal};
 use plinth_types::Error;
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Connections beyond as many as may be, for addresses that have few of them: however many one address has, an operator gets in from
+/// another one.
+const SPARE: usize = 64;
+/// So few.
+const FEW: u32 = 4;
+/// Half-open connections, the oldest ones, among which one is chosen to make room.
+const LOOKED_AT: usize = 256;
 
 #[derive(Default)]
 struct Table {
     connections: BTreeMap<u64, Arc<Outbox>>,
+    /// How many of them each address has.
+    addresses: HashMap<IpAddr, u32>,
+    /// Those of them that haven't greeted.
+    half_open: BTreeSet<u64>,
     next: u64,
     stopping: bool,
+}
+
+impl Table {
+    /// A half-open connection that makes room for another.
+    fn displaced(&mut self) -> Option<Arc<Outbox>> {
+        let waited: Vec<_> = self
+            .half_open
+            .iter()
+            .take(LOOKED_AT)
+            .filter_map(|number| Some((*number, self.connections.get(number)?)))
+            .map(|(number, outbox)| Waited { number, address: outbox.peer.ip(), since: number })
+            .collect();
+        let number = who_makes_room(&waited)?;
+        self.half_open.remove(&number);
+        self.connections.get(&number).cloned()
+    }
+
+    /// Whether somebody from there is let in although there are as many connections as may be.
+    fn has_room_to_spare(&self, address: IpAddr, most: usize) -> bool {
+        self.connections.len() < most + SPARE && self.addresses.get(&address).copied().unwrap_or(0) < FEW
+    }
 }
 
 /// All connections of a server.
@@ -31,26 +67,51 @@ impl Registry {
     /// Takes a connection in; gives its number.
     ///
     /// # Errors
-    /// `connection_failed`, with why, if there are as many as may be, or the server is stopping.
+    /// `connection_failed`, with why, if there are as many as may be and none of them is half-open, or the server is stopping.
     pub(crate) fn enter(&self, outbox: &Arc<Outbox>, limits: &Limits) -> Result<u64, Error> {
         let mut table = self.lock();
         if table.stopping {
             return Err(Error::connection_failed().with_detail("the server is stopping"));
         }
+        let mut displaced = None;
         if table.connections.len() >= limits.connections {
-            let detail = format!("the server has {} connections and takes no more", limits.connections);
-            return Err(Error::connection_failed().with_detail(detail));
+            displaced = table.displaced();
+            if displaced.is_none() && !table.has_room_to_spare(outbox.peer.ip(), limits.connections) {
+                let detail =
+                    format!("the server has {} connections and takes no more", table.connections.len());
+                return Err(Error::connection_failed().with_detail(detail));
+            }
         }
         let number = table.next;
         table.next += 1;
         table.connections.insert(number, outbox.clone());
+        table.half_open.insert(number);
+        *table.addresses.entry(outbox.peer.ip()).or_default() += 1;
+        drop(table);
+        if let Some(displaced) = displaced {
+            displaced.order(Order::Leave);
+        }
         Ok(number)
+    }
+
+    /// The client of a connection has greeted.
+    pub(crate) fn greeted(&self, number: u64) {
+        self.lock().half_open.remove(&number);
     }
 
     /// A connection has ended.
     pub(crate) fn leave(&self, number: u64) {
         let mut table = self.lock();
         let left = table.connections.remove(&number);
+        table.half_open.remove(&number);
+        if let Some(outbox) = &left
+            && let Entry::Occupied(mut count) = table.addresses.entry(outbox.peer.ip())
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         let is_last = table.connections.is_empty() && table.stopping;
         drop(table);
         drop(left);
@@ -138,5 +199,58 @@ impl Registry {
     /// Waits until no connection is left. After [`Registry::finish_all`].
     pub(crate) async fn emptied(&self) {
         self.empty.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn outbox(address: &str) -> Arc<Outbox> {
+        Outbox::new(address.parse().unwrap(), Arc::new(Memory::new(1 << 20)))
+    }
+
+    fn is_told_to_leave(outbox: &Outbox) -> bool {
+        let (order, _) = outbox.collect(&mut Vec::new(), &mut Vec::new(), Waker::noop());
+        matches!(order, Order::Leave)
+    }
+
+    #[test]
+    fn half_open_ones_make_room_and_addresses_with_few_connections_find_some() {
+        let (registry, limits) = (Registry::default(), Limits { connections: 4, ..Limits::default() });
+        let enter = |address: &str| {
+            let outbox = outbox(address);
+            (registry.enter(&outbox, &limits), outbox)
+        };
+        let greeted = |address: &str| {
+            let (number, outbox) = enter(address);
+            registry.greeted(number.clone().unwrap());
+            (number.unwrap(), outbox)
+        };
+        let (first, _) = greeted("10.0.0.1:1");
+        let (_, half_open) = enter("10.0.0.2:1");
+        let others: Vec<_> = (0..2).map(|_| greeted("10.0.0.1:2")).collect();
+        let (newest, _) = greeted("10.0.0.1:3");
+        assert!(is_told_to_leave(&half_open));
+        // Nobody is half-open: who has many is refused, who has few is not, and they don't get more than there are to spare.
+        assert_eq!(enter("10.0.0.1:4").0.unwrap_err().code(), 1026);
+        let few: Vec<_> = (0..FEW).map(|_| greeted("10.0.0.3:1").0).collect();
+        assert_eq!(enter("10.0.0.3:1").0.unwrap_err().code(), 1026);
+        let mut let_in = 0;
+        for host in 10..200 {
+            let (number, outbox) = enter(&format!("10.0.1.{host}:1"));
+            let Ok(number) = number else { continue };
+            assert!(!is_told_to_leave(&outbox));
+            registry.greeted(number);
+            let_in += 1;
+        }
+        assert!((SPARE - 20..=SPARE).contains(&let_in), "{let_in}");
+        [first, newest].into_iter().chain(few).chain(others.iter().map(|(number, _)| *number)).for_each(
+            |number| {
+                registry.leave(number);
+            },
+        );
+        assert!(!registry.lock().addresses.contains_key(&IpAddr::from([10, 0, 0, 1])));
     }
 }

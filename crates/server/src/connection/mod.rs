@@ -146,7 +146,9 @@ impl Connection {
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
             Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),
-            Order::GoOn => {}
+            // It may have greeted meanwhile.
+            Order::Leave if self.phase == Phase::Greeting => return Err(Gone),
+            Order::GoOn | Order::Leave => {}
             Order::Finish if is_ending => {}
             Order::Finish if self.in_flight == Charge::default() => self.phase = Phase::Closing,
             Order::Finish => {}
@@ -288,6 +290,7 @@ impl Connection {
         Welcome::accept(&hello, version, &*self.shared.place.cluster_id).encode(&mut self.output);
         self.version = version;
         self.outbox.introduce(&hello.name);
+        self.shared.connections.greeted(self.number);
         self.phase = Phase::Open;
         Ok(Some(len))
     }

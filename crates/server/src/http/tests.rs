@@ -1,7 +1,6 @@
 //! A site that takes its time, in simulated time, and senders and readers that don't do their part.
 
 use super::*;
-use plinth_env::Stream;
 use plinth_env::simulated::Simulation;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -70,7 +69,7 @@ fn serve_slowly(sim: &Simulation) -> (SocketAddr, Arc<Slow>) {
     let listener = sim.run_until(env.sockets().listen(address)).expect("the address is free");
     let theirs = site.clone();
     drop(env.clone().spawn("accept", async move {
-        let open = Arc::new(AtomicUsize::new(0));
+        let open = Arc::new(Slots::default());
         while let Ok(stream) = listener.accept().await {
             admit(&theirs, &open, stream);
         }
@@ -98,33 +97,55 @@ fn time_that_an_answer_takes_is_not_the_readers() {
     }
 }
 
+async fn half_a_request(client: &Env, address: SocketAddr) -> Stream {
+    let mut stream = client.sockets().connect(address).await.expect("the server listens");
+    send(&mut stream, b"GET / HTTP/1.1\r\nHost: ").await;
+    stream
+}
+
+/// 128 half requests once kept a probe from `/health` for as long as somebody made new ones.
 #[test]
-fn who_sends_half_a_request_is_cut_off_and_makes_room() {
+fn half_requests_make_room_for_whoever_comes_and_who_is_being_answered_does_not() {
+    let sim = Simulation::new(3);
+    let (address, _site) = serve_slowly(&sim);
+    let client = sim.process("client");
+    sim.run_until(async {
+        let mut streams = Vec::new();
+        for _ in 0..10 * Slow::BOUNDS.connections {
+            streams.push(half_a_request(&client, address).await);
+            client.sleep(Duration::from_millis(1)).await;
+        }
+        let mut asking = Vec::new();
+        for _ in 0..Slow::BOUNDS.connections {
+            let mut stream = client.sockets().connect(address).await.expect("the server listens");
+            send(&mut stream, b"GET / HTTP/1.1\r\nHost: slow\r\n\r\n").await;
+            client.sleep(Duration::from_millis(1)).await;
+            asking.push(stream);
+        }
+        for stream in &mut streams {
+            assert_eq!(receive(stream, "never").await, "");
+        }
+        assert!(client.now() < IDLE / 2, "they have made room at once");
+        let mut one_too_many = half_a_request(&client, address).await;
+        assert_eq!(receive(&mut one_too_many, "never").await, "");
+        assert!(client.now() < IDLE, "it is told at once");
+        for stream in &mut asking {
+            assert!(receive(stream, "at last").await.ends_with("at last"));
+        }
+    });
+}
+
+#[test]
+fn who_sends_half_a_request_is_cut_off() {
     let sim = Simulation::new(2);
     let (address, site) = serve_slowly(&sim);
     let client = sim.process("client");
     let took = sim.run_until(async {
-        let mut streams = Vec::new();
-        for _ in 0..Slow::BOUNDS.connections {
-            let mut stream = client.sockets().connect(address).await.expect("the server listens");
-            send(&mut stream, b"GET / HTTP/1.1\r\nHost: ").await;
-            streams.push(stream);
-        }
-        let mut one_too_many = client.sockets().connect(address).await.expect("it is closed later");
-        assert_eq!(receive(&mut one_too_many, "\n").await, "");
-        assert!(client.now() < IDLE / 2, "it is told at once");
-        for stream in &mut streams {
-            receive(stream, "never").await;
-        }
+        let mut stream = half_a_request(&client, address).await;
+        receive(&mut stream, "never").await;
         client.now()
     });
     assert!(took > IDLE - TICK && took < 2 * IDLE, "{took:?}");
-    let answer = sim.run_until(async {
-        let mut stream = client.sockets().connect(address).await.expect("the server listens");
-        send(&mut stream, b"GET / HTTP/1.1\r\nHost: slow\r\n\r\n").await;
-        receive(&mut stream, "at last").await
-    });
-    assert!(answer.ends_with("at last"), "{answer:?}");
     // A server that stops waits for nobody here.
     let (began, rest) = sim.run_until(async {
         let mut stream = client.sockets().connect(address).await.expect("the server listens");

@@ -6,9 +6,10 @@
 //! (it closes its direction) everything is committed before the connection is closed, so whoever reads to the end knows that it is durable.
 
 use super::Hub;
+use super::callers::Caller;
 use crate::events;
+use plinth_env::Stream;
 use plinth_env::sync::{First, race};
-use plinth_env::{Signal, Stream};
 use plinth_series::SeriesStore;
 use plinth_series::ingest::{MAX_LINE_BYTES, Protocol, Session};
 use std::cell::Cell;
@@ -29,9 +30,9 @@ thread_local! {
 }
 
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
-pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop: &Signal) {
+pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, caller: &Caller) {
     let mut session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
-    let store = match race(stop.wait(), hub.slot.opened()).await {
+    let store = match race(caller.stop.wait(), hub.slot.opened()).await {
         First::Left(()) => return,
         First::Right(Ok(opened)) => Some(opened.store.clone()),
         First::Right(Err(why)) => {
@@ -42,10 +43,10 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, stop
     let mut connection =
         Connection { stream, session, held: Vec::new(), counted: (0, 0), is_gone: false, is_new: true };
     if let Some(store) = store {
-        connection.receive_all(hub, &store, stop).await;
+        connection.receive_all(hub, &store, caller).await;
     }
     connection.count(hub);
-    if connection.is_gone {
+    if connection.is_gone || caller.is_displaced() {
         return;
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
@@ -90,13 +91,13 @@ struct Connection {
 
 impl Connection {
     /// Takes points in until the sender has said all or is gone, the store fails, or the server stops. What went wrong is among the last replies.
-    async fn receive_all(&mut self, hub: &Hub, store: &SeriesStore, stop: &Signal) {
+    async fn receive_all(&mut self, hub: &Hub, store: &SeriesStore, caller: &Caller) {
         loop {
             // The signal is looked at here too: what is always ready would never wait for it.
             if hub.is_stopping() {
                 break;
             }
-            match race(stop.wait(), poll_fn(|context| self.poll_receive(context))).await {
+            match race(caller.stop.wait(), poll_fn(|context| self.poll_receive(context))).await {
                 First::Left(()) => break,
                 First::Right(Received::Gone) => {
                     self.is_gone = true;
@@ -115,11 +116,13 @@ impl Connection {
                     }
                     self.held.extend_from_slice(&buffer[..len]);
                     BUFFER.set(buffer);
+                    caller.heard(hub.env.now(), false, true);
                 }
                 First::Right(Received::Bytes(buffer, len)) => {
                     self.is_new = false;
-                    if self.take(hub, store, buffer, len).await.is_err() {
-                        break;
+                    match self.take(hub, store, buffer, len).await {
+                        Ok(lines) => caller.heard(hub.env.now(), lines, !self.held.is_empty()),
+                        Err(_) => break,
                     }
                 }
                 First::Right(Received::NothingMore) => {
@@ -166,14 +169,14 @@ impl Connection {
         if self.session.has_points() { Poll::Ready(Received::NothingMore) } else { Poll::Pending }
     }
 
-    /// Takes in what was received, and holds what is no whole line. Points wait for those behind them, until they are many or nothing more comes.
+    /// Takes in what was received, and holds what is no whole line; says whether there were any. Points wait for those behind them, until they are many or nothing more comes.
     async fn take(
         &mut self,
         hub: &Hub,
         store: &SeriesStore,
         buffer: Vec<u8>,
         len: usize,
-    ) -> plinth_series::Result<()> {
+    ) -> plinth_series::Result<bool> {
         let mut at = 0;
         loop {
             at += self.session.feed(&buffer[at..len]);
@@ -185,7 +188,7 @@ impl Connection {
         debug_assert!(len - at <= MAX_LINE_BYTES + 1, "less than a line is left");
         self.held.extend_from_slice(&buffer[at..len]);
         BUFFER.set(buffer);
-        Ok(())
+        Ok(at > 0)
     }
 
     /// Saves what was taken in, if that is anything.

@@ -11,6 +11,7 @@
 //! up. Stopping reads no more, saves what was read, and commits it.
 
 mod access;
+mod callers;
 mod datagrams;
 mod gzip;
 mod http;
@@ -20,6 +21,7 @@ mod opening;
 mod own;
 mod write;
 
+use self::callers::Callers;
 use crate::config::ServerConfig;
 use crate::door::{Door, Doors, Purpose};
 use crate::server::Shared;
@@ -30,11 +32,10 @@ use plinth_env::{Env, Signal};
 use plinth_series::Retention;
 use plinth_series::ingest::{Memory, Protocol};
 use plinth_types::Result;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a start waits for the series.
@@ -86,13 +87,14 @@ pub(crate) struct Hub {
     /// Threads on which connections on lines are served.
     threads: usize,
     stopping: AtomicBool,
+    /// One for each listener on lines, and the sweeper.
     stops: Vec<Signal>,
     http_stop: Signal,
     own_stop: Signal,
     keep_stop: Signal,
     /// Queries at work.
     queries: Arc<AtomicUsize>,
-    connections: Connections,
+    callers: Callers,
 }
 
 /// What came since the start.
@@ -126,12 +128,12 @@ impl Hub {
             access,
             threads: config.threads.unwrap_or(usize::MAX),
             stopping: AtomicBool::new(false),
-            stops: (0..listeners).map(|_| Signal::new()).collect(),
+            stops: (0..=listeners).map(|_| Signal::new()).collect(),
             http_stop: Signal::new(),
             own_stop: Signal::new(),
             keep_stop: Signal::new(),
             queries: Arc::default(),
-            connections: Connections::default(),
+            callers: Callers::default(),
         }
     }
 
@@ -141,50 +143,7 @@ impl Hub {
 
     /// Connections on lines that are open.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.lock().stops.len()
-    }
-}
-
-/// The connections on lines: how each is told to end, and when there is none.
-#[derive(Default)]
-struct Connections {
-    open: Mutex<Open>,
-    emptied: Signal,
-}
-
-#[derive(Default)]
-struct Open {
-    next: u64,
-    stops: BTreeMap<u64, Arc<Signal>>,
-}
-
-impl Connections {
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a connection in, unless there are `most`: its number, and the signal that it shall end.
-    fn enter(&self, most: usize) -> Option<(u64, Arc<Signal>)> {
-        let mut open = self.lock();
-        if open.stops.len() >= most {
-            return None;
-        }
-        open.next += 1;
-        let (number, stop) = (open.next, Arc::new(Signal::new()));
-        open.stops.insert(number, stop.clone());
-        Some((number, stop))
-    }
-
-    fn leave(&self, number: u64) {
-        let mut open = self.lock();
-        open.stops.remove(&number);
-        if open.stops.is_empty() {
-            self.emptied.notify();
-        }
-    }
-
-    fn stop_all(&self) {
-        self.lock().stops.values().for_each(|stop| stop.notify());
+        self.callers.len()
     }
 }
 
@@ -233,13 +192,12 @@ pub(crate) async fn start(
     if let Some(socket) = datagrams {
         addresses.udp = Some(socket.local_address());
         // As a connection that stays: a stop waits for what it has received.
-        if let Some((number, stop)) = hub.connections.enter(usize::MAX) {
-            let theirs = hub.clone();
-            drop(env.spawn_network_on(hub.threads, "series datagrams", async move {
-                datagrams::receive(&theirs, socket, &stop).await;
-                theirs.connections.leave(number);
-            }));
-        }
+        let theirs = hub.clone();
+        let caller = hub.callers.enter_datagrams(socket.local_address().ip());
+        drop(env.spawn_network_on(hub.threads, "series datagrams", async move {
+            datagrams::receive(&theirs, socket, &caller.stop).await;
+            theirs.callers.leave(&caller);
+        }));
     }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
@@ -251,6 +209,7 @@ pub(crate) async fn start(
         let accepting = accept(hub.clone(), door, number, protocol, config.limits.connections);
         drop(env.spawn_network("accept series", accepting));
     }
+    drop(env.spawn_network("series sweep", sweep(hub.clone())));
     drop(env.spawn_network("series retention", keep::keep(hub.clone(), asked.retention.clone())));
     Ok(Some(Listeners { hub, addresses }))
 }
@@ -277,7 +236,7 @@ impl Listeners {
         self.hub.own_stop.notify();
         self.hub.keep_stop.notify();
         self.hub.slot.stop.notify();
-        self.hub.connections.stop_all();
+        self.hub.callers.stop_all();
     }
 
     /// Waits until what was read is in the store and committed, within reason.
@@ -285,15 +244,21 @@ impl Listeners {
         self.begin_stop();
         let env = &self.hub.env;
         let ended = async {
-            while !self.hub.connections.lock().stops.is_empty() {
-                self.hub.connections.emptied.wait().await;
-            }
+            self.hub.callers.emptied().await;
             // A database that fails has told those who asked; nobody is left to be told here.
             if let Ok(opened) = self.hub.slot.now() {
                 let _ = opened.store.sync().await;
             }
         };
         race(ended, env.sleep(farewell)).await;
+    }
+}
+
+/// Looks for half lines that nobody ends, until told to stop.
+async fn sweep(hub: Arc<Hub>) {
+    let Some(stop) = hub.stops.last() else { return };
+    while let First::Right(()) = race(stop.wait(), hub.env.sleep(callers::SWEEP)).await {
+        hub.callers.sweep(hub.env.now());
     }
 }
 
@@ -304,12 +269,11 @@ async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, mo
             First::Left(()) => return,
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok(stream)) => {
-                // One too many is closed: these protocols have no words for it that a sender would read.
-                let Some((number, stop)) = hub.connections.enter(most) else { continue };
+                let caller = hub.callers.enter(stream.peer_address().ip(), hub.env.now(), most);
                 let theirs = hub.clone();
                 drop(hub.env.spawn_network_on(hub.threads, "series", async move {
-                    lines::converse(&theirs, stream, protocol, &stop).await;
-                    theirs.connections.leave(number);
+                    lines::converse(&theirs, stream, protocol, &caller).await;
+                    theirs.callers.leave(&caller);
                 }));
             }
         }

@@ -1,0 +1,105 @@
+//! Connections that say nothing don't keep others out, however many there are and however often they are made anew.
+//!
+//! 10,000 connections that never greeted once locked new clients out, 128 half requests made `/health` unanswerable, so that a probe would
+//! have killed a healthy server, and half a line was waited for until its sender went away.
+
+mod common;
+
+use common::*;
+use plinth_env::simulated::Simulation;
+use plinth_env::{Env, Stream, block_on};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_proto::Request;
+use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+#[test]
+fn connections_that_never_greet_make_room_for_those_who_do() {
+    const MOST: usize = 16;
+    let server = serve(Limits { connections: MOST, ..Limits::default() });
+    let mut half_open = Vec::new();
+    let mut good = Vec::new();
+    // More of them come between any two that say what they want.
+    for number in 0..10 {
+        half_open.extend((0..50).map(|_| Raw::connect(&server)));
+        let mut client = Raw::greeted(&server);
+        client.ask(number, &Request::Ping).unwrap();
+        assert_eq!(client.next().map(|(id, ..)| id), Some(number));
+        good.push(client);
+    }
+    half_open.extend((0..50).map(|_| Raw::connect(&server)));
+    for (number, client) in (100..).zip(&mut good) {
+        client.ask(number, &Request::Ping).unwrap();
+        assert_eq!(client.next().map(|(id, ..)| id), Some(number), "who has greeted stays");
+    }
+    assert!(server.figures().connections <= 2 * MOST as u64, "{:?}", server.figures());
+}
+
+#[test]
+fn a_probe_is_answered_however_many_half_requests_there_are() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let config = ServerConfig { listen: vec![loopback()], http: Some(loopback()), ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let address = server.http_address().unwrap();
+    let mut half = Vec::new();
+    for path in ["/health", "/metrics", "/health"] {
+        for _ in 0..200 {
+            let mut raw = Raw::to(address);
+            // One that had to make room already can't be written to.
+            drop(raw.send(b"GET /health HTTP/1.1\r\nHost: "));
+            half.push(raw);
+        }
+        let mut probe = Raw::to(address);
+        probe.send(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let answer = String::from_utf8(probe.all()).unwrap();
+        assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer:?}");
+    }
+}
+
+async fn send(stream: &mut Stream, bytes: &[u8]) {
+    let mut sent = 0;
+    let all = poll_fn(|context| {
+        while sent < bytes.len() {
+            sent += ready!(stream.poll_send(context, &bytes[sent..]))?;
+        }
+        Poll::Ready(Ok::<_, std::io::Error>(()))
+    });
+    all.await.unwrap();
+}
+
+async fn is_at_end(stream: &mut Stream) {
+    let mut buffer = [0; 100];
+    while poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.is_ok_and(|len| len > 0) {}
+}
+
+#[test]
+fn half_a_line_is_not_waited_for_for_ever_and_silence_between_lines_is() {
+    let sim = Simulation::new(1);
+    let env = sim.process("server");
+    let [listen, resp] = [4500, 8282].map(|port| SocketAddr::new(sim.ip(&env), port));
+    let server = sim.run_until(async {
+        let node = Node::in_memory(&env, NodeConfig::default()).await.unwrap();
+        let series = SeriesConfig { resp: Some(resp), ..SeriesConfig::default() };
+        let config = ServerConfig { listen: vec![listen], series, ..ServerConfig::default() };
+        Server::start(Arc::new(node.endpoint()), config).await.unwrap()
+    });
+    let client = sim.process("client");
+    sim.run_until(async {
+        let connect = || async { client.sockets().connect(resp).await.unwrap() };
+        let (mut half, mut whole) = (connect().await, connect().await);
+        send(&mut half, b"+cpu host=a\r\n:1000\r").await;
+        send(&mut whole, b"+cpu host=b\r\n:1000\r\n+1\r\n").await;
+        is_at_end(&mut half).await;
+        assert!((50..90).contains(&client.now().as_secs()), "{:?}", client.now());
+        client.sleep(Duration::from_secs(3600)).await;
+        send(&mut whole, b"+SYNC\r\n").await;
+        let mut buffer = [0; 100];
+        let len = poll_fn(|context| whole.poll_receive(context, &mut buffer)).await.unwrap();
+        assert!(len > 0, "whoever sends whole lines may be silent between them");
+    });
+    sim.run_until(server.stop());
+}
