@@ -1,4 +1,7 @@
 //! The connections that are open: to count them, to end those that are silent, to stop them all.
+//!
+//! There are so many at most. Those that have not greeted make room for others beyond that (`crowd.rs`); so do none that have, but
+//! a few more are let in from addresses that have few. An order is left in a connection's outbox, and its task carries it out.
 
 use crate::config::Limits;
 use crate::crowd::{Waited, who_makes_room};

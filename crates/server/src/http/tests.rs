@@ -1,4 +1,7 @@
 //! A site that takes its time, in simulated time, and senders and readers that don't do their part.
+//!
+//! It answers each request after ten times what it lets others be idle, and has two slots, so that both are full soon.
+//! Whoever is being answered has his time; everybody else has to hurry, and makes room.
 
 use super::*;
 use plinth_env::simulated::Simulation;
