@@ -202,7 +202,7 @@ pub(crate) fn word_seeds() -> Vec<Vec<u8>> {
     welcome.encode(&mut seeds[1]);
     refused.encode(&mut seeds[2]);
     let verdict = Word::Verdict(Err(Error::permission_denied().with_detail("why")));
-    let words = [Word::Proof([7; 32]), verdict, Word::Found(charter), Word::Begin(cluster_id, [7; 32])];
+    let words = [Word::Proof([7; 32]), verdict, Word::Found(charter)];
     seeds.extend(words.iter().map(|word| {
         let mut bytes = Vec::new();
         word.encode(&mut bytes);

@@ -2,7 +2,7 @@
 //!
 //! Both sides say who they are and take a random number each; then each proves that it has the cluster's secret, the one that was
 //! called first. Nothing else is believed of the other before that. Nodes of which a cluster is yet to be formed have no
-//! secret: with them a connection carries the questions by which one is formed, and no frame.
+//! secret: with them a connection carries what [`forming`](mod@crate::forming) says, and no frame.
 //!
 //! ```text
 //!   caller   hello ─────────▶            ◀───────── welcome (with proof)   called
@@ -100,8 +100,6 @@ pub enum Word {
     Verdict(std::result::Result<(), Error>),
     /// Found a cluster with this. Answered with a verdict, once the directory is durable.
     Found(Charter),
-    /// This cluster has begun; with proof. Answered with a verdict, once that is durable.
-    Begin([u8; 16], [u8; LEN]),
 }
 
 impl Hello {
@@ -242,11 +240,6 @@ impl Word {
                 content.push(3);
                 charter.encode(content);
             }
-            Self::Begin(cluster_id, proof) => {
-                content.push(4);
-                content.extend_from_slice(cluster_id);
-                content.extend_from_slice(proof);
-            }
         });
     }
 
@@ -261,7 +254,6 @@ impl Word {
             1 => Self::Proof(reader.array()?),
             2 => Self::Verdict(error(&mut reader)?.map_or(Ok(()), Err)),
             3 => Self::Found(Charter::decode(&mut reader)?),
-            4 => Self::Begin(reader.array()?, reader.array()?),
             other => return Err(malformed(format!("word {other}"))),
         };
         Ok(Some((word, len)))

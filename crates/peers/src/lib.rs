@@ -12,6 +12,8 @@
 //!                              | short frames      connects, again and again         checks each frame
 //!                              | long frames       pings
 //! ```
+//! Before there is a cluster its nodes form one: [`forming`].
+//!
 //! A [`Charter`] says what a cluster was founded with; each node keeps it as a file beside its data ([`Standing`]).
 //!
 //! ## Invariants
@@ -22,11 +24,12 @@
 //!
 //! ## Not here
 //! What frames say (`replication`), listening, clients (`server`).
-//! Read next: `hello.rs`, `mesh.rs`, `call.rs`, `session.rs`, then `outbox.rs`.
+//! Read next: `hello.rs`, `mesh.rs`, `call.rs`, `session.rs`, `outbox.rs`; then `forming/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod call;
 pub mod charter;
+pub mod forming;
 pub mod hello;
 mod mesh;
 mod outbox;

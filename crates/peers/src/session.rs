@@ -68,6 +68,12 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Option<Arc<Link>>> {
     shared.trust.check(&talk.stream)?;
     let standing = &shared.standing;
     let link = match hello.purpose {
+        Purpose::Forming if hello.cluster != standing.charter.cluster => {
+            return Err(Error::connection_string_invalid().with_detail(format!(
+                "a server of the cluster {} is there, and the cluster file names {}",
+                standing.charter.cluster, hello.cluster
+            )));
+        }
         Purpose::Forming => None,
         Purpose::Frames => Some(known(shared, &hello)?),
     };

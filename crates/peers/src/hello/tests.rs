@@ -43,7 +43,6 @@ fn words() -> Vec<Word> {
         Word::Verdict(Ok(())),
         Word::Verdict(Err(Error::permission_denied().with_detail("why"))),
         Word::Found(charter),
-        Word::Begin([3; 16], [7; LEN]),
     ]
 }
 

@@ -1,0 +1,105 @@
+//! Asks one other node how far it is, again and again, and sends it the charter when it is to have it.
+
+use super::{Seen, Shared};
+use crate::call::PATIENCE;
+use crate::hello::{Hello, NEWEST, OLDEST, Purpose, Stage, Welcome, Word};
+use crate::mesh;
+use crate::secret::LEN;
+use crate::talk::Talk;
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long after an answer it asks again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a node has to make its directory.
+const FOUNDING: Duration = Duration::from_secs(30);
+
+/// Asks until the cluster is formed.
+pub(super) async fn run(shared: Arc<Shared>, address: String) {
+    while !shared.state().is_over {
+        let asking = race(ask(&shared, &address), shared.env.sleep(PATIENCE + FOUNDING)).await;
+        let seen = match asking {
+            First::Left(Ok(seen)) => seen,
+            First::Left(Err(why)) => Seen::Nothing(words(&why)),
+            First::Right(()) => Seen::Nothing("it does not answer".to_owned()),
+        };
+        shared.note(&address, seen);
+        let random = Duration::from_millis(shared.env.random_u64() % 50);
+        race(shared.ended.wait(), shared.env.sleep(PAUSE + random)).await;
+    }
+}
+
+/// Why a node can't be reached, without what differs from one attempt to the next.
+fn words(why: &Error) -> String {
+    match why {
+        why if *why == Error::connection_failed() => "it can't be reached".to_owned(),
+        why => why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned),
+    }
+}
+
+async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
+    let (env, wish) = (&shared.env, &shared.wish);
+    let silent = || Error::connection_failed().with_detail("it does not answer");
+    let connecting = mesh::connect(env, &wish.trust, address);
+    let stream = match race(connecting, env.sleep(PATIENCE)).await {
+        First::Left(stream) => stream?,
+        First::Right(()) => return Err(silent()),
+    };
+    let mut talk = Talk::new(stream, Vec::new());
+    let standing = shared.state().standing.clone();
+    let mut nonce = [0; LEN];
+    env.fill_random(&mut nonce);
+    let hello = Hello {
+        oldest: OLDEST,
+        newest: NEWEST,
+        purpose: Purpose::Forming,
+        cluster: wish.cluster.clone(),
+        cluster_id: standing.as_ref().map_or([0; 16], |standing| standing.charter.cluster_id),
+        from: standing.as_ref().map_or(0, |standing| standing.node),
+        to: 0,
+        nonce,
+        address: wish.own.clone(),
+        addresses: shared.all.clone(),
+    };
+    let mut said = Vec::new();
+    hello.encode(&mut said);
+    talk.say(&said).await?;
+    let welcome = match race(talk.hear(Welcome::decode), env.sleep(PATIENCE)).await {
+        First::Left(welcome) => welcome?,
+        First::Right(()) => return Err(silent()),
+    };
+    if let Some(why) = welcome.refused {
+        return Err(why);
+    }
+    if let Some(standing) = &standing
+        && standing.charter.cluster_id == welcome.cluster_id
+    {
+        // Of its own cluster a node believes what is proven.
+        let [said, answered] = Welcome::parts(&said, &welcome);
+        let node = standing.charter.node_at(address);
+        let is_proven = standing.charter.secret.accepts(&welcome.proof, "welcome", &[&said, &answered]);
+        if !is_proven || node != Some(welcome.node) {
+            let detail = "it says that it is of this cluster, and doesn't know its secret, or is not the node that was there";
+            return Err(Error::permission_denied().with_detail(detail));
+        }
+    }
+    let seen = Seen::Is(welcome.stage, welcome.cluster_id);
+    shared.note(address, seen.clone());
+    let is_to_be_sent = shared.state().is_to_be_sent(shared, address);
+    match standing.filter(|_| is_to_be_sent && welcome.stage == Stage::Empty) {
+        None => Ok(seen),
+        Some(standing) => {
+            let cluster_id = standing.charter.cluster_id;
+            let mut bytes = Vec::new();
+            Word::Found(standing.charter).encode(&mut bytes);
+            talk.say(&bytes).await?;
+            match talk.hear(Word::decode).await? {
+                Word::Verdict(Ok(())) => Ok(Seen::Is(Stage::Chartered, cluster_id)),
+                Word::Verdict(Err(why)) => Err(why),
+                _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+            }
+        }
+    }
+}

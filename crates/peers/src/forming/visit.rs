@@ -1,0 +1,177 @@
+//! Who calls while a cluster is formed: other nodes, which are told how far this one is and may send a charter, and clients, which are
+//! told to come again.
+
+use super::Shared;
+use crate::call::PATIENCE;
+use crate::charter::Charter;
+use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
+use crate::mesh::Mesh;
+use crate::secret::LEN;
+use crate::talk::Talk;
+use plinth_env::reply::promise;
+use plinth_env::sync::{First, race};
+use plinth_env::{Listener, Stream};
+use plinth_types::{Error, Result};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// How long a caller may take for all it has to say.
+const VISIT: Duration = Duration::from_secs(60);
+/// How long accepting pauses when there is no room for another connection.
+const BREATH: Duration = Duration::from_millis(50);
+/// Visits at a time.
+const MOST: usize = 256;
+
+/// Takes calls until the cluster is formed.
+pub(super) async fn accept(shared: Arc<Shared>, listener: Listener) {
+    let visits = Arc::new(());
+    let door = match Door::open(&shared).await {
+        Ok(door) => door,
+        Err(why) => {
+            tracing::error!(%why, "no node can be let in");
+            return;
+        }
+    };
+    while !shared.state().is_over {
+        match race(shared.ended.wait(), listener.accept()).await {
+            First::Left(()) => {}
+            First::Right(Ok(stream)) if Arc::strong_count(&visits) <= MOST => {
+                let (theirs, visit) = (shared.clone(), visits.clone());
+                let Ok(stream) = door.through(stream) else { continue };
+                drop(shared.env.spawn_network("visit", async move {
+                    race(receive(&theirs, stream), theirs.env.sleep(VISIT)).await;
+                    drop(visit);
+                }));
+            }
+            First::Right(Ok(stream)) => drop(stream),
+            First::Right(Err(_)) => shared.env.sleep(BREATH).await,
+        }
+    }
+}
+
+/// What is laid over connections that are accepted.
+struct Door {
+    #[cfg(feature = "tls")]
+    acceptor: Option<plinth_tls::Acceptor>,
+}
+
+#[cfg(feature = "tls")]
+impl Door {
+    async fn open(shared: &Shared) -> Result<Self> {
+        let acceptor = match &shared.wish.trust.tls {
+            Some(options) => Some(plinth_tls::Acceptor::load(&shared.env, options.clone()).await?),
+            None => None,
+        };
+        Ok(Self { acceptor })
+    }
+
+    fn through(&self, stream: Stream) -> Result<Stream> {
+        let Some(acceptor) = &self.acceptor else { return Ok(stream) };
+        let mut plain_answer = Vec::new();
+        let detail = "the server speaks TLS: the address in the cluster file must end in :tls";
+        plinth_proto::Welcome::refuse(Error::tls_error().with_detail(detail)).encode(&mut plain_answer);
+        let terms = plinth_tls::Terms {
+            purpose: plinth_tls::Purpose::Clients,
+            plain_answer: plain_answer.into(),
+            on_failure: Arc::new(|why: &Error| tracing::warn!(%why, "a connection is refused")),
+        };
+        acceptor.accept(stream, &terms)
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl Door {
+    async fn open(_: &Shared) -> Result<Self> {
+        Ok(Self {})
+    }
+
+    fn through(&self, stream: Stream) -> Result<Stream> {
+        Ok(stream)
+    }
+}
+
+async fn receive(shared: &Shared, stream: Stream) {
+    let mut talk = Talk::new(stream, Vec::new());
+    let kind = |bytes: &[u8]| Ok(Mesh::is_peer(bytes).map(|is_peer| (is_peer, 0)));
+    let First::Left(Ok(is_peer)) = race(talk.hear(kind), shared.env.sleep(PATIENCE)).await else { return };
+    let mut words = Vec::new();
+    if is_peer {
+        let Err(why) = answer(shared, &mut talk).await else { return };
+        Welcome::refuse(why).encode(&mut words);
+    } else {
+        let text = shared.state().words(shared).unwrap_or_default();
+        let why =
+            Error::connection_failed().with_detail(format!("the cluster is yet to be formed; it {text}"));
+        plinth_proto::Welcome::refuse(why).encode(&mut words);
+    }
+    race(talk.part(&words), shared.env.sleep(PATIENCE)).await;
+}
+
+/// Answers another node. An error is for it to hear.
+async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
+    let (hello, said) = talk
+        .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
+        .await?;
+    let version = hello.choose()?;
+    shared.wish.trust.check(&talk.stream)?;
+    let wish = &shared.wish;
+    let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
+    if hello.purpose == Purpose::Frames {
+        return Err(Error::connection_failed().with_detail("it has yet to hear that the cluster has begun"));
+    }
+    if (&hello.cluster, &hello.addresses) != (&wish.cluster, &shared.all) {
+        return refuse(format!(
+            "the cluster files disagree: that of {} has {}@{}, that of {} has {}@{}",
+            wish.own, wish.cluster, shared.all, hello.address, hello.cluster, hello.addresses
+        ));
+    }
+    if hello.address == wish.own {
+        return refuse(format!("both servers take themselves for {}", wish.own));
+    }
+    let standing = shared.state().standing.clone();
+    let mut welcome = Welcome {
+        version,
+        refused: None,
+        cluster_id: standing.as_ref().map_or([0; 16], |standing| standing.charter.cluster_id),
+        node: standing.as_ref().map_or(0, |standing| standing.node),
+        stage: if standing.is_some() { Stage::Chartered } else { Stage::Empty },
+        nonce: [0; LEN],
+        proof: [0; LEN],
+    };
+    shared.env.fill_random(&mut welcome.nonce);
+    if let Some(standing) = &standing {
+        let [said, answered] = Welcome::parts(&said, &welcome);
+        welcome.proof = standing.charter.secret.prove("welcome", &[&said, &answered]);
+    }
+    let mut bytes = Vec::new();
+    welcome.encode(&mut bytes);
+    talk.say(&bytes).await?;
+    match talk.hear(Word::decode).await {
+        Ok(Word::Found(charter)) => {
+            let verdict = take(shared, &hello, charter).await;
+            let mut bytes = Vec::new();
+            Word::Verdict(verdict).encode(&mut bytes);
+            talk.say(&bytes).await
+        }
+        // It only wanted to know.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Has a charter taken that a caller has sent, if it may send one.
+async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> Result<()> {
+    let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
+    let mut addresses: Vec<_> = charter.members.iter().map(|peer| peer.address.as_str()).collect();
+    addresses.sort_unstable();
+    if hello.address != shared.first() || shared.is_first() {
+        return refuse("only the server with the lowest address may form the cluster");
+    }
+    if charter.cluster != shared.wish.cluster || addresses.join(",") != shared.all {
+        return refuse("the charter is that of another cluster file");
+    }
+    let (promise, reply) = promise();
+    shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((charter, promise));
+    shared.changed.notify();
+    reply.await
+}
