@@ -26,7 +26,6 @@ use crate::queue::Submitted;
 use crate::replica::Replica;
 use crate::space::Level;
 use plinth_env::{Burst, is_disk_full};
-use plinth_storage::Storage;
 use plinth_types::system::NORMAL_END;
 use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -128,10 +127,9 @@ impl Backpressure {
 
     /// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
     pub fn look_at_memory(&self, replica: &Replica) -> f64 {
-        let bound = replica.config.memory_bytes.zip(replica.storage.memory_engine());
-        let Some((bound, engine)) = bound else { return 0.0 };
-        let memory = engine.memory();
-        let taken = memory.data + memory.window + ROW_BYTES * engine.count();
+        let Some(bound) = replica.config.rows_bound() else { return 0.0 };
+        let memory = replica.storage.memory();
+        let taken = memory.data + memory.window + ROW_BYTES * replica.storage.count();
         self.memory_full.store(taken >= bound, Ordering::Relaxed);
         taken as f64 / bound.max(1) as f64
     }
@@ -221,7 +219,7 @@ fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
     let begin = replica.window_begin(newest);
     batcher.resolver.forget_before(begin);
     replica.storage.note_elsewhere(batcher.resolver.memory());
-    replica.storage.forget_before(begin, FORGET_ROWS);
+    replica.writer().forget_before(begin, FORGET_ROWS);
 }
 
 /// A batch that waits for room on the disk.

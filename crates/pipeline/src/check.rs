@@ -12,7 +12,7 @@ use crate::opening::{disagreement, foreign_log};
 use crate::store::tables_path;
 use plinth_env::{DirLock, Env};
 use plinth_log::{EntryKind, Findings, Problem, Salvage, Salvaged};
-use plinth_storage::{Loader, MemoryStorage, Storage, checkpoint, ssd};
+use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
@@ -220,13 +220,13 @@ pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport>
             NodeConfig { creation: Creation::Always, engine: EngineKind::Ssd, ..NodeConfig::default() };
         let node = Node::open(env, out, config).await?;
         let version = salvage_tables(env, dir, &node, &mut report).await?;
-        salvage_log(env, dir, version, &mut report, &Destination::Node(&node)).await?;
+        salvage_log(env, dir, version, &mut report, &mut Destination::Node(&node)).await?;
         report.rows = node.leader.replica.storage.count();
         node.close().await?;
         return Ok(report);
     }
-    let (storage, version) = salvage_checkpoint(env, dir, &mut report).await?;
-    salvage_log(env, dir, version, &mut report, &Destination::Index(&storage)).await?;
+    let (mut storage, version) = salvage_checkpoint(env, dir, &mut report).await?;
+    salvage_log(env, dir, version, &mut report, &mut Destination::Index(&mut storage)).await?;
     let config = NodeConfig { creation: Creation::Always, ..NodeConfig::default() };
     let node = Node::open(env, out, config).await?;
     copy(&storage, &node, &mut report).await?;
@@ -259,16 +259,17 @@ async fn commit(node: &Node, mutations: MutationList) -> Result<()> {
 /// What takes the batches of a damaged log.
 enum Destination<'a> {
     /// An index in memory, which is copied later.
-    Index(&'a MemoryStorage),
+    Index(&'a mut MemoryStorage),
     /// The new database itself.
     Node(&'a Node),
 }
 
 impl Destination<'_> {
-    async fn take(&self, version: Version, mut mutations: Mutations<'_>) -> Result<()> {
+    async fn take(&mut self, version: Version, mut mutations: Mutations<'_>) -> Result<()> {
         match self {
             Self::Index(storage) => {
-                storage.apply(LogPosition::without_log(version), &mut mutations, None);
+                let prepared = storage.prepare(&mut mutations.clone()).await?;
+                storage.apply(prepared, LogPosition::without_log(version), &mut mutations, None);
                 storage.publish(version);
                 storage.forget_before(version, usize::MAX);
                 Ok(())
@@ -306,7 +307,7 @@ async fn salvage_log(
     dir: &Path,
     from: Version,
     report: &mut SalvageReport,
-    destination: &Destination<'_>,
+    destination: &mut Destination<'_>,
 ) -> Result<()> {
     let mut salvage = match Salvage::open(env, log_path(dir)).await {
         Ok(salvage) => salvage,

@@ -5,12 +5,12 @@
 //! next one is durable.
 
 use crate::batch_lock::lock;
+use crate::identity::EngineKind;
 use crate::metrics::Rated;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
 use plinth_env::is_disk_full;
-use plinth_storage::Storage;
-use plinth_storage::checkpoint::{self, Pace};
+use plinth_storage::Pace;
 use plinth_types::{Error, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,40 +109,28 @@ fn pace(replica: &Replica) -> Pace {
     Pace { bytes_per_second: Some(BYTES_PER_SECOND.max(log_grows as u64)), ..Pace::default() }
 }
 
-/// Writes a checkpoint of everything up to the last entry, then lets go of what it replaces. Gives its version.
+/// Brings into files what the engine can, at once, then lets go of the log that they replace. Gives up to which version
+/// they have everything: with `memory` a checkpoint of the last entry, with `ssd` tables of all that has left the window.
 pub(crate) async fn write(replica: &Replica) -> Result<Version> {
-    let Some(directory) = &replica.directory else {
+    if replica.directory.is_none() {
         return Err(Error::unsupported_operation().with_detail("a database in memory has no checkpoints"));
-    };
-    let path = directory.checkpoint_path();
-    let identity = directory.checkpoint_identity();
-    let Some(storage) = replica.storage.memory_engine() else { return flush(replica).await };
-    let waits = &replica.counters.metrics.waits;
-    let snapshot = storage.snapshot();
-    let written = checkpoint::write(&replica.env, &path, identity, &snapshot, pace(replica)).await?;
-    drop(snapshot);
-    let version = written.at.version;
-    waits.checkpoint_step.note(written.longest_step);
-    if let Some(log) = &replica.log {
-        let too_new = planted!("checkpoints let go of newer log").then(|| replica.newest());
-        log.pop(CONSUMER, too_new.unwrap_or(version))?;
     }
-    let removed = checkpoint::remove_others(&replica.env, &path, version).await?;
-    waits.checkpoint_step.note(removed.longest_step);
-    replica.counters.checkpoints.add(1);
-    probe!("pipeline: checkpoint written");
-    Ok(version)
-}
-
-/// Moves all that has left the window into the tables. That is what the engine `ssd` has for a checkpoint.
-async fn flush(replica: &Replica) -> Result<Version> {
-    let Some(storage) = replica.storage.ssd_engine() else { return Err(Error::internal_error()) };
-    storage.flush().await?;
-    let version = storage.durable().version;
+    let flushing = replica.writer().flush(pace(replica));
+    let flushed = flushing.await;
+    // Also if an old file could not be removed behind a checkpoint that is durable.
+    let durable = replica.storage.durable().version;
     if let Some(log) = &replica.log {
-        log.pop(CONSUMER, version)?;
+        let is_newer =
+            replica.config.engine == EngineKind::Memory && planted!("checkpoints let go of newer log");
+        log.pop(CONSUMER, if is_newer { replica.newest() } else { durable })?;
     }
-    Ok(version)
+    let flushed = flushed?;
+    replica.counters.metrics.waits.checkpoint_step.note(flushed.longest_step);
+    if replica.config.engine == EngineKind::Memory {
+        replica.counters.checkpoints.add(1);
+        probe!("pipeline: checkpoint written");
+    }
+    Ok(durable)
 }
 
 /// Lets go of the log that the engine `ssd` needs no longer, until the node closes; has it flushed where the disk is in want of room.
@@ -153,7 +141,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     while !replica.health.is_over() {
         replica.pause(&replica.checkpoint_due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
-        let (Some(storage), Some(log)) = (replica.storage.ssd_engine(), &replica.log) else { return };
+        let (storage, Some(log)) = (&replica.storage, &replica.log) else { return };
         let space = &replica.space;
         space.keep_reserve(&replica).await;
         if space.is_asked() && wanted.is_none() {
@@ -162,7 +150,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
         let is_long = space.level() == Level::Low && log.bytes() >= space.log_bound(&replica, u64::MAX);
         if wanted.is_some() || is_long || space.level() == Level::Kept {
             let oldest = storage.oldest();
-            let flushed = with_reserve(&replica, || storage.flush()).await;
+            let flushed = with_reserve(&replica, || replica.writer().flush(Pace::default())).await;
             replica.note_checkpoint(&flushed);
             if let Some((version, written)) = wanted
                 && (flushed.is_err() || oldest >= version)

@@ -7,7 +7,6 @@
 use crate::leader::{Batcher, Leader};
 use crate::pace::{self, Pace};
 use plinth_env::is_disk_full;
-use plinth_storage::Storage;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{planted, probe};
 use std::sync::Arc;
@@ -53,7 +52,7 @@ pub(crate) async fn run(leader: &Leader, batcher: &mut Batcher) {
     // Commits are more urgent than memory that can be given back a little later: those that wait in the queue, and those
     // under way, which need the storage's writer for themselves and would not get hold of it between two steps.
     loop {
-        let more = replica.storage.forget_before(replica.window_begin(newest), FORGET_ROWS);
+        let more = replica.writer().forget_before(replica.window_begin(newest), FORGET_ROWS);
         let now = replica.env.now();
         replica.counters.metrics.waits.work.note(now.saturating_sub(began));
         let is_idle = leader.queue.depth().0 == 0 && leader.in_flight.is_empty();

@@ -60,6 +60,13 @@ impl Default for NodeConfig {
     }
 }
 
+impl NodeConfig {
+    /// The bytes that rows may take in memory, where that is where they are.
+    pub(crate) fn rows_bound(&self) -> Option<u64> {
+        self.memory_bytes.filter(|_| self.engine == EngineKind::Memory)
+    }
+}
+
 /// Whether opening may create a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Creation {

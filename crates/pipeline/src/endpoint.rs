@@ -12,7 +12,6 @@ use crate::status::LOCAL_ADDRESS;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
-use plinth_storage::Storage;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
     RangeResult, Version,

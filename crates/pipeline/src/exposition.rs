@@ -5,7 +5,6 @@
 use crate::backpressure::{self, Cause};
 use crate::leader::Leader;
 use crate::metrics::{Count, Histogram, Metrics};
-use plinth_storage::Storage;
 use std::fmt::Write;
 
 /// Quantities of the same name under different labels.
@@ -165,15 +164,17 @@ fn space(text: &mut Text, leader: &Leader) {
     );
     let disk = crate::status::disk_used(leader) as f64;
     text.gauge("plinth_disk_used_bytes", "Disk that the log and the data take.", disk);
-    if let Some(storage) = leader.replica.storage.ssd_engine() {
-        let pinned = storage.figures().pinned as f64;
+    let tables = leader.replica.storage.tables();
+    if let Some(tables) = tables {
+        let pinned = tables.pinned as f64;
         text.gauge("plinth_pinned_snapshots", "Snapshots that are pinned.", pinned);
     }
     text.gauge("plinth_committed_version", "The newest version.", leader.replica.newest() as f64);
     let now = backpressure::refusal(&leader.replica).map(|(cause, _)| cause);
     let available = f64::from(u8::from(now.is_none()));
     text.gauge("plinth_available", "Whether commits that write rows are taken.", available);
-    if let Some(storage) = leader.replica.storage.ssd_engine() {
+    if tables.is_some() {
+        let storage = &leader.replica.storage;
         let help = "Damaged blocks that reads and merges met with.";
         text.counter("plinth_damaged_blocks_total", help, storage.damage().map_or(0, |(_, times)| times));
         let failing = f64::from(u8::from(storage.trouble().is_some()));

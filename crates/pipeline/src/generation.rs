@@ -46,7 +46,7 @@ impl Incoming {
         let (storage, log, sequencer, _) = recover(&env, &old, &config).await?;
         let behind = LogPosition::without_log(sequencer.newest());
         let closed = log.close().await;
-        storage.close().await;
+        storage.reader.close().await;
         closed?;
         let next = DirectoryIdentity { ids: old.ids, engine, generation: old.generation + 1 };
         make_generation(&env, dir, &next, config.log.clone(), behind).await?;

@@ -28,7 +28,6 @@ use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{CommitLog, Position};
 use plinth_resolver::Resolver;
-use plinth_storage::Storage;
 use plinth_types::{CommitReply, Error, LogPosition, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -22,7 +22,7 @@ use crate::{checkpoints, chores, creation, exposition, space, supervise, worker}
 use plinth_env::{Env, Task};
 use plinth_log::CommitLog;
 use plinth_resolver::Resolver;
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryStorage, Reader};
 use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
 use plinth_types::{Error, KeyList, KeySpace, LogPosition, MutationList, MutationType, Result, Version};
 use std::path::Path;
@@ -86,7 +86,7 @@ impl Node {
     pub async fn in_memory(env: &Env, config: NodeConfig) -> Result<Arc<Self>> {
         let sequencer = Sequencer::starting_at(1, env.now());
         let config = fitted(config, EngineKind::Memory);
-        let storage = Store::Memory(MemoryStorage::new(LogPosition::default()));
+        let storage = Store::new(MemoryStorage::new(LogPosition::default()));
         let node = Self::start(env, config, None, storage, None, sequencer).await?;
         node.write_first_rows().await?;
         node.tell_opened(0, Duration::ZERO);
@@ -97,15 +97,16 @@ impl Node {
         env: &Env,
         config: NodeConfig,
         directory: Option<Directory>,
-        storage: Store,
+        mut storage: Store,
         log: Option<Box<dyn CommitLog>>,
         sequencer: Sequencer,
     ) -> Result<Arc<Self>> {
         // Whatever was read before this run is older than the window.
         let first = sequencer.newest();
-        storage.publish(first);
-        storage.forget_before(first, 0);
-        let metadata = or_close(&storage, read_metadata(&storage, first).await).await?;
+        storage.reader.publish(first);
+        storage.writer.forget_before(first, 0);
+        let reader = &*storage.reader;
+        let metadata = or_close(reader, read_metadata(reader, first).await).await?;
         let view = log.as_ref().map(|log| log.view());
         let resolver = new_resolver(env, first, &config);
         let replica = Arc::new(Replica::new(env, config, directory, (storage, view), (first, metadata)));
@@ -207,9 +208,9 @@ fn start_tasks(leader: &Arc<Leader>) -> Vec<Task> {
     tasks.push(supervise::spawn(leader, "chores", chores::keep_time(leader.clone())));
     if leader.replica.directory.is_some() {
         let replica = leader.replica.clone();
-        let task = match leader.replica.storage {
-            Store::Memory(_) => supervise::spawn(leader, "checkpoint", checkpoints::run(replica)),
-            Store::Ssd(_) => supervise::spawn(leader, "checkpoint", checkpoints::follow_tables(replica)),
+        let task = match config.engine {
+            EngineKind::Memory => supervise::spawn(leader, "checkpoint", checkpoints::run(replica)),
+            EngineKind::Ssd => supervise::spawn(leader, "checkpoint", checkpoints::follow_tables(replica)),
         };
         tasks.push(task);
     }
@@ -242,7 +243,7 @@ fn new_resolver(env: &Env, first: Version, config: &NodeConfig) -> Resolver {
 }
 
 /// The metadata as the rows have it.
-async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
+async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
     let mut keys = KeyList::new();
     Metadata::load(|key| {
         keys.push(key);
@@ -253,7 +254,7 @@ async fn read_metadata(storage: &Store, version: Version) -> Result<Metadata> {
 }
 
 /// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
-async fn or_close<T>(storage: &Store, result: Result<T>) -> Result<T> {
+async fn or_close<T>(storage: &dyn Reader, result: Result<T>) -> Result<T> {
     if result.is_err() {
         storage.close().await;
     }

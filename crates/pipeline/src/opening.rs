@@ -48,7 +48,7 @@ pub(crate) async fn recover(
         Err(error) => {
             // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
             drop(log.close().await);
-            engine.finish().close().await;
+            engine.finish().reader.close().await;
             return Err(error);
         }
     };

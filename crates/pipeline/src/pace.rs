@@ -11,7 +11,6 @@ use crate::space::Level;
 use crate::together::together;
 use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
-use plinth_storage::Storage;
 use plinth_types::{Error, KeySelector, KeySpace, RangeRead};
 use std::sync::Arc;
 use std::time::Duration;

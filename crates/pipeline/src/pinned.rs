@@ -9,7 +9,7 @@ use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::{Env, Reply};
-use plinth_storage::{PinnedVersion, Storage};
+use plinth_storage::PinnedVersion;
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
     Result, Version, system,
@@ -30,7 +30,10 @@ impl Node {
     /// # Errors
     /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
-        let pinned = self.leader.replica.storage.pin().await?;
+        let pinned = {
+            let pinned = self.leader.replica.writer().pin();
+            pinned.await?
+        };
         let version = pinned.version();
         Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
     }

@@ -21,7 +21,7 @@ use crate::directory::Directory;
 use crate::health::Health;
 use crate::metadata::Metadata;
 use crate::space::Space;
-use crate::store::Store;
+use crate::store::{SharedStore, Store};
 use crate::versions::Applied;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
@@ -30,9 +30,9 @@ use plinth_env::Env;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
-use plinth_storage::{Change, Storage};
+use plinth_storage::{Change, Prepared, Writer};
 use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Version, planted};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How many rows of forgotten versions are given back with each entry: more than one makes, on average.
@@ -58,7 +58,7 @@ pub(crate) struct Replica {
     pub env: Env,
     pub config: NodeConfig,
     pub directory: Option<Directory>,
-    pub storage: Store,
+    pub storage: SharedStore,
     /// `None`: the database lives in memory alone.
     pub log: Option<Arc<dyn LogView>>,
     pub versions: Applied,
@@ -88,7 +88,7 @@ impl Replica {
             env: env.clone(),
             config,
             directory,
-            storage,
+            storage: storage.into(),
             log,
             versions: Applied::new(newest),
             visible: Visible::new(metadata),
@@ -112,14 +112,17 @@ impl Replica {
     pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
         let version = entry.at.version;
         assert!(version > self.versions.newest(), "entries are applied in the order of their versions");
-        let prepared = self.storage.prepare(&mut entry.mutations());
-        if let Err(error) = prepared.await {
-            self.health.fail(error.clone());
-            return Err(error);
-        }
+        let prepared = self.writer().prepare(&mut entry.mutations());
+        let prepared = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.health.fail(error.clone());
+                return Err(error);
+            }
+        };
         assert!(!planted!("a commit worker panics while it applies"), "planted");
         let mut fired = Vec::new();
-        self.change_rows(entry, &mut fired);
+        self.change_rows(entry, prepared, &mut fired);
         self.storage.publish(version);
         if entry.touches_metadata {
             self.visible
@@ -127,21 +130,26 @@ impl Replica {
         } else {
             self.versions.reach(version);
         }
-        self.storage.forget_before(self.window_begin(version), FORGET_ROWS);
+        self.writer().forget_before(self.window_begin(version), FORGET_ROWS);
         self.counters.batches.add(1);
         self.counters.mutations.add(entry.lists.iter().map(|list| list.len() as u64).sum());
         Ok(fired)
     }
 
-    fn change_rows(&self, entry: &Entry<'_>, fired: &mut Vec<Promise<Version>>) {
+    fn change_rows(&self, entry: &Entry<'_>, prepared: Prepared, fired: &mut Vec<Promise<Version>>) {
         if self.watches.is_empty() {
-            return self.storage.apply(entry.at, &mut entry.mutations(), None);
+            return self.writer().apply(prepared, entry.at, &mut entry.mutations(), None);
         }
         let mut changed = |change: Change<'_>| match change {
             Change::Key(key, value) => self.watches.changed(key, value, fired),
             Change::Range(begin, end) => self.watches.cleared(begin, end, fired),
         };
-        self.storage.apply(entry.at, &mut entry.mutations(), Some(&mut changed));
+        self.writer().apply(prepared, entry.at, &mut entry.mutations(), Some(&mut changed));
+    }
+
+    /// Who changes the storage, held for an instant.
+    pub fn writer(&self) -> MutexGuard<'_, Box<dyn Writer>> {
+        self.storage.writer()
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in a row is told at once, its end too.

@@ -20,7 +20,6 @@
 
 use crate::replica::Replica;
 use plinth_env::{Burst, Open, is_disk_full};
-use plinth_storage::Storage;
 use plinth_types::{Error, Resource, Result, probe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -321,12 +320,7 @@ fn reserve_path(replica: &Replica) -> Option<PathBuf> {
 
 /// Bytes that what makes room takes itself.
 fn need(replica: &Replica) -> u64 {
-    if let Some(storage) = replica.storage.ssd_engine() {
-        return storage.room_to_work();
-    }
-    let data = replica.storage.memory().data;
-    // Lengths of keys and values, heads of blocks, and the file's own head and foot.
-    data + data / 64 + 12 * replica.storage.count() + (64 << 10)
+    replica.storage.room_to_work()
 }
 
 /// A database whose disk is full may be opened with what its reserve gives back. Whether it had one.

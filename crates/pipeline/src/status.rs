@@ -9,13 +9,15 @@ mod roles;
 
 use crate::backpressure::{self, Cause};
 use crate::gate::{Limits, Reason};
+use crate::identity::EngineKind;
 use crate::leader::Leader;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
+use crate::replica::Replica;
 use plinth_client::Description;
-use plinth_storage::{SsdStorage, Storage};
-use plinth_types::printable;
+use plinth_storage::SsdFigures;
 use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{Version, printable};
 use serde_json::{Value, json};
 
 /// What stands for an address where the database is in the process.
@@ -145,8 +147,8 @@ fn data(leader: &Leader) -> Value {
 /// The log, and what the newest checkpoint takes, which is about what it holds.
 pub(crate) fn disk_used(leader: &Leader) -> u64 {
     let log = leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes());
-    if let Some(storage) = leader.replica.storage.ssd_engine() {
-        return log + storage.figures().disk_bytes;
+    if let Some(tables) = leader.replica.storage.tables() {
+        return log + tables.disk_bytes;
     }
     let has_checkpoint = leader.replica.counters.checkpoints.get() > 0;
     log + if has_checkpoint { leader.replica.storage.memory().data } else { 0 }
@@ -221,13 +223,22 @@ fn limited_by(reason: Reason) -> Value {
     json!({ "description": reason.description(), "name": reason.name(), "reason_id": reason.id() })
 }
 
+/// How far what is in tables lies behind what can be read. With `memory` the log alone is the durable place.
+fn durability_lag(leader: &Leader) -> Version {
+    let Replica { storage, config, .. } = &*leader.replica;
+    if config.engine == EngineKind::Memory {
+        return 0;
+    }
+    storage.newest().saturating_sub(storage.durable().version).max(0)
+}
+
 fn qos(leader: &Leader) -> Value {
     let Limits { default, batch, reason, batch_reason, released } = leader.gate.limits();
     let (_, queue_bytes) = leader.queue.depth();
     let window = leader.replica.storage.memory().window;
     let (manual, auto) = leader.gate.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
-    let behind = leader.replica.storage.durability_lag();
+    let behind = durability_lag(leader);
     let behind = json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
@@ -297,7 +308,7 @@ fn plinth(leader: &Leader) -> Value {
             "writes": hot(leader, Heat::Writes),
         },
         "memory": {
-            "bound_bytes": leader.replica.config.memory_bytes.filter(|_| leader.replica.storage.memory_engine().is_some()),
+            "bound_bytes": leader.replica.config.rows_bound(),
             "data_bytes": memory.data,
             "index_bytes": memory.index,
             "pinned_bytes": memory.pinned,
@@ -305,7 +316,7 @@ fn plinth(leader: &Leader) -> Value {
         },
         "slow_transactions": slow(leader),
         "newest_version": leader.replica.newest(),
-        "ssd": leader.replica.storage.ssd_engine().map(ssd),
+        "ssd": leader.replica.storage.tables().map(|figures| ssd(leader, &figures)),
         "start_queue": { "transactions": leader.gate.waiting() },
         "watches": leader.replica.watches.len(),
         "window_seconds": leader.replica.config.window as f64 / VERSIONS_PER_SECOND as f64,
@@ -333,8 +344,7 @@ fn slow(leader: &Leader) -> Value {
     leader.replica.counters.metrics.hot.slow().into_iter().map(slow).collect()
 }
 
-fn ssd(storage: &SsdStorage) -> Value {
-    let figures = storage.figures();
+fn ssd(leader: &Leader, figures: &SsdFigures) -> Value {
     json!({
         "device_reads": figures.device_reads,
         "disk_bytes": figures.disk_bytes,
@@ -342,7 +352,7 @@ fn ssd(storage: &SsdStorage) -> Value {
         "flushed_runs": figures.flushed_runs,
         "pinned_snapshots": { "bytes": figures.pinned_bytes, "count": figures.pinned },
         "tables": figures.tables,
-        "trouble": storage.trouble().map(|error| error.to_string()),
+        "trouble": leader.replica.storage.trouble().map(|error| error.to_string()),
         "uncached_reads": figures.uncached_reads,
         "version": figures.version,
         "written_bytes": figures.written_bytes,

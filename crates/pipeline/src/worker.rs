@@ -25,7 +25,6 @@ use crate::queue::{Submitted, Work};
 use plinth_env::is_disk_full;
 use plinth_env::sync::{First, race};
 use plinth_log::{ALL_ROWS, Position, sections_head};
-use plinth_storage::Storage;
 use plinth_types::{Error, Result, Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 use plinth_env::Env;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::{self, Identity, Pace};
-use plinth_storage::{Loader, MemoryStorage, Storage};
+use plinth_storage::{Loader, MemoryReader, MemoryStorage, Reader, Writer};
 use plinth_types::{KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Bench {
             self.map();
         }
         let baseline = resident();
-        let store = self.fill();
+        let mut store = self.fill();
         self.checkpoint(&store);
         for threads in [1, 2] {
             self.reads(&store, threads, READS_TOGETHER);
@@ -72,7 +72,7 @@ impl Bench {
         for threads in [1, 2] {
             self.ranges(&store, threads);
         }
-        self.overwrites(&store, baseline);
+        self.overwrites(&mut store, baseline);
         self.inserts(false);
         self.inserts(true);
     }
@@ -231,7 +231,7 @@ impl Bench {
         if !self.wants("reads") {
             return;
         }
-        let (store, rows) = (store.clone(), self.rows);
+        let (store, rows) = (MemoryReader::clone(store), self.rows);
         self.measure_on(threads, &format!("get_many, {together} keys"), move |random| {
             let mut keys = KeyList::new();
             for _ in 0..together {
@@ -247,7 +247,7 @@ impl Bench {
         if !self.wants("ranges") {
             return;
         }
-        let (store, rows) = (store.clone(), self.rows);
+        let (store, rows) = (MemoryReader::clone(store), self.rows);
         self.measure_on(threads, "get_range, 1000 keys", move |random| {
             let begin = KeySelector::first_greater_or_equal(key(random.index(rows)).to_vec());
             let end = KeySelector::first_greater_or_equal(&b"\xff"[..]);
@@ -258,7 +258,7 @@ impl Bench {
         });
     }
 
-    fn overwrites(&self, store: &MemoryStorage, baseline: usize) {
+    fn overwrites(&self, store: &mut MemoryStorage, baseline: usize) {
         if !self.wants("overwrites") {
             return;
         }
@@ -275,7 +275,8 @@ impl Bench {
                     list.push(MutationType::Set, &key(at), &values[random.index(values.len())]);
                 }
                 version += 100;
-                store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+                let prepared = store.prepare(&mut list.iter()).wait().expect("rows are at hand");
+                store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
                 store.publish(version);
                 store.forget_before(version - self.rows as i64, 200);
                 (100, 0)
@@ -294,7 +295,7 @@ impl Bench {
             return;
         }
         let mut random = Random::new(6);
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let before = resident();
         let mut list = MutationList::new();
         let (mut version, mut number) = (0, 0);
@@ -308,7 +309,8 @@ impl Bench {
                 list.push(MutationType::Set, &key(at), &values[random.index(values.len())]);
             }
             version += 100;
-            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+            let prepared = store.prepare(&mut list.iter()).wait().expect("rows are at hand");
+            store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             store.forget_before(version - 100_000, 200);
             (100, 0)

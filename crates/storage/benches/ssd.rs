@@ -8,7 +8,7 @@
 use plinth_env::simulated::Random;
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_storage::checkpoint::Identity;
-use plinth_storage::{SsdSettings, SsdStorage, Storage};
+use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{
     KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, Version,
 };
@@ -89,7 +89,8 @@ impl Bench {
                 self.random.fill(&mut value);
                 list.push(MutationType::Set, &key(number(batch * BATCH + at, self.rows)), &value);
             }
-            self.store.apply(LogPosition::without_log(self.version), &mut list.iter(), None);
+            let prepared = self.store.prepare(&mut list.iter()).wait().expect("rows can be read");
+            self.store.apply(prepared, LogPosition::without_log(self.version), &mut list.iter(), None);
             self.store.publish(self.version);
             self.store.forget_before(self.version - WINDOW, 0);
             while self.store.fullness() > 1.0 {
@@ -101,11 +102,11 @@ impl Bench {
     }
 
     /// Waits until all is in the tables and compaction has nothing to do.
-    fn settle(&self) {
+    fn settle(&mut self) {
         self.store.forget_before(self.version, 0);
         let begun = self.env.now();
         block_on(async {
-            while self.store.flush().await.expect("files can be written") {}
+            while self.store.flush_now().await.expect("files can be written") {}
             while self.store.compact().await.expect("files can be written") {}
         });
         self.report("settling", 0, begun, 0);

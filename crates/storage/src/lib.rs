@@ -25,7 +25,7 @@
 //!
 //! ## Not here
 //! Durability of commits: `log`. Which version a transaction gets, and when the window moves: `pipeline`.
-//! Read next: [`Storage`], `memory/mod.rs`, `ssd/mod.rs`, then `conformance` (with the feature of that name).
+//! Read next: [`Reader`], [`Writer`], `memory/mod.rs`, `ssd/mod.rs`, then `conformance` (with the feature of that name).
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
@@ -35,13 +35,19 @@ mod memory;
 mod removal;
 pub mod ssd;
 
-pub use memory::{Loader, MemoryReplay, MemoryStorage, Snapshot};
-pub use ssd::{SsdSettings, SsdStorage};
+pub use checkpoint::Pace;
+pub use memory::{CheckpointFiles, Loader, MemoryReader, MemoryReplay, MemoryStorage, Snapshot};
+pub use ssd::{SsdFigures, SsdReader, SsdSettings, SsdStorage};
 
 use plinth_env::Reply;
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Version,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result,
+    Version,
 };
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What a batch changed, as whoever asked for it is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,14 +62,11 @@ pub enum Change<'a> {
 /// Who is told of what a batch changes.
 pub type Changed<'c> = Option<&'c mut dyn FnMut(Change<'_>)>;
 
-/// The versions in the window over an engine, as the pipeline and the endpoint see them.
+/// The versions in the window over an engine, as everybody has them: reads, from any number of threads, and figures.
 ///
-/// Reads may be asked for from any number of threads. The methods that change something are the writer's:
-/// one caller at a time, others wait.
-///
-/// Every read gives `transaction_too_old` if its version is below [`Storage::oldest`] and `future_version`
-/// if it is above [`Storage::newest`].
-pub trait Storage: Send + Sync {
+/// Every read gives `transaction_too_old` if its version is below [`Reader::oldest`] and `future_version`
+/// if it is above [`Reader::newest`].
+pub trait Reader: Send + Sync {
     /// The values of the keys at `version`, in their order. Keys that `space` does not show have none,
     /// but for the metadata version's key.
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
@@ -82,31 +85,7 @@ pub trait Storage: Send + Sync {
     /// key: then a new key at that end would change the rows.
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
 
-    /// Looks up what must be known before a batch can be applied: what its atomic operations change. At most one
-    /// batch is between this and [`Storage::apply`].
-    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
-        let _ = mutations;
-        Reply::ready(Ok(()))
-    }
-
-    /// Applies a batch, the entry of the log at this position, in order. Atomic operations see what the mutations before them left; versionstamped
-    /// ones have become `Set` before. Versions ascend; a batch may be given in parts of one version. Nobody
-    /// sees it before it is published.
-    ///
-    /// [`Storage::prepare`] has been given the same mutations before, and has answered.
-    ///
-    /// A `ClearRange` may cost a step for each key in memory that it removes; it never blocks readers.
-    ///
-    /// # Panics
-    /// If its version is published already, or below that of the batch before; if the batch was not prepared.
-    fn apply(
-        &self,
-        at: LogPosition,
-        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
-        changed: Changed<'_>,
-    );
-
-    /// Allows reads up to `version`, of which all batches have been applied.
+    /// Allows reads up to `version`, of which all batches have been applied. Versions pass without batches too.
     fn publish(&self, version: Version);
 
     /// The newest version that may be read.
@@ -114,11 +93,6 @@ pub trait Storage: Send + Sync {
 
     /// The oldest version that may be read.
     fn oldest(&self) -> Version;
-
-    /// Ends the window at `version` (or at the newest version, if that is older; it never moves back), at
-    /// once, and reclaims what only older versions needed: at most about `budget` rows in this call.
-    /// True if there is more to reclaim: then call again, with the same version, when there is time.
-    fn forget_before(&self, version: Version, budget: usize) -> bool;
 
     /// Key and value bytes of the rows in a range, estimated, at about the newest version.
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
@@ -144,24 +118,117 @@ pub trait Storage: Send + Sync {
         0.0
     }
 
-    /// Pins the newest version that the engine can keep, and writes what has to be in files for that: `memory` keeps the newest
-    /// one, `ssd` the one that its tables have, which is a window's length and a flush behind.
-    ///
-    /// # Errors
-    /// Those of writing files.
-    fn pin(&self) -> Reply<Box<dyn PinnedVersion>>;
-
     /// Takes note of the bytes of memory that others keep of the writes in the window, such as the keys that conflicts are found by. An
     /// engine with a budget counts them as part of it.
     fn note_elsewhere(&self, bytes: usize) {
         let _ = bytes;
     }
+
+    /// The engine's files have everything up to this entry of the log, which is needed from the next one on.
+    fn durable(&self) -> LogPosition;
+
+    /// How much has yet to be merged, as a share of what may wait: at 1 nothing is flushed any more.
+    fn backlog(&self) -> f32 {
+        0.0
+    }
+
+    /// Why files can't be written at the moment by what the engine does by itself, if so.
+    fn trouble(&self) -> Option<Error> {
+        None
+    }
+
+    /// The first damage that a read met with since it was opened, and how many times any was met with.
+    fn damage(&self) -> Option<(Error, u64)> {
+        None
+    }
+
+    /// What an engine with tables has done and has.
+    fn tables(&self) -> Option<SsdFigures> {
+        None
+    }
+
+    /// Bytes of disk that have to be free for [`Writer::flush`] and what follows it.
+    fn room_to_work(&self) -> u64;
+
+    /// Waits until the engine has ended all it does by itself. What is not in its files is in the log.
+    fn close(&self) -> Waiting<()>;
+}
+
+/// What methods give that take their time: a boxed future.
+pub type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What was looked up for a batch, without which it can't be applied. Only [`Writer::prepare`] makes one.
+#[derive(Default, Debug)]
+pub struct Prepared {
+    /// What keys hold that an atomic operation of the batch will change, as far as the engine has to be asked.
+    bases: BTreeMap<Bytes, Option<Bytes>>,
+}
+
+/// The one who changes a store: batches in version order, the window, what is in files.
+pub trait Writer: Send {
+    /// The same store for everybody else.
+    fn reader(&self) -> Arc<dyn Reader>;
+
+    /// Looks up what must be known before a batch can be applied: what its atomic operations change. Nothing else may
+    /// be applied before it.
+    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared>;
+
+    /// Applies a batch, the entry of the log at this position, in order. Atomic operations see what the mutations
+    /// before them left; versionstamped ones have become `Set` before. Versions ascend; a batch may be given in parts of
+    /// one version. Nobody sees it before it is published.
+    ///
+    /// A `ClearRange` may cost a step for each key in memory that it removes; it never blocks readers.
+    ///
+    /// # Panics
+    /// If its version is published already, or below that of the batch before; if another batch was prepared.
+    fn apply(
+        &mut self,
+        prepared: Prepared,
+        at: LogPosition,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    );
+
+    /// Ends the window at `version` (or at the newest version, if that is older; it never moves back), at
+    /// once, and reclaims what only older versions needed: at most about `budget` rows in this call.
+    /// True if there is more to reclaim: then call again, with the same version, when there is time.
+    fn forget_before(&mut self, version: Version, budget: usize) -> bool;
+
+    /// Pins the newest version that the engine can keep, and writes what has to be in files for that: `memory` keeps the newest
+    /// one, `ssd` the one that its tables have, which is a window's length and a flush behind.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>>;
+
+    /// Brings into files what the engine can: `memory` writes a checkpoint of the newest version, `ssd` moves what has
+    /// left the window into tables. Commits go on meanwhile. After an error everything is as it was, but that old files may be
+    /// left; may be dropped at any await.
+    ///
+    /// # Errors
+    /// Those of writing files, of which a full disk is the likely one; `unsupported_operation` for an engine without a directory.
+    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>>;
+
+    /// Checks what must hold. Slow: for tests and simulation.
+    ///
+    /// # Panics
+    /// If it doesn't.
+    fn check_invariants(&self);
+}
+
+/// What a flush has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Flushed {
+    /// The engine's files have everything up to here.
+    pub at: LogPosition,
+    /// The longest that the disk was kept busy in one go, as far as that was measured.
+    pub longest_step: Duration,
 }
 
 /// One version of a store, which stays readable until this is dropped, whatever becomes of the window.
 ///
 /// With `memory` it costs at most one old row for each key that is written meanwhile; with `ssd` the table files that would have gone.
-/// Reads are those of [`Storage`], without the version.
+/// Reads are those of [`Reader`], without the version.
 pub trait PinnedVersion: Send + Sync {
     /// The version.
     fn version(&self) -> Version;
@@ -169,19 +236,19 @@ pub trait PinnedVersion: Send + Sync {
     /// The last batch in it: what is pinned is everything up to there, and nothing behind it.
     fn position(&self) -> LogPosition;
 
-    /// As [`Storage::get_many`].
+    /// As [`Reader::get_many`].
     fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
 
-    /// As [`Storage::get_key`].
+    /// As [`Reader::get_key`].
     fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
 
-    /// As [`Storage::get_range`].
+    /// As [`Reader::get_range`].
     fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
 
-    /// As [`Storage::range_size`].
+    /// As [`Reader::range_size`].
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
 
-    /// As [`Storage::split_points`].
+    /// As [`Reader::split_points`].
     fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes>;
 }
 

@@ -8,8 +8,8 @@ mod support;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
 use plinth_storage::MemoryStorage;
-use plinth_storage::Storage;
 use plinth_storage::checkpoint::{self, Identity, Pace, Salvage, Salvaged};
+use plinth_storage::{Reader, Writer};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Result};
 use std::path::{Path, PathBuf};
 use support::{DIR, IDENTITY, Rows, churn, rows_of};
@@ -81,9 +81,9 @@ fn a_bit_flipped_anywhere_is_found() {
     let sim = Simulation::new(1);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let (mut random, mut rows) = (Random::new(1), Rows::new());
-        churn(&store, 1, &mut random, 12, &mut rows);
+        churn(&mut store, 1, &mut random, 12, &mut rows);
         let specimen = Specimen::new(&env, &store).await;
         for at in 0..specimen.bytes.len() {
             let bit = 1 << random.index(8);
@@ -106,8 +106,8 @@ fn a_file_cut_off_anywhere_is_found() {
     let sim = Simulation::new(2);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(LogPosition::without_log(0));
-        churn(&store, 1, &mut Random::new(2), 12, &mut Rows::new());
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
+        churn(&mut store, 1, &mut Random::new(2), 12, &mut Rows::new());
         let specimen = Specimen::new(&env, &store).await;
         for len in 0..specimen.bytes.len() {
             specimen.put(&specimen.bytes[..len]).await;
@@ -129,12 +129,13 @@ fn damage_in_one_block_costs_that_block_alone() {
     let sim = Simulation::new(3);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut list = MutationList::new();
         for number in 0..30_000 {
             list.push(MutationType::Set, format!("key{number:06}").as_bytes(), &[b'v'; 40]);
         }
-        store.apply(LogPosition::without_log(1), &mut list.iter(), None);
+        let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+        store.apply(prepared, LogPosition::without_log(1), &mut list.iter(), None);
         store.publish(1);
         let specimen = Specimen::new(&env, &store).await;
         let heads: Vec<usize> = specimen
@@ -186,8 +187,8 @@ fn a_checkpoint_of_somebody_else_is_refused() {
     let sim = Simulation::new(4);
     let env = sim.process("node");
     sim.run_until(async move {
-        let store = MemoryStorage::new(LogPosition::without_log(0));
-        churn(&store, 1, &mut Random::new(4), 12, &mut Rows::new());
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
+        churn(&mut store, 1, &mut Random::new(4), 12, &mut Rows::new());
         let specimen = Specimen::new(&env, &store).await;
         for other in [Identity { cluster_id: [9; 16], ..IDENTITY }, Identity { node_id: [9; 16], ..IDENTITY }]
         {

@@ -7,7 +7,7 @@ use plinth_env::is_disk_full;
 use plinth_env::simulated::{CallKind, FaultPlan, Random, Simulation};
 use plinth_storage::PinnedVersion;
 use plinth_storage::checkpoint::{self, Pace};
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryStorage, Reader, Writer};
 use plinth_types::{LogPosition, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
         let sim = Simulation::new(seed);
         let mut env = sim.process("node");
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut rows = Rows::new();
         let mut versions: BTreeMap<Version, Rows> = BTreeMap::new();
         let mut version = 0;
@@ -32,7 +32,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
             let mut written = Vec::new();
             for _ in 0..3 {
                 version += 10;
-                churn(&store, version, &mut random, 200, &mut rows);
+                churn(&mut store, version, &mut random, 200, &mut rows);
                 versions.insert(version, rows.clone());
                 written.push(store.snapshot());
             }
@@ -90,16 +90,16 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
         let sim = Simulation::new(seed);
         let env = sim.process("node");
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut rows = Rows::new();
-        churn(&store, 10, &mut random, 500, &mut rows);
+        churn(&mut store, 10, &mut random, 500, &mut rows);
         let old = rows.clone();
         let dir = Path::new(DIR);
         sim.run_until(async {
             env.files().create_dir_all(DIR).await.unwrap();
             checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
         });
-        churn(&store, 20, &mut random, 500, &mut rows);
+        churn(&mut store, 20, &mut random, 500, &mut rows);
         let full = random.index(2) == 0;
         let plan = match full {
             true => FaultPlan { capacity: Some(40_000), ..FaultPlan::default() },

@@ -5,7 +5,7 @@ mod support;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, block_on};
 use plinth_storage::checkpoint::{self, Pace, Totals};
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryStorage, Reader, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType};
 use std::path::Path;
 use std::time::Duration;
@@ -18,38 +18,38 @@ fn a_checkpoint_holds_its_version_though_commits_go_on() {
         let env = sim.process("node");
         sim.run_until(async move {
             env.files().create_dir_all(DIR).await.unwrap();
-            let store = MemoryStorage::new(LogPosition::without_log(0));
+            let mut store = MemoryStorage::new(LogPosition::without_log(0));
             let (mut random, mut rows) = (Random::new(seed), Rows::new());
             for version in 1..=20 {
-                churn(&store, version * 10, &mut random, 1500, &mut rows);
+                churn(&mut store, version * 10, &mut random, 1500, &mut rows);
             }
             let expected = rows.clone();
             let writing = {
-                let (env, store) = (env.clone(), store.clone());
+                let (env, snapshot) = (env.clone(), store.snapshot());
                 async move {
-                    checkpoint::write(&env, Path::new(DIR), IDENTITY, &store.snapshot(), Pace::default())
-                        .await
+                    checkpoint::write(&env, Path::new(DIR), IDENTITY, &snapshot, Pace::default()).await
                 }
             };
             let churning = async {
                 for version in 21..=60 {
-                    churn(&store, version * 10, &mut random, 300, &mut rows);
+                    churn(&mut store, version * 10, &mut random, 300, &mut rows);
                     store.forget_before(version * 10 - 5, 100_000);
                     env.sleep(Duration::from_micros(200)).await;
                 }
             };
             let written = join(&env, writing, churning).await.unwrap();
             assert_eq!((written.at.version, written.totals.rows), (200, expected.len() as u64));
-            let loaded = checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
+            let mut loaded = checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
             assert_eq!((loaded.at.version, loaded.store.newest(), loaded.store.oldest()), (200, 200, 200));
             assert!(rows_of(&loaded.store) == expected, "seed {seed}");
             assert_eq!(loaded.store.count(), loaded.totals.rows);
             // The loaded store goes on.
             let mut expected = expected;
-            churn(&loaded.store, 210, &mut random, 300, &mut expected);
+            churn(&mut loaded.store, 210, &mut random, 300, &mut expected);
             assert!(rows_of(&loaded.store) == expected, "seed {seed}");
             // The hold has ended: old rows go.
-            while store.forget_before(store.newest(), 1000) {}
+            let newest = store.newest();
+            while store.forget_before(newest, 1000) {}
             assert!(store.memory().window < 1000, "{:?}", store.memory());
         });
     }
@@ -83,10 +83,10 @@ fn the_newest_one_is_loaded_and_the_others_go() {
     block_on(async {
         let dir = env.files().temporary_dir("checkpoint").await.unwrap();
         assert!(checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().is_none());
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let (mut random, mut rows) = (Random::new(1), Rows::new());
         for version in [9, 16, 300] {
-            churn(&store, version, &mut random, 50, &mut rows);
+            churn(&mut store, version, &mut random, 50, &mut rows);
             let pace = Pace { bytes_per_second: Some(1 << 30), sync_every: 1 };
             checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), pace).await.unwrap();
         }
@@ -110,7 +110,7 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
     let env = Env::real();
     block_on(async {
         let dir = env.files().temporary_dir("checkpoint").await.unwrap();
-        let store = MemoryStorage::new(LogPosition::without_log(5));
+        let mut store = MemoryStorage::new(LogPosition::without_log(5));
         let written =
             checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
         assert_eq!(written.totals, Totals::default());
@@ -122,7 +122,8 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
         }
         list.push(MutationType::Set, &vec![0xff; 30_000], b"");
         list.push(MutationType::Set, b"", b"");
-        store.apply(LogPosition::without_log(6), &mut list.iter(), None);
+        let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+        store.apply(prepared, LogPosition::without_log(6), &mut list.iter(), None);
         store.publish(6);
         checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
         let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();

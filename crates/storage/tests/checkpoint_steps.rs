@@ -4,7 +4,7 @@
 use plinth_env::Env;
 use plinth_env::simulated::{CallKind, Simulation};
 use plinth_storage::checkpoint::{self, Identity, Pace, Written};
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryStorage, Reader, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,11 @@ const MIB: u64 = 1 << 20;
 
 /// Rows of about six megabytes.
 fn store(version: Version) -> MemoryStorage {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let mut list = MutationList::new();
     (0..3000u32).for_each(|row| list.push(MutationType::Set, &row.to_be_bytes(), &[7; 2000]));
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+    let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+    store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
     store
 }

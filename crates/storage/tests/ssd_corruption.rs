@@ -12,7 +12,7 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::ssd::verify_ssd;
-use plinth_storage::{SsdSettings, SsdStorage, Storage};
+use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use salvage::salvage;
@@ -35,7 +35,7 @@ fn settings() -> SsdSettings {
 async fn fill(env: &Env) -> Rows {
     env.files().create_dir_all(DIR).await.unwrap();
     SsdStorage::create(env, Path::new(DIR), IDENTITY).await.unwrap();
-    let store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+    let mut store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
     let (mut random, mut rows) = (Random::new(5), Rows::new());
     for version in 1..=12 as Version {
         let mut list = MutationList::new();
@@ -48,10 +48,11 @@ async fn fill(env: &Env) -> Rows {
             list.push(MutationType::ClearRange, b"key0100", b"key0200");
             rows.retain(|key, _| key[..] < b"key0100"[..] || key[..] >= b"key0200"[..]);
         }
-        store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+        let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+        store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
         store.publish(version);
         store.forget_before(version, 0);
-        store.flush().await.unwrap();
+        store.flush_now().await.unwrap();
         if version < 11 {
             while store.compact().await.unwrap() {}
         }
@@ -66,7 +67,7 @@ async fn fill(env: &Env) -> Rows {
 /// Reads everything; an error if any of it can't be read.
 async fn read(env: &Env) -> plinth_types::Result<Rows> {
     let store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await?;
-    let rows = rows_of(&store).await;
+    let rows = rows_of(&*store).await;
     store.close().await;
     rows
 }

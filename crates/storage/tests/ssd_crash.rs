@@ -9,7 +9,7 @@ mod rows;
 use plinth_env::simulated::{FaultPlan, Random, Simulation};
 use plinth_env::{Env, is_disk_full};
 use plinth_storage::checkpoint::Identity;
-use plinth_storage::{SsdSettings, SsdStorage, Storage};
+use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use std::collections::BTreeMap;
@@ -84,22 +84,20 @@ impl Known {
 /// Writes, flushes and compacts until it is stopped. Faults make calls fail; then they are tried again.
 async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
     let mut random = Random::new(seed);
-    let Ok(store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else { return };
+    let Ok(mut store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else { return };
     let mut version = store.durable().version;
     let mut rows = known.lock().unwrap().rows_at(version).clone();
     loop {
         for _ in 0..1 + random.index(4) {
             version += 1 + random.index(10) as Version;
             let list = churn(&mut random, &mut rows);
-            if store.prepare(&mut list.iter()).await.is_err() {
-                return;
-            }
-            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+            let Ok(prepared) = store.prepare(&mut list.iter()).await else { return };
+            store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             known.lock().unwrap().versions.insert(version, rows.clone());
         }
         store.forget_before(version - random.index(8) as Version, 0);
-        let flushed = store.flush().await;
+        let flushed = store.flush_now().await;
         let compacted = match random.index(3) {
             0 => store.compact().await,
             _ => Ok(false),
@@ -138,7 +136,7 @@ fn a_crash_leaves_exactly_one_version_whole() {
                 let env = env.clone();
                 async move {
                     let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-                    (store.durable().version, rows_of(&store).await.unwrap())
+                    (store.durable().version, rows_of(&*store).await.unwrap())
                 }
             });
             let mut known = known.lock().unwrap();
@@ -160,34 +158,34 @@ fn a_full_disk_is_waited_out() {
         let env = sim.process("node");
         let mut random = Random::new(seed);
         sim.run_until(create(&env));
-        let store = sim
+        let mut store = sim
             .run_until(async { SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap() });
         let (mut rows, mut version, mut refused) = (Rows::new(), 0, 0);
         for round in 0..40 {
             version += 10;
             let list = churn(&mut random, &mut rows);
-            sim.run_until(async { store.prepare(&mut list.iter()).await.unwrap() });
-            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+            let prepared = sim.run_until(async { store.prepare(&mut list.iter()).await.unwrap() });
+            store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             store.forget_before(version, 0);
             let capacity = if round % 20 < 10 { None } else { Some(3000 + random.below(20_000)) };
             sim.set_faults(&env, FaultPlan { capacity, ..FaultPlan::default() });
-            for result in sim.run_until(async { [store.flush().await, store.compact().await] }) {
+            for result in sim.run_until(async { [store.flush_now().await, store.compact().await] }) {
                 if let Err(error) = result {
                     assert!(is_disk_full(&error), "seed {seed}: {error}");
                     refused += 1;
                 }
             }
-            let found = sim.run_until(async { rows_of(&store).await.unwrap() });
+            let found = sim.run_until(async { rows_of(&*store).await.unwrap() });
             assert!(found == rows, "seed {seed}: round {round}");
         }
         sim.set_faults(&env, FaultPlan::default());
-        sim.run_until(async { store.flush().await.unwrap() });
+        sim.run_until(async { store.flush_now().await.unwrap() });
         assert!(refused > 0 && store.durable().version == version, "seed {seed}: {refused} refused");
         drop(store);
         let files = sim.run_until(async {
             let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-            assert!(rows_of(&store).await.unwrap() == rows, "seed {seed}");
+            assert!(rows_of(&*store).await.unwrap() == rows, "seed {seed}");
             (store.figures().tables as usize, env.files().list(DIR).await.unwrap().len())
         });
         assert_eq!(files.0 + 1, files.1, "seed {seed}: what was given up left nothing behind");

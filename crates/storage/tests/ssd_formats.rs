@@ -13,7 +13,7 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::ssd::{Compression, TABLE_FORMAT, verify_ssd};
-use plinth_storage::{SsdSettings, SsdStorage, Storage};
+use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use salvage::salvage;
@@ -67,17 +67,17 @@ async fn fill(env: &Env) {
     let settings = || SsdSettings { compression: Compression::None, ..settings() };
     env.files().create_dir_all(DIR).await.unwrap();
     SsdStorage::create(env, Path::new(DIR), IDENTITY).await.unwrap();
-    let store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-    apply(&store, 1, &changes().0).await;
+    let mut store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+    apply(&mut store, 1, &changes().0).await;
     store.close().await;
 }
 
-async fn apply(store: &SsdStorage, version: Version, list: &MutationList) {
-    store.prepare(&mut list.iter()).await.unwrap();
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+async fn apply(store: &mut SsdStorage, version: Version, list: &MutationList) {
+    let prepared = store.prepare(&mut list.iter()).await.unwrap();
+    store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
     store.forget_before(version, 0);
-    store.flush().await.unwrap();
+    store.flush_now().await.unwrap();
 }
 
 async fn write(env: &Env, name: &str, bytes: &[u8]) {
@@ -108,21 +108,21 @@ fn tables_of_each_format_are_read_and_merged_with_those_of_today() {
             let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
             assert!(report.problems.is_empty() && report.rows == 99, "{report:?}");
             assert!(salvage(&env, DIR).await == (rows.clone(), 0));
-            let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-            assert!(rows_of(&store).await.unwrap() == rows);
+            let mut store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+            assert!(rows_of(&*store).await.unwrap() == rows);
             for version in 2..8 {
                 let mut list = MutationList::new();
                 let key = format!("key{:04}", version * 10).into_bytes();
                 list.push(MutationType::Set, &key, b"new");
                 rows.insert(key, b"new".to_vec());
-                apply(&store, version, &list).await;
+                apply(&mut store, version, &list).await;
             }
             while store.compact().await.unwrap() {}
-            assert!(rows_of(&store).await.unwrap() == rows);
+            assert!(rows_of(&*store).await.unwrap() == rows);
             store.close().await;
             drop(store);
             let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
-            assert!(rows_of(&store).await.unwrap() == rows);
+            assert!(rows_of(&*store).await.unwrap() == rows);
             let names = env.files().list(DIR).await.unwrap();
             let [_, merged] = &names[..] else { panic!("a manifest and a table: {names:?}") };
             assert_eq!(format_of(&read(&env, merged).await), TABLE_FORMAT);

@@ -12,7 +12,7 @@ use crate::replica::{Entry, Replica};
 use crate::store::{Recovering, Store};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
-use plinth_storage::{MemoryReplay, MemoryStorage, SsdSettings, SsdStorage, Storage};
+use plinth_storage::{MemoryReplay, MemoryStorage, Reader, SsdSettings, SsdStorage};
 use plinth_types::{
     Bytes, KeySelector, KeySpace, LogPosition, MutationList, MutationRef, MutationType, RangeRead, Version,
     atomic, key_after,
@@ -164,7 +164,7 @@ fn many_keys_are_in_order_too() {
     }
 }
 
-fn rows_of(store: &Store) -> Rows {
+fn rows_of(store: &dyn Reader) -> Rows {
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(Bytes::new()),
         end: KeySelector::first_greater_or_equal(Bytes::from_static(b"\xff\xff")),
@@ -182,14 +182,12 @@ async fn engine_is_right(env: &Env, mut engine: Recovering, seed: u64) {
     for (at, (list, _)) in log.iter().enumerate() {
         engine.apply(env, LogPosition::without_log(10 * (at + 1) as Version), list).await.unwrap();
     }
-    let store = engine.finish();
+    let Store { reader: store, writer } = engine.finish();
     let expected = log.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
-    assert_eq!(rows_of(&store), expected, "seed {seed}");
+    assert_eq!(rows_of(&*store), expected, "seed {seed}");
     assert_eq!(store.count(), expected.len() as u64, "seed {seed}");
     assert_eq!((store.oldest(), store.newest()), (10 * log.len() as Version, 10 * log.len() as Version));
-    if let Some(memory) = store.memory_engine() {
-        memory.check_invariants();
-    }
+    writer.check_invariants();
     store.close().await;
 }
 
@@ -198,7 +196,7 @@ fn the_engine_memory_has_what_the_log_has() {
     let env = Env::real();
     for seed in 0..300 {
         let replay = MemoryReplay::new(MemoryStorage::new(LogPosition::default())).unwrap();
-        block_on(engine_is_right(&env, Recovering::Memory(Box::new(replay)), seed));
+        block_on(engine_is_right(&env, Recovering::Memory(Box::new(replay), None), seed));
     }
 }
 
@@ -232,7 +230,7 @@ async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -
         replica.check_invariants();
     }
     let store = &replica.storage;
-    let found = (rows_of(store), store.count(), store.newest());
+    let found = (rows_of(&**store), store.count(), store.newest());
     store.close().await;
     found
 }
@@ -243,8 +241,9 @@ async fn loaded_at_once(env: &Env, mut engine: Recovering, entries: &[MutationLi
     entries.iter().for_each(|list| batch.add(Bytes::copy_from_slice(list.as_bytes())));
     let at = LogPosition::without_log(10 * entries.len() as Version);
     engine.apply(env, at, &batch.into_key_order()).await.unwrap();
-    let store = engine.finish();
-    let found = (rows_of(&store), store.count(), store.newest());
+    let Store { reader: store, writer } = engine.finish();
+    let found = (rows_of(&*store), store.count(), store.newest());
+    drop(writer);
     store.close().await;
     found
 }
@@ -264,8 +263,8 @@ fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
         let entries: Vec<_> = (0..1 + random.index(60)).map(|_| entry(&mut random, clears)).collect();
         block_on(async {
             let replay = MemoryReplay::new(MemoryStorage::new(LogPosition::default())).unwrap();
-            let expected = loaded_at_once(&env, Recovering::Memory(Box::new(replay)), &entries).await;
-            let store = Store::Memory(MemoryStorage::new(LogPosition::default()));
+            let expected = loaded_at_once(&env, Recovering::Memory(Box::new(replay), None), &entries).await;
+            let store = Store::new(MemoryStorage::new(LogPosition::default()));
             assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
             if seed % 20 != 0 {
                 return;
@@ -276,7 +275,7 @@ fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
             ];
             let engine = Recovering::Ssd(ssd(&dirs[1]).await);
             assert_eq!(loaded_at_once(&env, engine, &entries).await, expected, "seed {seed}");
-            let store = Store::Ssd(ssd(&dirs[0]).await);
+            let store = Store::new(ssd(&dirs[0]).await);
             assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
         });
     }

@@ -43,7 +43,7 @@ pub(super) fn all(leader: &Leader) -> Vec<Value> {
     if let Some(error) = &*lock(&replica.checkpoint_trouble) {
         tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
     }
-    if let Some((error, times)) = replica.storage.ssd_engine().and_then(|storage| storage.damage()) {
+    if let Some((error, times)) = replica.storage.damage() {
         tell("file_damaged", format!("Damage was met with {times} times; the first: {error}"));
     }
     messages

@@ -4,7 +4,6 @@ use super::LOCAL_ADDRESS;
 use super::{counted, disk_used, hex, never, statistics};
 use crate::leader::Leader;
 use crate::metrics::{Count, Rated};
-use plinth_storage::Storage;
 use serde_json::{Value, json};
 
 /// The processes by id.

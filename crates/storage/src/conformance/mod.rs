@@ -8,11 +8,43 @@ pub mod model;
 pub mod random;
 mod scenarios;
 
-use crate::Storage;
-use plinth_types::{LogPosition, Version};
+use crate::{Changed, Reader, Writer};
+use plinth_types::{LogPosition, MutationList, Version};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Makes an empty store at a version.
-pub type Make<'m> = &'m dyn Fn(Version) -> Box<dyn Storage>;
+pub type Make<'m> = &'m dyn Fn(Version) -> Box<dyn Writer>;
+
+/// Both sides of a store.
+struct Store {
+    writer: Box<dyn Writer>,
+    reader: Arc<dyn Reader>,
+}
+
+impl Store {
+    fn new(make: Make<'_>, version: Version) -> Self {
+        let writer = make(version);
+        Self { reader: writer.reader(), writer }
+    }
+
+    fn apply(&mut self, version: Version, list: &MutationList, changed: Changed<'_>) {
+        let prepared = self.writer.prepare(&mut list.iter()).wait().expect("what is needed can be read");
+        self.writer.apply(prepared, position(version), &mut list.iter(), changed);
+    }
+
+    fn forget_before(&mut self, version: Version, budget: usize) -> bool {
+        self.writer.forget_before(version, budget)
+    }
+}
+
+impl Deref for Store {
+    type Target = dyn Reader;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.reader
+    }
+}
 
 /// Where in an imagined log the batch of a version lies: neither index nor term can be taken for anything else.
 fn position(version: Version) -> LogPosition {

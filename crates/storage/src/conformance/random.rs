@@ -4,8 +4,8 @@
 //! thousand, so that overwrites, removals and ranges hit, in shapes that trees find hard (`Keys`).
 
 use super::model::{Change, Model, Row};
-use super::{Make, position};
-use crate::{PinnedVersion, Storage};
+use super::{Make, Store, position};
+use crate::PinnedVersion;
 use plinth_env::simulated::Random;
 use plinth_types::{
     Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, RangeResult,
@@ -21,7 +21,7 @@ pub fn run(make: Make<'_>, seed: u64, steps: usize) {
     let begin = random.index(1000) as Version;
     let keys = Keys::choose(&mut random);
     let mut program = Program {
-        store: make(begin),
+        store: Store::new(make, begin),
         model: Model::new(),
         keys,
         random,
@@ -64,7 +64,7 @@ impl Keys {
 }
 
 struct Program {
-    store: Box<dyn Storage>,
+    store: Store,
     model: Model,
     keys: Keys,
     random: Random,
@@ -140,10 +140,13 @@ impl Program {
     /// Pins a version, lets one go, or reads what one has.
     fn pins(&mut self) {
         if self.pinned.len() < PINS && self.random.index(2) == 0 {
-            let pinned = self.store.pin().wait().expect("nothing is in its way");
+            let pinned = self.store.writer.pin().wait().expect("nothing is in its way");
             assert!(pinned.version() <= self.newest, "seed {}: nothing newer was published", self.seed);
             let last = self.batches.iter().take_while(|at| at.version <= pinned.version()).last();
             assert_eq!(Some(&pinned.position()), last, "seed {}: at {}", self.seed, pinned.version());
+            let durable = self.store.durable();
+            let is_batch = durable == LogPosition::default() || self.batches.contains(&durable);
+            assert!(is_batch && durable <= pinned.position(), "seed {}: {durable} is durable", self.seed);
             let rows = self.model.rows(pinned.version(), KeySpace::System);
             return self.pinned.push((pinned, rows));
         }
@@ -245,13 +248,12 @@ impl Program {
         for mutation in &list {
             self.model.apply(self.applied, &mutation, &mut expected);
         }
-        self.store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
         if self.random.index(2) == 0 {
             let mut told = Told { expected: &expected, at: 0 };
-            self.store.apply(position(self.applied), &mut list.iter(), Some(&mut |change| told.hear(change)));
+            self.store.apply(self.applied, &list, Some(&mut |change| told.hear(change)));
             assert!(told.at == expected.len(), "seed {}: {expected:?} happened, {} told", self.seed, told.at);
         } else {
-            self.store.apply(position(self.applied), &mut list.iter(), None);
+            self.store.apply(self.applied, &list, None);
         }
         if self.batches.last().is_none_or(|last| last.version < self.applied) {
             self.batches.push(position(self.applied));

@@ -2,8 +2,8 @@
 //!
 //! The random programs find what nobody thought of; these say what was thought of, and fail with a name.
 
-use super::{Make, position};
-use crate::Storage;
+use super::{Make, Store};
+use crate::Reader;
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, system,
 };
@@ -22,26 +22,21 @@ pub(super) fn run_all(make: Make<'_>) {
     everything_can_be_forgotten(make);
 }
 
-fn set(store: &dyn Storage, version: Version, rows: &[(&[u8], &[u8])]) {
+fn set(store: &mut Store, version: Version, rows: &[(&[u8], &[u8])]) {
     let mut list = MutationList::new();
     for (key, value) in rows {
         list.push(MutationType::Set, key, value);
     }
-    apply(store, version, &list);
+    store.apply(version, &list, None);
 }
 
-fn apply(store: &dyn Storage, version: Version, list: &MutationList) {
-    store.prepare(&mut list.iter()).wait().expect("what is needed can be read");
-    store.apply(position(version), &mut list.iter(), None);
-}
-
-fn get(store: &dyn Storage, version: Version, key: &[u8]) -> Option<Bytes> {
+fn get(store: &dyn Reader, version: Version, key: &[u8]) -> Option<Bytes> {
     let mut keys = KeyList::new();
     keys.push(key);
     store.get_many(version, KeySpace::Normal, &keys).wait().expect("in the window").remove(0)
 }
 
-fn all(store: &dyn Storage, version: Version, limit: usize, target_bytes: usize) -> (Vec<Vec<u8>>, bool) {
+fn all(store: &dyn Reader, version: Version, limit: usize, target_bytes: usize) -> (Vec<Vec<u8>>, bool) {
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(&b""[..]),
         end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
@@ -54,8 +49,8 @@ fn all(store: &dyn Storage, version: Version, limit: usize, target_bytes: usize)
 }
 
 fn a_batch_is_invisible_until_it_is_published(make: Make<'_>) {
-    let store = make(10);
-    set(&*store, 20, &[(b"a", b"1")]);
+    let mut store = Store::new(make, 10);
+    set(&mut store, 20, &[(b"a", b"1")]);
     assert_eq!(store.newest(), 10);
     assert_eq!(get(&*store, 10, b"a"), None);
     let mut keys = KeyList::new();
@@ -67,15 +62,15 @@ fn a_batch_is_invisible_until_it_is_published(make: Make<'_>) {
 }
 
 fn versions_of_the_window_are_all_readable(make: Make<'_>) {
-    let store = make(0);
+    let mut store = Store::new(make, 0);
     for version in 1..=50u8 {
         match version % 10 {
             0 => {
                 let mut list = MutationList::new();
                 list.push(MutationType::ClearRange, b"a", b"z");
-                apply(&*store, version.into(), &list);
+                store.apply(version.into(), &list, None);
             }
-            _ => set(&*store, version.into(), &[(b"k", &[version])]),
+            _ => set(&mut store, version.into(), &[(b"k", &[version])]),
         }
         store.publish(version.into());
     }
@@ -86,9 +81,9 @@ fn versions_of_the_window_are_all_readable(make: Make<'_>) {
 }
 
 fn the_window_refuses_what_is_outside(make: Make<'_>) {
-    let store = make(0);
+    let mut store = Store::new(make, 0);
     for version in 1..=9 {
-        set(&*store, version * 10, &[(b"k", b"v")]);
+        set(&mut store, version * 10, &[(b"k", b"v")]);
         store.publish(version * 10);
     }
     while store.forget_before(55, 2) {}
@@ -105,8 +100,8 @@ fn the_window_refuses_what_is_outside(make: Make<'_>) {
 }
 
 fn atomic_operations_see_their_own_batch(make: Make<'_>) {
-    let store = make(0);
-    set(&*store, 1, &[(b"n", &[1, 0])]);
+    let mut store = Store::new(make, 0);
+    set(&mut store, 1, &[(b"n", &[1, 0])]);
     let mut list = MutationList::new();
     list.push(MutationType::Add, b"n", &[255, 0]);
     list.push(MutationType::Add, b"n", &[2, 0]);
@@ -115,7 +110,7 @@ fn atomic_operations_see_their_own_batch(make: Make<'_>) {
     list.push(MutationType::CompareAndClear, b"new", b"other");
     list.push(MutationType::Set, b"gone", b"x");
     list.push(MutationType::CompareAndClear, b"gone", b"x");
-    apply(&*store, 2, &list);
+    store.apply(2, &list, None);
     store.publish(2);
     assert_eq!(get(&*store, 2, b"n").as_deref(), Some(&[2, 1][..]));
     assert_eq!(get(&*store, 1, b"n").as_deref(), Some(&[1, 0][..]));
@@ -124,8 +119,8 @@ fn atomic_operations_see_their_own_batch(make: Make<'_>) {
 }
 
 fn the_row_that_crosses_the_target_is_given(make: Make<'_>) {
-    let store = make(0);
-    set(&*store, 1, &[(b"a", b"1234567890"), (b"b", b"1234567890"), (b"c", b"")]);
+    let mut store = Store::new(make, 0);
+    set(&mut store, 1, &[(b"a", b"1234567890"), (b"b", b"1234567890"), (b"c", b"")]);
     store.publish(1);
     assert_eq!(all(&*store, 1, usize::MAX, 1), (vec![b"a".to_vec()], true));
     assert_eq!(all(&*store, 1, usize::MAX, 19), (vec![b"a".to_vec()], true));
@@ -138,8 +133,8 @@ fn the_row_that_crosses_the_target_is_given(make: Make<'_>) {
 }
 
 fn selectors_stop_at_the_ends(make: Make<'_>) {
-    let store = make(0);
-    set(&*store, 1, &[(b"b", b""), (b"d", b""), (b"\xff/system", b"")]);
+    let mut store = Store::new(make, 0);
+    set(&mut store, 1, &[(b"b", b""), (b"d", b""), (b"\xff/system", b"")]);
     store.publish(1);
     let key = |key: &[u8], or_equal, offset| {
         let selector = KeySelector::new(Bytes::copy_from_slice(key), or_equal, offset);
@@ -159,8 +154,8 @@ fn selectors_stop_at_the_ends(make: Make<'_>) {
 }
 
 fn system_keys_are_hidden_from_the_normal_space(make: Make<'_>) {
-    let store = make(0);
-    set(&*store, 1, &[(b"a", b"1"), (b"\xff/conf/x", b"2"), (system::METADATA_VERSION, b"3")]);
+    let mut store = Store::new(make, 0);
+    set(&mut store, 1, &[(b"a", b"1"), (b"\xff/conf/x", b"2"), (system::METADATA_VERSION, b"3")]);
     store.publish(1);
     let mut keys = KeyList::new();
     for key in [&b"a"[..], b"\xff/conf/x", system::METADATA_VERSION] {
@@ -174,8 +169,8 @@ fn system_keys_are_hidden_from_the_normal_space(make: Make<'_>) {
 }
 
 fn empty_keys_and_values_are_rows(make: Make<'_>) {
-    let store = make(0);
-    set(&*store, 1, &[(b"", b""), (b"\0", b"")]);
+    let mut store = Store::new(make, 0);
+    set(&mut store, 1, &[(b"", b""), (b"\0", b"")]);
     store.publish(1);
     assert_eq!(get(&*store, 1, b"").as_deref(), Some(&b""[..]));
     assert_eq!(all(&*store, 1, usize::MAX, usize::MAX).0, [vec![], vec![0]]);
@@ -184,25 +179,25 @@ fn empty_keys_and_values_are_rows(make: Make<'_>) {
 }
 
 fn long_keys_and_values_are_kept(make: Make<'_>) {
-    let store = make(0);
+    let mut store = Store::new(make, 0);
     let (key, value) = (vec![b'k'; 10_000], vec![b'v'; 100_000]);
     let system_key = vec![0xff; 30_000];
-    set(&*store, 1, &[(&key, &value), (&[&key[..], b"x"].concat(), b"after"), (&system_key, &value)]);
+    set(&mut store, 1, &[(&key, &value), (&[&key[..], b"x"].concat(), b"after"), (&system_key, &value)]);
     store.publish(1);
     assert_eq!(get(&*store, 1, &key).as_deref(), Some(&value[..]));
     assert_eq!(all(&*store, 1, usize::MAX, usize::MAX).0.len(), 2);
-    set(&*store, 2, &[(&key, b"short")]);
+    set(&mut store, 2, &[(&key, b"short")]);
     store.publish(2);
     while store.forget_before(2, 10) {}
     assert_eq!(get(&*store, 2, &key).as_deref(), Some(&b"short"[..]));
 }
 
 fn estimates_add_up(make: Make<'_>) {
-    let store = make(0);
+    let mut store = Store::new(make, 0);
     let rows: Vec<_> = (0..20_000).map(|n| format!("key{n:06}").into_bytes()).collect();
     let value = [b'v'; 91];
     let rows: Vec<(&[u8], &[u8])> = rows.iter().map(|key| (&key[..], &value[..])).collect();
-    set(&*store, 1, &rows);
+    set(&mut store, 1, &rows);
     store.publish(1);
     let near = |size: u64, wanted: u64| size > wanted / 2 && size < wanted * 2;
     assert!(near(store.count(), 20_000), "{}", store.count());
@@ -218,7 +213,7 @@ fn estimates_add_up(make: Make<'_>) {
 }
 
 fn everything_can_be_forgotten(make: Make<'_>) {
-    let store = make(0);
+    let mut store = Store::new(make, 0);
     let value = [b'v'; 500];
     let mut version = 0;
     for round in 0..6 {
@@ -226,14 +221,14 @@ fn everything_can_be_forgotten(make: Make<'_>) {
         for part in keys.chunks(500) {
             version += 10;
             let rows: Vec<(&[u8], &[u8])> = part.iter().map(|key| (&key[..], &value[..])).collect();
-            set(&*store, version, &rows);
+            set(&mut store, version, &rows);
             store.publish(version);
         }
         if round % 2 == 1 {
             version += 10;
             let mut list = MutationList::new();
             list.push(MutationType::ClearRange, b"", b"\xff");
-            apply(&*store, version, &list);
+            store.apply(version, &list, None);
             store.publish(version);
         }
         while store.forget_before(version, 1000) {}

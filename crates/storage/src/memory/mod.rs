@@ -44,29 +44,53 @@ pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
 pub(crate) use read::place;
 pub(crate) use tree::GROUP;
 
-use crate::{Changed, Memory, PinnedVersion, Storage};
+use crate::checkpoint::{self, Identity, Pace};
+use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
-use plinth_env::Reply;
+use plinth_env::{Env, Reply};
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result, Version,
-    key_after,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result,
+    Version, key_after,
 };
 use read::View;
-use std::ops::ControlFlow;
+use std::future::ready;
+use std::ops::{ControlFlow, Deref};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use writer::{Filling, Replaying, Writer};
 
-/// All data in memory. A handle: clones are the same store.
-#[derive(Clone)]
+/// All data in memory: the one who writes to it. Derefs to what everybody else has.
 pub struct MemoryStorage {
+    reader: MemoryReader,
+    /// Always there, until this is dropped.
+    writer: Option<Writer>,
+    files: Option<CheckpointFiles>,
+}
+
+/// A store in memory, for its readers. A handle: clones are the same store.
+#[derive(Clone)]
+pub struct MemoryReader {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     core: Arc<Core>,
-    /// Owns all memory that can be reached from the core's root.
-    writer: Mutex<Writer>,
+    /// The memory that can be reached from the core's root, once nobody writes to it any more. Readers may go on.
+    left: Mutex<Option<Writer>>,
+    /// What the newest checkpoint has.
+    durable: Mutex<LogPosition>,
+}
+
+/// Where a store's checkpoints are.
+#[derive(Clone, Debug)]
+pub struct CheckpointFiles {
+    /// What the files are reached through.
+    pub env: Env,
+    /// Their directory, which exists.
+    pub dir: PathBuf,
+    /// Whose they are.
+    pub identity: Identity,
 }
 
 impl MemoryStorage {
@@ -76,7 +100,24 @@ impl MemoryStorage {
     }
 
     fn of(writer: Writer) -> Self {
-        Self { shared: Arc::new(Shared { core: writer.core().clone(), writer: Mutex::new(writer) }) }
+        let core = writer.core().clone();
+        let durable = Mutex::new(LogPosition::default());
+        let reader = MemoryReader { shared: Arc::new(Shared { core, left: Mutex::default(), durable }) };
+        Self { reader, writer: Some(writer), files: None }
+    }
+
+    /// From now on checkpoints can be written, into these files; the newest one there has everything up to `durable`.
+    pub fn keep_checkpoints(&mut self, files: CheckpointFiles, durable: LogPosition) {
+        self.files = Some(files);
+        self.shared.set_durable(durable);
+    }
+
+    /// Keeps the newest version readable through the snapshot, whatever becomes of the window. A snapshot costs at
+    /// most one old row for each key that is written while it lives.
+    pub fn snapshot(&self) -> Snapshot {
+        let held = self.shared.core.hold_newest();
+        let at = self.writer.as_ref().expect(WRITES).position_at(held.version());
+        Snapshot { held, at, _store: self.shared.clone() }
     }
 
     /// The same for any version of the window.
@@ -86,35 +127,91 @@ impl MemoryStorage {
         Ok(Snapshot { held: self.shared.core.hold(version)?, at, _store: self.shared.clone() })
     }
 
-    /// Keeps the newest version readable through the snapshot, whatever becomes of the window. A snapshot costs at
-    /// most one old row for each key that is written while it lives.
-    pub fn snapshot(&self) -> Snapshot {
-        // Whoever applies the next batch waits meanwhile.
-        let writer = self.writer();
-        let held = self.shared.core.hold_newest();
-        let at = writer.position_at(held.version());
-        Snapshot { held, at, _store: self.shared.clone() }
+    fn writer(&mut self) -> &mut Writer {
+        self.writer.as_mut().expect(WRITES)
     }
+}
 
-    /// Checks the whole index. Slow: for tests and simulation.
-    ///
-    /// # Panics
-    /// If an invariant does not hold.
-    pub fn check_invariants(&self) {
-        self.writer().check_invariants();
+const WRITES: &str = "it has its writer until it is dropped";
+
+impl Deref for MemoryStorage {
+    type Target = MemoryReader;
+
+    fn deref(&self) -> &MemoryReader {
+        &self.reader
     }
+}
 
+impl Drop for MemoryStorage {
+    fn drop(&mut self) {
+        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = self.writer.take();
+    }
+}
+
+impl Shared {
+    fn set_durable(&self, at: LogPosition) {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+}
+
+impl MemoryReader {
     #[inline(always)]
     fn core(&self) -> &Core {
         &self.shared.core
     }
+}
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.shared.writer.lock().expect("a writer that panicked leaves the index half changed")
+impl crate::Writer for MemoryStorage {
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(self.reader.clone())
+    }
+
+    fn prepare(&mut self, _mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+        // All rows are at hand.
+        Reply::ready(Ok(Prepared::default()))
+    }
+
+    fn apply(
+        &mut self,
+        _prepared: Prepared,
+        at: LogPosition,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.writer().apply(at, mutations, changed);
+    }
+
+    fn forget_before(&mut self, version: Version, budget: usize) -> bool {
+        self.writer().forget_before(version, budget)
+    }
+
+    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+        Reply::ready(Ok(Box::new(self.snapshot())))
+    }
+
+    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+        let Some(CheckpointFiles { env, dir, identity }) = self.files.clone() else {
+            let what = "a database in memory has no checkpoints";
+            return Box::pin(ready(Err(Error::unsupported_operation().with_detail(what))));
+        };
+        let (snapshot, shared) = (self.snapshot(), self.shared.clone());
+        Box::pin(async move {
+            let written = checkpoint::write(&env, &dir, identity, &snapshot, pace).await?;
+            // Old rows are kept for it no longer.
+            drop(snapshot);
+            shared.set_durable(written.at);
+            let removed = checkpoint::remove_others(&env, &dir, written.at.version).await?;
+            let longest_step = written.longest_step.max(removed.longest_step);
+            Ok(Flushed { at: written.at, longest_step })
+        })
+    }
+
+    fn check_invariants(&self) {
+        self.writer.as_ref().expect(WRITES).check_invariants();
     }
 }
 
-impl Storage for MemoryStorage {
+impl Reader for MemoryReader {
     #[inline]
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
         Reply::ready(View::new(self.core(), version).and_then(|view| view.get_many(space, keys)))
@@ -130,15 +227,6 @@ impl Storage for MemoryStorage {
         Reply::ready(View::new(self.core(), version).and_then(|view| view.get_range(space, read)))
     }
 
-    fn apply(
-        &self,
-        at: LogPosition,
-        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
-        changed: Changed<'_>,
-    ) {
-        self.writer().apply(at, mutations, changed);
-    }
-
     fn publish(&self, version: Version) {
         self.core().publish(version);
     }
@@ -151,20 +239,12 @@ impl Storage for MemoryStorage {
         self.core().oldest()
     }
 
-    fn forget_before(&self, version: Version, budget: usize) -> bool {
-        self.writer().forget_before(version, budget)
-    }
-
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
         self.core().range_size(begin, end)
     }
 
     fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
         self.core().split_points(begin, end, chunk)
-    }
-
-    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
-        Reply::ready(Ok(Box::new(self.snapshot())))
     }
 
     fn memory(&self) -> Memory {
@@ -178,6 +258,21 @@ impl Storage for MemoryStorage {
 
     fn count(&self) -> u64 {
         self.core().figures.rows.load(Ordering::Relaxed)
+    }
+
+    fn durable(&self) -> LogPosition {
+        *self.shared.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A checkpoint.
+    fn room_to_work(&self) -> u64 {
+        let data = self.memory().data;
+        // Lengths of keys and values, heads of blocks, and the file's own head and foot.
+        data + data / 64 + 12 * self.count() + (64 << 10)
+    }
+
+    fn close(&self) -> Waiting<()> {
+        Box::pin(ready(()))
     }
 }
 
@@ -211,12 +306,13 @@ pub struct MemoryReplay {
 impl MemoryReplay {
     /// Goes on from what a store has at its newest version. `None` if others have the store too.
     pub fn new(store: MemoryStorage) -> Option<Self> {
-        let shared = Arc::into_inner(store.shared)?;
-        let writer = shared.writer.into_inner().ok()?;
+        let MemoryReader { shared } = store.reader.clone();
+        drop(store);
+        let writer = Arc::into_inner(shared)?.left.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         Some(Self { replaying: Replaying::new(writer) })
     }
 
-    /// Applies mutations in their order, as [`Storage::apply`] and [`Storage::publish`] would. Quickest when their keys
+    /// Applies mutations in their order, as [`crate::Writer::apply`] and [`Reader::publish`] would. Quickest when their keys
     /// ascend; each key should have few.
     ///
     /// # Panics

@@ -175,7 +175,6 @@ impl Overlay {
     ///
     /// # Panics
     /// If an invariant does not hold.
-    #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         self.write().writer.check_tree();
     }

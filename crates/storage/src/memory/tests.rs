@@ -4,6 +4,7 @@
 //! still in use.
 
 use super::*;
+use crate::Writer;
 use crate::conformance::model::{Model, Row};
 use crate::conformance::{self, random};
 use plinth_env::simulated::Random;
@@ -17,57 +18,40 @@ const LESS: usize = if cfg!(miri) { 50 } else { 1 };
 /// A store that checks its invariants whenever it was changed.
 struct Checked(MemoryStorage);
 
-impl Storage for Checked {
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        self.0.get_many(version, space, keys)
+impl Writer for Checked {
+    fn reader(&self) -> Arc<dyn Reader> {
+        Writer::reader(&self.0)
     }
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.0.get_key(version, space, selector)
-    }
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.0.get_range(version, space, read)
+    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+        self.0.prepare(mutations)
     }
     fn apply(
-        &self,
+        &mut self,
+        prepared: Prepared,
         at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.0.apply(at, mutations, changed);
+        self.0.apply(prepared, at, mutations, changed);
         self.0.check_invariants();
     }
-    fn publish(&self, version: Version) {
-        self.0.publish(version);
-    }
-    fn newest(&self) -> Version {
-        self.0.newest()
-    }
-    fn oldest(&self) -> Version {
-        self.0.oldest()
-    }
-    fn forget_before(&self, version: Version, budget: usize) -> bool {
+    fn forget_before(&mut self, version: Version, budget: usize) -> bool {
         let more = self.0.forget_before(version, budget);
         self.0.check_invariants();
         more
     }
-    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
         self.0.pin()
     }
-    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
-        self.0.range_size(begin, end)
+    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+        self.0.flush(pace)
     }
-    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
-        self.0.split_points(begin, end, chunk)
-    }
-    fn memory(&self) -> Memory {
-        self.0.memory()
-    }
-    fn count(&self) -> u64 {
-        self.0.count()
+    fn check_invariants(&self) {
+        self.0.check_invariants();
     }
 }
 
-fn make(version: Version) -> Box<dyn Storage> {
+fn make(version: Version) -> Box<dyn Writer> {
     Box::new(Checked(MemoryStorage::new(LogPosition::without_log(version))))
 }
 
@@ -88,30 +72,30 @@ fn key(number: usize) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-fn set_all(store: &MemoryStorage, version: Version, numbers: impl Iterator<Item = usize>, value: &[u8]) {
+fn set_all(store: &mut MemoryStorage, version: Version, numbers: impl Iterator<Item = usize>, value: &[u8]) {
     let mut list = MutationList::new();
     for number in numbers {
         list.push(MutationType::Set, &key(number), value);
     }
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+    store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 
-fn clear(store: &MemoryStorage, version: Version, begin: usize, end: usize) {
+fn clear(store: &mut MemoryStorage, version: Version, begin: usize, end: usize) {
     let mut list = MutationList::new();
     list.push(MutationType::ClearRange, &key(begin), &key(end));
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+    store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 
-fn clean(store: &MemoryStorage) {
+fn clean(store: &mut MemoryStorage) {
     while store.forget_before(store.newest(), 500) {}
     store.check_invariants();
 }
 
 #[test]
 fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let (rows, rounds) = (20_000 / LESS, 40 / LESS.min(10));
     let mut peak = 0;
     for round in 0..rounds {
@@ -119,7 +103,7 @@ fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
         let value = vec![b'v'; 20 + (round * 37) % 80];
         for part in 0..10 {
             let version = store.newest() + 10;
-            set_all(&store, version, (0..rows).filter(|n| n % 10 == part), &value);
+            set_all(&mut store, version, (0..rows).filter(|n| n % 10 == part), &value);
             store.forget_before(version - 20, rows);
         }
         store.check_invariants();
@@ -133,19 +117,19 @@ fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
 #[test]
 #[cfg(not(miri))]
 fn memory_at_rest_is_as_large_as_the_data() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 50_000;
     let mut random = Random::new(3);
-    set_all(&store, 1, 0..rows, &[b'v'; 60]);
+    set_all(&mut store, 1, 0..rows, &[b'v'; 60]);
     // A window that holds everything ten times over, at random places.
     for version in 2..80 {
         let value = vec![b'w'; 8 + random.index(93)];
-        set_all(&store, version, (0..rows / 10).map(|_| random.index(rows)), &value);
+        set_all(&mut store, version, (0..rows / 10).map(|_| random.index(rows)), &value);
     }
     let full = store.memory();
     for second in 1..20 {
         store.publish(100 + second * 1_000_000);
-        clean(&store);
+        clean(&mut store);
     }
     let rest = store.memory();
     assert_eq!(rest.window, 0, "{rest:?}");
@@ -154,11 +138,12 @@ fn memory_at_rest_is_as_large_as_the_data() {
     assert!(rest.total() <= wanted, "{rest:?}, at most {wanted}");
     // And when nine of ten rows go, so does their memory.
     for tenth in 0..10 {
-        clear(&store, store.newest() + 1, tenth * rows / 10 + rows / 100, (tenth + 1) * rows / 10);
+        let version = store.newest() + 1;
+        clear(&mut store, version, tenth * rows / 10 + rows / 100, (tenth + 1) * rows / 10);
     }
     for second in 1..20 {
         store.publish(200_000_000 + second * 1_000_000);
-        clean(&store);
+        clean(&mut store);
     }
     let less = store.memory();
     let wanted = less.data * 13 / 10 + 48 * store.count() + (8 << 20);
@@ -169,16 +154,18 @@ fn memory_at_rest_is_as_large_as_the_data() {
 /// for long had kept stayed in memory until somebody wrote again.
 #[test]
 fn what_a_long_reader_kept_is_given_back_when_it_leaves() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 20_000 / LESS;
-    let reader = store.core().epochs.pin();
+    let shared = MemoryReader::clone(&store);
+    let reader = shared.core().epochs.pin();
     for round in 0..4 {
-        set_all(&store, store.newest() + 10, 0..rows, &[round; 20]);
-        clean(&store);
+        let version = store.newest() + 10;
+        set_all(&mut store, version, 0..rows, &[round; 20]);
+        clean(&mut store);
     }
     assert!(store.memory().window > 0, "the reader may still look at old rows");
     drop(reader);
-    clean(&store);
+    clean(&mut store);
     assert_eq!(store.memory().window, 0);
 }
 
@@ -197,7 +184,7 @@ fn rows_of(snapshot: &Snapshot) -> Vec<Row> {
 fn snapshots_keep_what_they_read_and_nothing_else() {
     for seed in 0..if cfg!(miri) { 1 } else { 30 } {
         let mut random = Random::new(seed);
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut model = Model::new();
         let mut snapshots: Vec<Snapshot> = Vec::new();
         for version in 1..if cfg!(miri) { 25 } else { 200 } {
@@ -214,7 +201,7 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
             for mutation in &list {
                 model.apply(version, &mutation, &mut Vec::new());
             }
-            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+            store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             match random.index(6) {
                 0 => snapshots.push(
@@ -237,36 +224,36 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
             }
         }
         snapshots.clear();
-        clean(&store);
+        clean(&mut store);
         assert_eq!(store.memory().window, 0, "seed {seed}");
     }
 }
 
 #[test]
 fn a_long_snapshot_costs_one_row_a_key_at_most() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let rows = 2000 / LESS;
-    set_all(&store, 1, 0..rows, &[1; 30]);
+    set_all(&mut store, 1, 0..rows, &[1; 30]);
     let snapshot = store.snapshot_at(1).unwrap();
     for version in 2..50 / LESS.min(5) as Version {
-        set_all(&store, version, 0..rows, &[version as u8; 30]);
-        clean(&store);
+        set_all(&mut store, version, 0..rows, &[version as u8; 30]);
+        clean(&mut store);
         let window = store.memory().window as usize;
         assert!(window <= rows * (80 + 8) + 10_000, "{window} bytes at version {version}");
     }
-    clear(&store, 50, 0, rows);
-    clean(&store);
+    clear(&mut store, 50, 0, rows);
+    clean(&mut store);
     assert_eq!(store.count(), 0);
     assert_eq!(rows_of(&snapshot).len(), rows);
     drop(snapshot);
-    clean(&store);
+    clean(&mut store);
     assert_eq!((store.memory().window, store.memory().data), (0, 0));
 }
 
 #[test]
 fn a_snapshot_outlives_the_store() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
-    set_all(&store, 1, 0..10, b"v");
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
+    set_all(&mut store, 1, 0..10, b"v");
     let snapshot = store.snapshot_at(1).unwrap();
     drop(store);
     assert_eq!(rows_of(&snapshot).len(), 10);
@@ -289,14 +276,14 @@ fn rows_loaded_in_any_order_are_there() {
 
 #[test]
 fn estimates_are_exact_while_nobody_writes() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let count = 3000 / LESS;
     let mut random = Random::new(4);
     for version in 1..10 {
         let value = vec![0; random.index(60)];
-        set_all(&store, version, (0..count).filter(|_| random.index(3) == 0), &value);
+        set_all(&mut store, version, (0..count).filter(|_| random.index(3) == 0), &value);
     }
-    clear(&store, 10, count / 3, count / 2);
+    clear(&mut store, 10, count / 3, count / 2);
     let snapshot = store.snapshot_at(10).unwrap();
     let rows = rows_of(&snapshot);
     for _ in 0..50 / LESS.min(10) {
@@ -317,7 +304,7 @@ fn estimates_are_exact_while_nobody_writes() {
 #[test]
 fn readers_on_other_threads_see_whole_versions() {
     const KEYS: usize = if cfg!(miri) { 100 } else { 3000 };
-    let store = MemoryStorage::new(LogPosition::without_log(0));
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
     let done = Arc::new(AtomicBool::new(false));
     let env = Env::real();
     let readers: Vec<_> = (0..3)
@@ -351,7 +338,7 @@ fn readers_on_other_threads_see_whole_versions() {
             list.push(MutationType::ClearRange, &key(begin), &key(end + 1));
             list.push(MutationType::Set, &key(end), &wide(sum, end));
         }
-        store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+        store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
         store.publish(version);
         store.forget_before(version - 5, 200);
     }
@@ -359,7 +346,7 @@ fn readers_on_other_threads_see_whole_versions() {
     for reader in readers {
         block_on(reader).expect("a reader saw something that never was");
     }
-    clean(&store);
+    clean(&mut store);
     assert_eq!(store.memory().window, 0);
 }
 
@@ -377,7 +364,7 @@ fn narrow(key_bytes: &[u8], value: &[u8]) -> i64 {
     i64::from_le_bytes(value[..8].try_into().unwrap())
 }
 
-fn read_until(store: &MemoryStorage, done: &AtomicBool, reader: usize) {
+fn read_until(store: &MemoryReader, done: &AtomicBool, reader: usize) {
     let mut random = Random::new(reader as u64);
     let all = |reverse| RangeRead {
         begin: KeySelector::first_greater_or_equal(&b""[..]),
@@ -416,14 +403,14 @@ fn replay_leaves_what_applying_leaves() {
     for seed in 0..if cfg!(miri) { 2 } else { 30 } {
         let mut random = Random::new(seed);
         let rows = 1 + random.index(3_000 / LESS);
-        let store = MemoryStorage::new(LogPosition::without_log(0));
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut loader = Loader::new(LogPosition::without_log(1));
         (0..rows).filter(|_| random.index(3) > 0).for_each(|number| loader.push(&key(number), b"loaded"));
         let mut replay = MemoryReplay::new(loader.finish()).unwrap();
         let mut random_again = Random::new(seed);
         assert_eq!(1 + random_again.index(3_000 / LESS), rows);
         let loaded: Vec<_> = (0..rows).filter(|_| random_again.index(3) > 0).collect();
-        set_all(&store, 1, loaded.into_iter(), b"loaded");
+        set_all(&mut store, 1, loaded.into_iter(), b"loaded");
         for version in 2..6 {
             let mut mutations: Vec<(MutationType, Vec<u8>, Vec<u8>)> = Vec::new();
             let clears = random.index(3);
@@ -449,12 +436,12 @@ fn replay_leaves_what_applying_leaves() {
             }
             let mut list = MutationList::new();
             mutations.iter().for_each(|(kind, param1, param2)| list.push(*kind, param1, param2));
-            store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+            store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
             store.publish(version);
             replay.apply(LogPosition::without_log(version), &mut list.iter());
         }
-        clean(&store);
-        let replayed = replay.finish();
+        clean(&mut store);
+        let mut replayed = replay.finish();
         replayed.check_invariants();
         assert_eq!((replayed.oldest(), replayed.newest()), (5, 5), "seed {seed}");
         assert_eq!(all_rows(&replayed), all_rows(&store), "seed {seed}");
@@ -462,33 +449,41 @@ fn replay_leaves_what_applying_leaves() {
         assert_eq!(replayed.memory().data, store.memory().data, "seed {seed}");
         assert_eq!(replayed.memory().window, 0, "seed {seed}");
         // It goes on as any store does.
-        clear(&replayed, 6, 0, rows / 2);
-        clear(&store, 6, 0, rows / 2);
-        clean(&replayed);
+        clear(&mut replayed, 6, 0, rows / 2);
+        clear(&mut store, 6, 0, rows / 2);
+        clean(&mut replayed);
         assert_eq!(all_rows(&replayed), all_rows(&store), "seed {seed}");
     }
 }
 
-fn all_rows(store: &MemoryStorage) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let read = RangeRead {
-        begin: KeySelector::first_greater_or_equal(Bytes::new()),
-        end: KeySelector::first_greater_or_equal(Bytes::from_static(b"\xff")),
-        limit: usize::MAX,
-        target_bytes: usize::MAX,
-        reverse: false,
-    };
-    let found = block_on(store.get_range(store.newest(), KeySpace::Normal, &read)).unwrap();
+fn all_rows(store: &MemoryReader) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let found = block_on(store.get_range(store.newest(), KeySpace::Normal, &everything())).unwrap();
     found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
 #[test]
 fn only_a_store_that_nobody_else_has_can_be_replayed_into() {
-    let store = MemoryStorage::new(LogPosition::without_log(0));
-    set_all(&store, 1, 0..10, b"v");
-    let snapshot = store.snapshot_at(1).unwrap();
-    assert!(MemoryReplay::new(store.clone()).is_none());
-    drop(snapshot);
-    let other = store.clone();
-    assert!(MemoryReplay::new(store).is_none());
-    assert_eq!(MemoryReplay::new(other).unwrap().finish().count(), 10);
+    let filled = || {
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
+        set_all(&mut store, 1, 0..10, b"v");
+        store
+    };
+    let (store, other) = (filled(), filled());
+    let (snapshot, reader) = (store.snapshot(), MemoryReader::clone(&other));
+    assert!(MemoryReplay::new(store).is_none() && MemoryReplay::new(other).is_none());
+    // Whoever has a part of a store has its rows, though nobody writes to it any more.
+    assert_eq!((rows_of(&snapshot).len(), reader.count()), (10, 10));
+    let all = block_on(reader.get_range(1, KeySpace::Normal, &everything())).unwrap();
+    assert_eq!(all.rows.len(), 10);
+    assert_eq!(MemoryReplay::new(filled()).unwrap().finish().count(), 10);
+}
+
+fn everything() -> RangeRead {
+    RangeRead {
+        begin: KeySelector::first_greater_or_equal(Bytes::new()),
+        end: KeySelector::first_greater_or_equal(Bytes::from_static(b"\xff")),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    }
 }

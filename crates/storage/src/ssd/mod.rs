@@ -15,7 +15,7 @@
 //!
 //! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes, filters)
 //! stays within one budget, of which two fifths are for writes: the cache shrinks as the others grow, and a window that grows beyond
-//! its part shows as [`Storage::fullness`], for others to slow down by (`budget.rs`).
+//! its part shows as [`Reader::fullness`], for others to slow down by (`budget.rs`).
 //!
 //! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
@@ -50,8 +50,8 @@ pub use format::{Compression, TABLE_FORMAT};
 pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
-use crate::checkpoint::Identity;
-use crate::{Changed, Memory, PinnedVersion, Storage};
+use crate::checkpoint::{Identity, Pace};
+use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
 use load::{Loader, Pool, ReadCounts, attempt};
 use maintain::Gate;
@@ -65,6 +65,7 @@ use plinth_types::{
 use read::View;
 use state::{Placed, State};
 use std::any::Any;
+use std::ops::Deref;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -188,9 +189,24 @@ struct Life {
     kept: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// Data in tables on disk, with the window in memory. Dropping it ends its tasks.
+/// Data in tables on disk, with the window in memory: the one who writes to it. Dropping it ends its tasks. Derefs to what
+/// everybody else has.
 pub struct SsdStorage {
+    reader: SsdReader,
+}
+
+/// A store in tables, for its readers. A handle: clones are the same store.
+#[derive(Clone)]
+pub struct SsdReader {
     engine: Arc<Engine>,
+}
+
+impl Deref for SsdStorage {
+    type Target = SsdReader;
+
+    fn deref(&self) -> &SsdReader {
+        &self.reader
+    }
 }
 
 /// An engine whose files were found whole, and which nothing was changed of yet.
@@ -313,24 +329,21 @@ impl SsdStorage {
             ];
             *engine.lock_tasks() = tasks;
         }
-        Self { engine }
+        Self { reader: SsdReader { engine } }
     }
+}
 
+impl SsdReader {
     /// Keeps something (the lock of the directory) until the last task that may write has ended.
     pub fn keep(&self, kept: Arc<dyn Any + Send + Sync>) {
         *self.engine.life.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-    }
-
-    /// Everything up to this place in the log is in the tables: the log is needed from the next entry on.
-    pub fn durable(&self) -> LogPosition {
-        self.engine.state().at
     }
 
     /// Moves what has left the window into the tables. Whether there was anything.
     ///
     /// # Errors
     /// Those of writing files; then the engine is as it was.
-    pub async fn flush(&self) -> Result<bool> {
+    pub async fn flush_now(&self) -> Result<bool> {
         maintain::flush(&self.engine).await
     }
 
@@ -342,52 +355,15 @@ impl SsdStorage {
         compact::step(&self.engine).await
     }
 
-    /// How many flushed runs wait to be merged, as a share of the number at which flushes wait for it.
-    pub fn backlog(&self) -> f32 {
-        self.engine.state().flushed().count() as f32 / maintain::MOST_FLUSHED_RUNS as f32
-    }
-
-    /// Why flushes or compactions fail at the moment, if they do.
-    pub fn trouble(&self) -> Option<Error> {
-        let trouble = self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.iter().flatten().next().cloned()
-    }
-
-    /// The first damage that a read or a merge met with since it was opened, and how many times any was met with.
-    pub fn damage(&self) -> Option<(Error, u64)> {
-        let reads = &self.engine.reads;
-        Some((reads.damage.get()?.clone(), reads.damaged.load(Ordering::Relaxed)))
-    }
-
-    /// Bytes of disk that a flush of all that is in the window and the largest of the usual merges take: as many have to be
-    /// free for the engine to go on. A merge takes at most what it merges, which are all tables or a dozen.
-    pub fn room_to_work(&self) -> u64 {
-        let (state, settings) = (self.engine.state(), &self.engine.settings);
-        let flushed: u64 = state.flushed().map(|run| run.bytes()).sum();
-        let merge = state.bytes().min(flushed + 12 * settings.table_bytes);
-        self.engine.window.live() as u64 + merge + (64 << 10)
-    }
-
     /// What it has done and has.
     pub fn figures(&self) -> SsdFigures {
         self.engine.figures()
     }
 
-    /// Keeps the engine's present version readable for as long as the snapshot lives, without a flush before ([`Storage::pin`]). That
+    /// Keeps the engine's present version readable for as long as the snapshot lives, without a flush before ([`crate::Writer::pin`]). That
     /// holds table files, and no memory beyond their indexes and filters.
     pub fn pin_tables(&self) -> Arc<Pinned> {
         Engine::pin(&self.engine)
-    }
-
-    /// Ends all tasks and waits for them. What is not in the tables yet is in the log.
-    pub async fn close(&self) {
-        self.engine.begin_close();
-        let mut tasks = std::mem::take(&mut *self.engine.lock_tasks());
-        tasks.extend(self.engine.pool.close());
-        for task in tasks {
-            // Nobody is left to tell of a task that panicked; what it did not finish is as after a crash.
-            drop(task.await);
-        }
     }
 }
 
@@ -484,7 +460,7 @@ impl Engine {
     }
 }
 
-impl Storage for SsdStorage {
+impl Reader for SsdReader {
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
         let engine = &self.engine;
         if let Err(error) = engine.window.overlay().check(version) {
@@ -521,35 +497,6 @@ impl Storage for SsdStorage {
         })
     }
 
-    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
-        let engine = &self.engine;
-        let keys = engine.window.unknown_bases(mutations);
-        if keys.is_empty() {
-            return Reply::ready(Ok(()));
-        }
-        let view = engine.view(Version::MAX);
-        let at_once = attempt(pin!(view.get_many(KeySpace::System, &keys, &engine.instant)));
-        if let Some(result) = at_once {
-            return Reply::ready(result.map(|values| engine.window.set_bases(&keys, values)));
-        }
-        let engine = engine.clone();
-        self.engine.pool.run(&self.engine.making.env, async move {
-            let view = engine.view(Version::MAX);
-            let values = view.get_many(KeySpace::System, &keys, &engine.waiting()).await?;
-            engine.window.set_bases(&keys, values);
-            Ok(())
-        })
-    }
-
-    fn apply(
-        &self,
-        at: LogPosition,
-        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
-        changed: Changed<'_>,
-    ) {
-        self.engine.window.apply(at, mutations, changed);
-    }
-
     fn publish(&self, version: Version) {
         self.engine.window.overlay().publish(version);
     }
@@ -560,26 +507,6 @@ impl Storage for SsdStorage {
 
     fn oldest(&self) -> Version {
         self.engine.window.overlay().oldest()
-    }
-
-    /// What has left the window goes into the tables in the background, so nothing is left to do here.
-    fn forget_before(&self, version: Version, _budget: usize) -> bool {
-        self.engine.window.overlay().raise_oldest(version);
-        if maintain::wants_flush(&self.engine) {
-            self.engine.bells.flusher.notify();
-        }
-        false
-    }
-
-    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
-        // Writing what isn't in tables yet takes time, which the caller's thread may not have.
-        let (engine, (promise, reply)) = (self.engine.clone(), promise());
-        let pin = async move {
-            let flushed = maintain::flush(&engine).await;
-            promise.send(flushed.map(|_| Box::new(Engine::pin(&engine)) as Box<dyn PinnedVersion>));
-        };
-        drop(self.engine.making.env.spawn("pin", pin));
-        reply
     }
 
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
@@ -621,6 +548,121 @@ impl Storage for SsdStorage {
 
     fn note_elsewhere(&self, bytes: usize) {
         self.engine.parts.note_elsewhere(bytes as u64);
+    }
+
+    fn durable(&self) -> LogPosition {
+        self.engine.state().at
+    }
+
+    /// How many flushed runs wait to be merged, as a share of the number at which flushes wait for it.
+    fn backlog(&self) -> f32 {
+        self.engine.state().flushed().count() as f32 / maintain::MOST_FLUSHED_RUNS as f32
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        let trouble = self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.iter().flatten().next().cloned()
+    }
+
+    fn damage(&self) -> Option<(Error, u64)> {
+        let reads = &self.engine.reads;
+        Some((reads.damage.get()?.clone(), reads.damaged.load(Ordering::Relaxed)))
+    }
+
+    fn tables(&self) -> Option<SsdFigures> {
+        Some(self.figures())
+    }
+
+    /// A flush of all that is in the window and the largest of the usual merges. A merge takes at most what it merges, which
+    /// are all tables or a dozen.
+    fn room_to_work(&self) -> u64 {
+        let (state, settings) = (self.engine.state(), &self.engine.settings);
+        let flushed: u64 = state.flushed().map(|run| run.bytes()).sum();
+        let merge = state.bytes().min(flushed + 12 * settings.table_bytes);
+        self.engine.window.live() as u64 + merge + (64 << 10)
+    }
+
+    fn close(&self) -> Waiting<()> {
+        let engine = self.engine.clone();
+        Box::pin(async move {
+            engine.begin_close();
+            let mut tasks = std::mem::take(&mut *engine.lock_tasks());
+            tasks.extend(engine.pool.close());
+            for task in tasks {
+                // Nobody is left to tell of a task that panicked; what it did not finish is as after a crash.
+                drop(task.await);
+            }
+        })
+    }
+}
+
+impl Writer for SsdStorage {
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(self.reader.clone())
+    }
+
+    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+        let engine = &self.engine;
+        let keys = engine.window.unknown_bases(mutations);
+        if keys.is_empty() {
+            return Reply::ready(Ok(Prepared::default()));
+        }
+        let prepared = |keys: &KeyList, values: Vec<Option<Bytes>>| Prepared {
+            bases: keys.iter().map(Bytes::copy_from_slice).zip(values).collect(),
+        };
+        let view = engine.view(Version::MAX);
+        let at_once = attempt(pin!(view.get_many(KeySpace::System, &keys, &engine.instant)));
+        if let Some(result) = at_once {
+            return Reply::ready(result.map(|values| prepared(&keys, values)));
+        }
+        let engine = engine.clone();
+        self.engine.pool.run(&self.engine.making.env, async move {
+            let view = engine.view(Version::MAX);
+            let values = view.get_many(KeySpace::System, &keys, &engine.waiting()).await?;
+            Ok(prepared(&keys, values))
+        })
+    }
+
+    fn apply(
+        &mut self,
+        prepared: Prepared,
+        at: LogPosition,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+        changed: Changed<'_>,
+    ) {
+        self.engine.window.apply(&prepared.bases, at, mutations, changed);
+    }
+
+    /// What has left the window goes into the tables in the background, so nothing is left to do here.
+    fn forget_before(&mut self, version: Version, _budget: usize) -> bool {
+        self.engine.window.overlay().raise_oldest(version);
+        if maintain::wants_flush(&self.engine) {
+            self.engine.bells.flusher.notify();
+        }
+        false
+    }
+
+    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+        // Writing what isn't in tables yet takes time, which the caller's thread may not have.
+        let (engine, (promise, reply)) = (self.engine.clone(), promise());
+        let pin = async move {
+            let flushed = maintain::flush(&engine).await;
+            promise.send(flushed.map(|_| Box::new(Engine::pin(&engine)) as Box<dyn PinnedVersion>));
+        };
+        drop(self.engine.making.env.spawn("pin", pin));
+        reply
+    }
+
+    fn flush(&mut self, _pace: Pace) -> Waiting<Result<Flushed>> {
+        let engine = self.engine.clone();
+        Box::pin(async move {
+            maintain::flush(&engine).await?;
+            Ok(Flushed { at: engine.state().at, longest_step: Duration::ZERO })
+        })
+    }
+
+    fn check_invariants(&self) {
+        self.engine.window.overlay().check_invariants();
     }
 }
 

@@ -44,43 +44,29 @@ impl Stepped {
     }
 }
 
-impl Storage for Stepped {
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        self.store.get_many(version, space, keys)
+impl Writer for Stepped {
+    fn reader(&self) -> Arc<dyn Reader> {
+        Writer::reader(&self.store)
     }
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.store.get_key(version, space, selector)
-    }
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.store.get_range(version, space, read)
-    }
-    fn prepare(&self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<()> {
+    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
         self.store.prepare(mutations)
     }
     fn apply(
-        &self,
+        &mut self,
+        prepared: Prepared,
         at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         changed: Changed<'_>,
     ) {
-        self.store.apply(at, mutations, changed);
-        self.store.engine.window.overlay().check_invariants();
+        self.store.apply(prepared, at, mutations, changed);
+        self.store.check_invariants();
     }
-    fn publish(&self, version: Version) {
-        self.store.publish(version);
-    }
-    fn newest(&self) -> Version {
-        self.store.newest()
-    }
-    fn oldest(&self) -> Version {
-        self.store.oldest()
-    }
-    fn forget_before(&self, version: Version, budget: usize) -> bool {
+    fn forget_before(&mut self, version: Version, budget: usize) -> bool {
         self.store.forget_before(version, budget);
         let mut random = self.random.lock().unwrap();
         if random.index(3) != 0 {
-            block_on(self.store.flush()).unwrap();
-            self.store.engine.window.overlay().check_invariants();
+            block_on(self.store.flush_now()).unwrap();
+            self.store.check_invariants();
         }
         for _ in 0..[0, 1, 100][random.index(3)] {
             if !block_on(self.store.compact()).unwrap() {
@@ -89,24 +75,21 @@ impl Storage for Stepped {
         }
         block_on(maintain::bury(&self.store.engine));
         // Those who forget until nothing is left want all of it in the tables.
-        self.store.engine.window.bytes_until(self.oldest()) > 0 || self.store.figures().flushed_runs > 3
+        let oldest = self.store.oldest();
+        let has_more =
+            self.store.engine.window.bytes_until(oldest) > 0 || self.store.figures().flushed_runs > 3;
+        // What garbage there is then goes at the leisure of compaction: now.
+        while !has_more && budget > 500 && block_on(self.store.compact()).unwrap() {}
+        has_more
     }
-    fn pin(&self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
         self.store.pin()
     }
-    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
-        self.store.range_size(begin, end)
+    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+        self.store.flush(pace)
     }
-    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
-        self.store.split_points(begin, end, chunk)
-    }
-    fn memory(&self) -> Memory {
-        self.store.memory()
-    }
-    fn count(&self) -> u64 {
-        // What garbage there is goes at the leisure of compaction: now.
-        while block_on(self.store.compact()).unwrap() {}
-        self.store.count()
+    fn check_invariants(&self) {
+        self.store.check_invariants();
     }
 }
 
@@ -128,18 +111,18 @@ fn long_programs_reach_the_deeper_levels() {
     }
 }
 
-fn apply(store: &dyn Storage, version: Version, fill: impl FnOnce(&mut MutationList)) {
+fn apply(store: &mut dyn Writer, version: Version, fill: impl FnOnce(&mut MutationList)) {
     let mut list = MutationList::new();
     fill(&mut list);
-    store.prepare(&mut list.iter()).wait().unwrap();
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
-    store.publish(version);
+    let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+    store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
+    store.reader().publish(version);
 }
 
-fn settle(store: &SsdStorage) {
+fn settle(store: &mut SsdStorage) {
     store.forget_before(store.newest(), 0);
     block_on(async {
-        store.flush().await.unwrap();
+        store.flush_now().await.unwrap();
         while store.compact().await.unwrap() {}
         maintain::bury(&store.engine).await;
     });
@@ -149,7 +132,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-fn rows_of(store: &SsdStorage, version: Version) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn rows_of(store: &SsdReader, version: Version) -> Vec<(Vec<u8>, Vec<u8>)> {
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(&b""[..]),
         end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
@@ -163,8 +146,8 @@ fn rows_of(store: &SsdStorage, version: Version) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn a_range_clear_is_one_record_and_gives_the_space_back() {
-    let stepped = Stepped::new(0, 1, SsdSettings { table_bytes: 64 << 10, ..tiny() });
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, SsdSettings { table_bytes: 64 << 10, ..tiny() });
+    let store = &mut stepped.store;
     for part in 0..20 {
         apply(store, part as Version + 1, |list| {
             (0..1000).for_each(|n| list.push(MutationType::Set, &key(part * 1000 + n), &[part as u8; 80]));
@@ -191,8 +174,8 @@ fn a_range_clear_is_one_record_and_gives_the_space_back() {
 fn flushes_with_clears(cleared: usize) -> SsdFigures {
     let settings = SsdSettings { table_bytes: 1 << 20, level_bytes: 64 << 20, ..tiny() };
     let settings = SsdSettings { memory: 64 << 20, compression: Compression::None, ..settings };
-    let stepped = Stepped::new(0, 1, settings);
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, settings);
+    let store = &mut stepped.store;
     let fill = |list: &mut MutationList, rows: std::ops::Range<usize>| {
         rows.for_each(|n| list.push(MutationType::Set, &key(n), &[n as u8; 80]));
     };
@@ -220,8 +203,8 @@ fn flushes_are_merged_early_where_clears_in_them_hide_two_fifths() {
 fn cost_of_clearing(rows: usize) -> (usize, u64, u64) {
     // Many tables on one level: on each level below the record is written once more.
     let settings = SsdSettings { table_bytes: 256 << 10, level_bytes: 64 << 20, ..tiny() };
-    let stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
+    let store = &mut stepped.store;
     apply(store, 1, |list| {
         (0..rows).for_each(|n| list.push(MutationType::Set, &key(n), b"a value like any"));
     });
@@ -243,8 +226,8 @@ fn a_range_clear_costs_the_same_of_ten_rows_and_of_many() {
 
 #[test]
 fn keys_in_order_are_written_once() {
-    let stepped = Stepped::new(0, 1, tiny());
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, tiny());
+    let store = &mut stepped.store;
     for part in 0..40 {
         apply(store, part as Version + 1, |list| {
             (0..500).for_each(|n| list.push(MutationType::Set, &key(part * 500 + n), b"a value like any"));
@@ -258,8 +241,8 @@ fn keys_in_order_are_written_once() {
 
 #[test]
 fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
-    let stepped = Stepped::new(0, 1, tiny());
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, tiny());
+    let store = &mut stepped.store;
     let fill = |list: &mut MutationList, byte| {
         (0..2000).for_each(|n| list.push(MutationType::Set, &key(n), &[byte; 40]));
     };
@@ -299,12 +282,12 @@ fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
 fn readers_see_whole_versions_while_everything_moves() {
     let settings =
         SsdSettings { background: true, flush_bytes: 20_000, flush_after: Duration::ZERO, ..tiny() };
-    let stepped = Arc::new(Stepped::new(0, 1, settings));
+    let mut stepped = Stepped::new(0, 1, settings);
     let (env, stop) = (Env::real(), Arc::new(AtomicBool::new(false)));
-    apply(&stepped.store, 1, |list| (0..400).for_each(|n| list.push(MutationType::Set, &key(n), &[1])));
+    apply(&mut stepped.store, 1, |list| (0..400).for_each(|n| list.push(MutationType::Set, &key(n), &[1])));
     let readers: Vec<_> = (0..3)
         .map(|reader| {
-            let (stepped, stop) = (stepped.clone(), stop.clone());
+            let (stepped, stop) = (Writer::reader(&stepped), stop.clone());
             env.spawn("reader", async move {
                 let mut random = Random::new(reader);
                 let (mut reads, mut late) = (0u64, 0u64);
@@ -351,7 +334,7 @@ fn readers_see_whole_versions_while_everything_moves() {
         })
         .collect();
     for version in 2..600 {
-        apply(&stepped.store, version, |list| {
+        apply(&mut stepped.store, version, |list| {
             if version % 3 == 0 {
                 list.push(MutationType::ClearRange, b"key", b"kez");
             }
@@ -391,8 +374,8 @@ fn what_others_keep_of_writes_counts_as_memory() {
 #[test]
 fn the_cache_never_takes_what_the_window_may_want() {
     const MEMORY: u64 = 16 << 20;
-    let stepped = Stepped::new(0, 2, SsdSettings { memory: MEMORY, block_bytes: 4096, ..tiny() });
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 2, SsdSettings { memory: MEMORY, block_bytes: 4096, ..tiny() });
+    let store = &mut stepped.store;
     for part in 0..24 {
         apply(store, part as Version + 1, |list| {
             (0..1000).for_each(|n| list.push(MutationType::Set, &key(part * 1000 + n), &[7; 1000]));
@@ -415,8 +398,8 @@ fn the_suite_passes_with_zstd() {
 
 /// Bytes on disk of rows that look like text.
 fn bytes_of_text(compression: Compression) -> u64 {
-    let stepped = Stepped::new(0, 1, SsdSettings { compression, block_bytes: 4096, ..tiny() });
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, SsdSettings { compression, block_bytes: 4096, ..tiny() });
+    let store = &mut stepped.store;
     let words = ["plinth", "column", "capital", "frieze", "cornice", "arch", "vault", "apse"];
     let mut random = Random::new(5);
     apply(store, 1, |list| {
@@ -457,8 +440,8 @@ fn what_is_not_built_in_is_refused_and_named() {
 
 #[test]
 fn an_uncached_read_is_counted_and_costs_one_device_read() {
-    let stepped = Stepped::new(0, 1, tiny());
-    let store = &stepped.store;
+    let mut stepped = Stepped::new(0, 1, tiny());
+    let store = &mut stepped.store;
     apply(store, 1, |list| {
         (0..4000).for_each(|n| list.push(MutationType::Set, &key(n), b"a value like any"));
     });
@@ -498,8 +481,8 @@ fn laid_out(compression: Compression, text: f64, mut len: impl FnMut(&mut Random
     const WORDS: [&str; 8] =
         ["plinth ", "column ", "capital ", "frieze ", "cornice ", "arch ", "vault ", "apse "];
     let settings = SsdSettings { compression, block_bytes: 4096, table_bytes: 1 << 20, ..tiny() };
-    let stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
-    let (store, mut random) = (&stepped.store, Random::new(8));
+    let mut stepped = Stepped::new(0, 1, SsdSettings { memory: 64 << 20, ..settings });
+    let (store, mut random) = (&mut stepped.store, Random::new(8));
     let mut rows = Vec::new();
     for n in 0..20_000 {
         let len = len(&mut random);

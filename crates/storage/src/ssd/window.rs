@@ -88,8 +88,6 @@ pub(crate) struct Window {
     overlay: Overlay,
     clears: RwLock<WindowClears>,
     has_clears: AtomicBool,
-    /// What keys hold that an atomic operation of the next batch will change.
-    bases: Mutex<BTreeMap<Bytes, Option<Bytes>>>,
     /// Ascending. What lies between two of them is flushed together.
     marks: Mutex<VecDeque<Mark>>,
     cleared_bytes: AtomicU64,
@@ -102,7 +100,6 @@ impl Window {
             overlay: Overlay::new(version),
             clears: RwLock::default(),
             has_clears: AtomicBool::new(false),
-            bases: Mutex::default(),
             marks: Mutex::default(),
             cleared_bytes: AtomicU64::new(0),
         }
@@ -122,10 +119,6 @@ impl Window {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.overlay.reserved().max(self.overlay.live()) + self.cleared_bytes.load(Ordering::Relaxed) as usize
-    }
-
-    fn bases(&self) -> MutexGuard<'_, BTreeMap<Bytes, Option<Bytes>>> {
-        self.bases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn marks(&self) -> MutexGuard<'_, VecDeque<Mark>> {
@@ -162,16 +155,10 @@ impl Window {
         keys
     }
 
-    /// Notes what keys hold before the batch that is applied next.
-    pub fn set_bases(&self, keys: &KeyList, values: Vec<Option<Bytes>>) {
-        let mut bases = self.bases();
-        bases.clear();
-        bases.extend(keys.iter().map(Bytes::copy_from_slice).zip(values));
-    }
-
-    /// Applies a batch, of which the bases of atomic operations have been noted.
+    /// Applies a batch, with what the keys of its atomic operations hold in the engine.
     pub fn apply(
         &self,
+        bases: &BTreeMap<Bytes, Option<Bytes>>,
         at: LogPosition,
         mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
         mut changed: Changed<'_>,
@@ -179,7 +166,6 @@ impl Window {
         let version = at.version;
         let mut writer = self.overlay.write();
         writer.begin(version);
-        let bases = self.bases();
         let nothing = MutationRef { kind: MutationType::Set, param1: &[], param2: &[] };
         let (mut group, mut bytes) = ([nothing; GROUP], 0);
         loop {
@@ -191,7 +177,7 @@ impl Window {
             writer.warm(&keys[..len]);
             for mutation in &group[..len] {
                 bytes += (mutation.param1.len() + mutation.param2.len() + 64) as u64;
-                self.mutate(&mut writer, version, mutation, &bases, &mut changed);
+                self.mutate(&mut writer, version, mutation, bases, &mut changed);
             }
             if len < GROUP {
                 break;
@@ -227,7 +213,7 @@ impl Window {
             Seen::Value(value) => Some(Bytes::copy_from_slice(value)),
             Seen::Removed => None,
             Seen::Nothing if self.is_cleared(key, Version::MAX) => None,
-            Seen::Nothing => bases.get(key).expect("a batch with atomic operations was prepared").clone(),
+            Seen::Nothing => bases.get(key).expect("this batch was prepared, and no other").clone(),
         };
         let value = atomic::apply(mutation.kind, existing.as_deref(), operand);
         let value = value.as_deref();

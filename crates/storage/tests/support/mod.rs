@@ -5,7 +5,7 @@ mod rows;
 use plinth_env::block_on;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::Identity;
-use plinth_storage::{MemoryStorage, Storage};
+use plinth_storage::{MemoryReader, MemoryStorage, Reader, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType, Version};
 pub use rows::Rows;
 
@@ -13,7 +13,13 @@ pub const IDENTITY: Identity = Identity { cluster_id: [1; 16], node_id: [2; 16] 
 pub const DIR: &str = "/data/checkpoint";
 
 /// Writes random rows over those that are there, as one batch, and publishes it.
-pub fn churn(store: &MemoryStorage, version: Version, random: &mut Random, rows: usize, rows_now: &mut Rows) {
+pub fn churn(
+    store: &mut MemoryStorage,
+    version: Version,
+    random: &mut Random,
+    rows: usize,
+    rows_now: &mut Rows,
+) {
     let mut list = MutationList::new();
     for _ in 0..rows {
         let key = format!("key{:05}", random.index(3 * rows)).into_bytes();
@@ -27,11 +33,12 @@ pub fn churn(store: &MemoryStorage, version: Version, random: &mut Random, rows:
             rows_now.insert(key, value);
         }
     }
-    store.apply(LogPosition::without_log(version), &mut list.iter(), None);
+    let prepared = store.prepare(&mut list.iter()).wait().unwrap();
+    store.apply(prepared, LogPosition::without_log(version), &mut list.iter(), None);
     store.publish(version);
 }
 
 /// All rows of a store at its newest version.
-pub fn rows_of(store: &MemoryStorage) -> Rows {
+pub fn rows_of(store: &MemoryReader) -> Rows {
     block_on(rows::rows_of(store)).expect("the newest version")
 }

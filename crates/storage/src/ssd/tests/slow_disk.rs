@@ -26,8 +26,8 @@ impl OnDisk {
         Self { simulation, env, store }
     }
 
-    fn set_rows(&self, version: Version, rows: usize) {
-        apply(&self.store, version, |list| {
+    fn set_rows(&mut self, version: Version, rows: usize) {
+        apply(&mut self.store, version, |list| {
             (0..rows).for_each(|n| list.push(MutationType::Set, &key(n), &version.to_le_bytes()));
         });
         self.store.forget_before(version, 0);
@@ -37,9 +37,9 @@ impl OnDisk {
 #[test]
 fn as_many_reads_wait_for_the_disk_as_there_are_threads_for_it() {
     const READS: usize = 200;
-    let disk = OnDisk::new(6, tiny());
+    let mut disk = OnDisk::new(6, tiny());
     disk.set_rows(1, 4_000);
-    disk.simulation.run_until(disk.store.flush()).unwrap();
+    disk.simulation.run_until(disk.store.flush_now()).unwrap();
     disk.store.engine.making.cache.set_capacity(0);
     let mut plan = FaultPlan::default();
     (plan.read.latency_min, plan.read.latency_max) = (SECOND, SECOND);
@@ -74,7 +74,7 @@ fn as_many_reads_wait_for_the_disk_as_there_are_threads_for_it() {
 #[test]
 fn a_full_disk_is_told_as_long_as_nothing_can_be_flushed() {
     let settings = SsdSettings { background: true, flush_after: Duration::ZERO, ..tiny() };
-    let disk = OnDisk::new(11, settings);
+    let mut disk = OnDisk::new(11, settings);
     let page = |len: u64| len.next_multiple_of(4096);
     let used = disk.simulation.files(&disk.env).iter().map(|(_, len)| page(*len)).sum();
     disk.simulation.update_faults(&disk.env, |plan| plan.capacity = Some(used));
