@@ -11,6 +11,7 @@ use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
+use plinth::series::SeriesLimits;
 use plinth::{Compression, Database, block_on};
 use plinth_env::Env;
 use plinth_server::{
@@ -196,6 +197,7 @@ fn serve(
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
+    config.series.limits.stored = series_rows(&database, settings);
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     let console = http(&server).trim_start().to_owned();
@@ -283,10 +285,36 @@ fn config(
             threads: settings.count("series-threads"),
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
+            limits: series_limits(settings),
+            new_series: settings.count("series-new-limit").and_then(|count| u32::try_from(count).ok()),
         },
         metrics: None,
         limits,
     })
+}
+
+/// How much the rows of series may take: half of the bound on the rows of all, where there is one, so that series leave keys room.
+fn series_rows(database: &Database, settings: &Settings) -> Option<u64> {
+    let bound = settings.bytes("memory")?;
+    let status = block_on(database.status_json()).ok()?;
+    let status: serde_json::Value = serde_json::from_str(&status).ok()?;
+    let engine = status.pointer("/cluster/configuration/storage_engine")?.as_str()?;
+    // The other engine's memory is no bound on rows.
+    (engine == "memory").then_some(bound / 2)
+}
+
+/// How many series there may be. Their rows are bounded once the database is open.
+fn series_limits(settings: &Settings) -> SeriesLimits {
+    let usual = SeriesLimits::default();
+    let count = |name, usual| settings.count(name).map_or(usual, |count| count as u64);
+    let quarter = settings.bytes("memory").map(|bytes| bytes / 4);
+    let memory = settings.bytes("series-memory").or(quarter).and_then(|bytes| usize::try_from(bytes).ok());
+    SeriesLimits {
+        series: count("series-limit", usual.series),
+        of_metric: count("series-metric-limit", usual.of_metric),
+        memory: memory.unwrap_or(usual.memory),
+        stored: None,
+    }
 }
 
 /// The server's certificates, if it is to have any.

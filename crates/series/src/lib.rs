@@ -55,8 +55,8 @@ pub use query::{
 };
 pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
-    Appended, GroupStream, Listing, PointStream, Retention, Series, SeriesLayer, SeriesStore, Settings,
-    StoreStats,
+    Appended, GroupStream, Listing, Newcomers, PointStream, Retention, Series, SeriesLayer, SeriesLimits,
+    SeriesStore, Settings, StoreStats,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

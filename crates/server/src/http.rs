@@ -169,9 +169,9 @@ impl Slots {
 
 /// Gives a connection its task, unless too many are being answered.
 fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
-    let patience = Arc::new(Patience::new(site.env()));
-    patience.set(S::BOUNDS.idle);
     let address = stream.peer_address().ip();
+    let patience = Arc::new(Patience::new(site.env(), address));
+    patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, S::BOUNDS.connections) else { return };
     let (theirs, open) = (site.clone(), open.clone());
     drop(site.env().spawn_network("http", async move {
@@ -204,6 +204,7 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
 /// When the server's patience with a connection ends, and since when it has any, in milliseconds of the environment's clock.
 pub(crate) struct Patience {
     env: Env,
+    other_side: IpAddr,
     at: AtomicU64,
     since: AtomicU64,
     /// It had to make room.
@@ -212,8 +213,9 @@ pub(crate) struct Patience {
 
 impl Patience {
     /// One that has ended.
-    pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), at: AtomicU64::new(0), since: AtomicU64::new(0), displaced: Signal::new() }
+    pub(crate) fn new(env: &Env, other_side: IpAddr) -> Self {
+        let (at, since) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { env: env.clone(), other_side, at, since, displaced: Signal::new() }
     }
 
     /// The other side has so long for what comes next.
@@ -222,6 +224,11 @@ impl Patience {
         for (known, time) in [(&self.at, now + within), (&self.since, now)] {
             known.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
+    }
+
+    /// Where the other side is.
+    pub(crate) fn other_side(&self) -> IpAddr {
+        self.other_side
     }
 
     /// Since when it is the other side's turn, if it is.

@@ -31,7 +31,7 @@ enum Sink {
     /// Series that are ours.
     Store(SeriesStore),
     /// Series of somebody who takes in what transactions write.
-    Transactions(Database, SeriesLayer),
+    Transactions(Database, Box<SeriesLayer>),
 }
 
 /// Where bytes come from.
@@ -66,7 +66,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let sink = if place.is_ours {
         Sink::Store(place.store()?)
     } else {
-        Sink::Transactions(place.database.clone(), place.database.series())
+        Sink::Transactions(place.database.clone(), Box::new(place.database.series()))
     };
     let stop = interrupt::flag();
     let mut code = 0;

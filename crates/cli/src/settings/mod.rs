@@ -172,6 +172,20 @@ const ALL: &[Setting] = &[
         Otherwise("points are kept for ever"),
         "For how long points are kept, by metric: the first rule that fits counts, and older points go",
     ),
+    Setting::new("series-limit", Kind::Count, Is("10000000"), "Time series at most"),
+    Setting::new("series-metric-limit", Kind::Count, Is("5000000"), "Time series of one metric at most"),
+    Setting::new(
+        "series-new-limit",
+        Kind::Count,
+        Is("50000"),
+        "New time series a second from one address: whoever makes more is slowed down",
+    ),
+    Setting::new(
+        "series-memory",
+        Kind::Bytes,
+        Otherwise("a quarter of memory; 1GiB where that isn't given"),
+        "Memory for the time series that are being written to, about a kilobyte each",
+    ),
     Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
     Setting::new(
         "tls-cert",

@@ -4,7 +4,7 @@
 //! time, since who sends many series sends them in turn), then in a table by a seeded hash. Each line stands for one series, or for several of a
 //! row; a sample says which by its place among all of the session's.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::Series;
 use std::collections::HashMap;
@@ -21,12 +21,14 @@ pub(super) enum Target {
     /// Not looked up yet.
     Named(Name),
     Open(Series),
+    /// There may not be one more.
+    Refused(Name),
 }
 
 impl Target {
     pub(super) fn name(&self) -> &Name {
         match self {
-            Self::Named(name) => name,
+            Self::Named(name) | Self::Refused(name) => name,
             Self::Open(series) => series.name(),
         }
     }
@@ -68,6 +70,7 @@ pub(super) struct Names {
     fixed: usize,
     /// Where targets may begin that are not looked up.
     unopened: usize,
+    has_refused: bool,
 }
 
 impl Names {
@@ -83,6 +86,7 @@ impl Names {
             bytes: 0,
             fixed: 0,
             unopened: 0,
+            has_refused: false,
         }
     }
 
@@ -222,7 +226,10 @@ impl Names {
         }
         self.same.truncate(self.fixed);
         self.by_series.retain(|_, target| (*target as usize) < self.fixed);
-        self.unopened = self.unopened.min(self.fixed);
+        // What was refused and stays is asked for again: a dictionary's, or of a message that is half there.
+        let refused = self.targets.iter().position(|target| matches!(target, Target::Refused(_)));
+        self.unopened = self.unopened.min(self.fixed).min(refused.unwrap_or(usize::MAX));
+        self.has_refused = false;
         self.entries = Vec::new();
         self.table = vec![NONE; 64];
         self.last = NONE;
@@ -235,14 +242,37 @@ impl Names {
         (self.unopened, self.targets[self.unopened..].iter().map(|target| target.name().as_str()).collect())
     }
 
-    /// Takes what the targets from `first` on mean.
-    pub(super) fn open(&mut self, first: usize, series: Vec<Series>) {
+    /// Takes what the targets from `first` on mean; gives those that may not be, and why.
+    pub(super) fn open(&mut self, first: usize, series: Vec<Result<Series>>) -> Vec<(Name, Error)> {
+        let mut refused = Vec::new();
         self.same.truncate(first);
         for (number, series) in (first as u32..).zip(series) {
-            self.same.push(*self.by_series.entry(series.id()).or_insert(number));
-            self.targets[number as usize] = Target::Open(series);
+            let target = &mut self.targets[number as usize];
+            match series {
+                Ok(series) => {
+                    self.same.push(*self.by_series.entry(series.id()).or_insert(number));
+                    *target = Target::Open(series);
+                }
+                Err(why) => {
+                    self.same.push(number);
+                    refused.push((target.name().clone(), why));
+                    *target = Target::Refused(target.name().clone());
+                    self.has_refused = true;
+                }
+            }
         }
         self.unopened = self.targets.len();
+        refused
+    }
+
+    /// Whether there may not be the series of this target.
+    pub(super) fn is_refused(&self, target: u32) -> bool {
+        self.has_refused && matches!(self.targets.get(target as usize), Some(Target::Refused(_)))
+    }
+
+    /// Whether that is so of any target.
+    pub(super) fn has_refused(&self) -> bool {
+        self.has_refused
     }
 
     /// Takes what one target means now.

@@ -15,11 +15,12 @@ use super::{MAX_LINE_BYTES, Sample};
 use crate::dump::Cell;
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::store::{SeriesStore, prefetch_series};
+use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
 use crate::value::Point;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Samples that a feed gathers before it asks for them to be saved.
 pub(super) const SAMPLES: usize = 16384;
@@ -130,6 +131,8 @@ pub struct Session {
     intake: Intake,
     saved: u64,
     memory: Memory,
+    /// Who makes the series that it makes.
+    newcomers: Option<Arc<Newcomers>>,
     /// What of the memory is this session's.
     accounted: usize,
     runs: Runs,
@@ -150,7 +153,8 @@ impl Session {
             wants_sync: false,
         };
         let memory = memory.clone();
-        Self { parser, intake, saved: 0, memory, accounted: 0, runs: Runs::default(), points: Vec::new() }
+        let (runs, points) = (Runs::default(), Vec::new());
+        Self { parser, intake, saved: 0, memory, newcomers: None, accounted: 0, runs, points }
     }
 
     /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind it. All that is whole is taken, unless
@@ -283,17 +287,36 @@ impl Session {
 
     async fn try_save(&mut self, store: &SeriesStore) -> Result<()> {
         let (first, names) = self.intake.names.unopened();
-        if !names.is_empty() {
-            let series = store.all_series(&names).await?;
-            self.intake.names.open(first, series);
+        if self.has_points() {
+            store.check_stored().await?;
         }
+        let mut wait = Duration::ZERO;
+        if !names.is_empty() {
+            let Admitted { series, made } = store.admit(&names).await?;
+            let refused = self.intake.names.open(first, series);
+            self.tell_refused(&refused);
+            let now = store.env().now();
+            wait = self.newcomers.as_ref().map_or(wait, |newcomers| newcomers.made(now, made));
+        }
+        let result = self.append_runs(store).await;
+        if self.intake.names.has_refused() {
+            // They may be taken the next time.
+            self.forget_names();
+        }
+        if !wait.is_zero() {
+            store.env().sleep(wait).await;
+        }
+        result
+    }
+
+    /// Appends what was taken, and commits it if that was asked for.
+    async fn append_runs(&mut self, store: &SeriesStore) -> Result<()> {
         let (intake, runs) = (&self.intake, &mut self.runs);
         runs.arrange(intake.samples.iter().map(|sample| intake.names.first_of(sample.target)));
         for run in 0..self.runs.len() {
             prefetch_series(run, |run| self.intake.names.series(self.runs.series(run)?));
             self.append_run(store, run).await?;
         }
-        self.saved += self.intake.samples.len() as u64;
         if self.intake.wants_sync {
             store.sync().await?;
             self.intake.wants_sync = false;
@@ -312,6 +335,9 @@ impl Session {
     async fn append_run(&mut self, store: &SeriesStore, run: usize) -> Result<()> {
         let samples = &self.intake.samples;
         let (target, places) = self.runs.run(run);
+        if self.intake.names.is_refused(target) {
+            return Ok(());
+        }
         let point = |place: usize| Point { time: samples[place].time, value: samples[place].value };
         self.points.clear();
         self.points.extend(places.map(point));
@@ -334,7 +360,26 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
+        self.saved += self.points.len() as u64;
         Ok(())
+    }
+
+    /// Tells the sender which of its series there may not be, and why.
+    fn tell_refused(&mut self, refused: &[(Name, Error)]) {
+        for (name, why) in refused {
+            let name = Shown(name.as_str().as_bytes());
+            match self.parser {
+                Parser::Resp(_) => self.intake.reply(format_args!("-DB {why}: {name}\r\n")),
+                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                    self.intake.reply(format_args!("{why}: {name}\n"))
+                }
+            }
+        }
+    }
+
+    /// What this session makes of series counts as this sender's from now on.
+    pub fn count_for(&mut self, sender: Arc<Newcomers>) {
+        self.newcomers = Some(sender);
     }
 
     /// Gives back what is remembered of names when all sessions have too much.

@@ -21,6 +21,7 @@ const MASK: i64 = 9;
 const TAIL: i64 = 10;
 const INBOX: i64 = 11;
 const INBOX_SIZE: i64 = 12;
+const COUNT: i64 = 13;
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]
@@ -50,6 +51,16 @@ impl Keys {
 
     pub(crate) fn next_id(&self) -> Vec<u8> {
         self.pack(&(NEXT_ID,))
+    }
+
+    /// The key of how many series there are.
+    pub(crate) fn count(&self) -> Vec<u8> {
+        self.pack(&(COUNT,))
+    }
+
+    /// The key of how many series a metric has.
+    pub(crate) fn count_of(&self, metric: &str) -> Vec<u8> {
+        self.pack(&(COUNT, metric))
     }
 
     pub(crate) fn name(&self, name: &str) -> Vec<u8> {

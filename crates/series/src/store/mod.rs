@@ -20,6 +20,7 @@ mod inbox;
 mod keys;
 mod late;
 mod layer;
+mod limits;
 mod mask;
 mod names;
 mod nodes;
@@ -37,6 +38,8 @@ mod tail;
 pub(crate) use budget::Share;
 pub use inbox::Appended;
 pub use layer::SeriesLayer;
+pub(crate) use limits::Admitted;
+pub use limits::{Newcomers, SeriesLimits};
 pub use query::{GroupStream, PointStream};
 pub use retention::Retention;
 pub(crate) use search::Found;
@@ -52,8 +55,8 @@ use flush::Flusher;
 use keys::{Id, Keys};
 use pending::Pending;
 use plinth_client::{Database, Transaction};
-use plinth_env::prefetch_lines;
 use plinth_env::sync::Signal;
+use plinth_env::{Env, prefetch_lines};
 use rest::Seen;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -84,6 +87,8 @@ pub struct Settings {
     /// and then. `None` for never, and never where nothing is committed unless `sync` asks for it; then a few points in open leaves keep the tail behind them too, up to its
     /// bytes.
     pub seal_after: Option<Duration>,
+    /// How many series there may be, and how much they may take.
+    pub limits: SeriesLimits,
 }
 
 /// How many series ahead the memory of one is asked for, and that of its last points: where they are is known only when the first has come.
@@ -108,6 +113,7 @@ impl Default for Settings {
             unsaved_points: 4 << 20,
             commit_every: Some(Duration::from_millis(5)),
             seal_after: Some(Duration::from_secs(60)),
+            limits: SeriesLimits::default(),
         }
     }
 }
@@ -148,6 +154,7 @@ struct Shared {
     owner: [u8; 16],
     /// The series that are known, by canonical name.
     names: Mutex<Known>,
+    used: limits::Used,
     pending: Pending,
     /// Knocked at when something is pending, and at the end.
     work: Arc<Signal>,
@@ -253,7 +260,7 @@ impl SeriesStore {
     /// The series of this name, which is made if there is none.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`].
+    /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`]; [`Error::TooMany`] if there may be no more ([`SeriesLimits`]).
     pub async fn series(&self, name: &str) -> Result<Series> {
         let mut series = self.all_series(&[name]).await?;
         series.pop().ok_or_else(|| Error::damaged("the index of series", "a series is missing in it"))
@@ -262,10 +269,25 @@ impl SeriesStore {
     /// The series of these names, in their order; those that there aren't are made. Many at a time cost less each.
     ///
     /// # Errors
-    /// As [`SeriesStore::series`].
+    /// As [`SeriesStore::series`]: of the first that can't be had.
     pub async fn all_series(&self, names: &[&str]) -> Result<Vec<Series>> {
+        self.admit(names).await?.series.into_iter().collect()
+    }
+
+    /// The series of these names, as far as there may be more; how many were made.
+    pub(crate) async fn admit(&self, names: &[&str]) -> Result<Admitted> {
         let names = names.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>>>()?;
-        names::open(&self.shared, &names).await
+        names::admit(&self.shared, &names).await
+    }
+
+    /// Whether more points may be stored.
+    pub(crate) async fn check_stored(&self) -> Result<()> {
+        self.shared.check_stored().await
+    }
+
+    /// The environment of the database below.
+    pub(crate) fn env(&self) -> &Env {
+        self.shared.database.endpoint().env()
     }
 
     /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in the inbox included. What is written later is seen in

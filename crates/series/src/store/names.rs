@@ -3,15 +3,16 @@
 //! A name is written once, with its number and a key for its metric and for each of its tags. What is looked up comes into memory only if nothing was deleted
 //! meanwhile: it may be what was found, and points that are appended to a series without a name would be lost with the next start.
 
-use super::keys::Id;
+use super::keys::{Id, Keys};
+use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::Through;
 use super::{Cell, Known, Series, Shared, State, flush, lock, open, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
 use plinth_client::Transaction;
-use plinth_types::Bytes;
-use std::collections::BTreeSet;
+use plinth_types::{Bytes, MutationType};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -25,12 +26,22 @@ const KEY: usize = 64;
 /// Cells that were looked up, and what says whether they may come into memory.
 struct Looked {
     cells: Vec<(Name, Arc<Cell>)>,
+    /// How many of them are new.
+    made: usize,
+    /// Those that there may not be, and why.
+    refused: BTreeMap<Name, Error>,
     deletions: u64,
 }
 
 impl Looked {
     fn begin(shared: &Shared) -> Self {
-        Self { cells: Vec::new(), deletions: shared.deletions.load(Ordering::SeqCst) }
+        let deletions = shared.deletions.load(Ordering::SeqCst);
+        Self { cells: Vec::new(), made: 0, refused: BTreeMap::new(), deletions }
+    }
+
+    /// Bytes of memory that they will take, about.
+    fn bytes(&self) -> usize {
+        self.cells.iter().map(|(name, _)| limits::in_memory(name)).sum()
     }
 
     fn add(&mut self, id: Id, name: Name, trunk: Trunk) {
@@ -46,32 +57,49 @@ impl Looked {
             return None;
         }
         for (name, cell) in self.cells {
-            known.entry(name).or_insert(cell);
+            add(shared, &mut known, name, cell);
         }
         Some(take(&known))
     }
 }
 
-/// The series of these names, made where there is none.
+/// The series of these names, made where there is none, whatever the limits say: their points are committed already.
 pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Series>> {
+    look_up(shared, names, None).await?.series.into_iter().collect()
+}
+
+/// The series of these names, made where there is none and there may be one more.
+pub(super) async fn admit(shared: &Arc<Shared>, names: &[Name]) -> Result<Admitted> {
+    look_up(shared, names, Some(&shared.settings.limits)).await
+}
+
+async fn look_up(shared: &Arc<Shared>, names: &[Name], limits: Option<&SeriesLimits>) -> Result<Admitted> {
     shared.check()?;
+    let mut made = 0;
     loop {
-        let looked = look_up(shared, names).await?;
+        let mut looked = look_up_unknown(shared, names, limits).await?;
+        made += looked.made;
+        let mut refused = std::mem::take(&mut looked.refused);
         let series = |known: &Known| names.iter().map(|name| known.get(name).cloned()).collect::<Vec<_>>();
         let Some(cells) = looked.settle(shared, series) else {
             flush::turn(shared).await;
             continue;
         };
-        let series = |cell: Option<Arc<Cell>>| {
-            let cell = cell.ok_or_else(|| Error::damaged("the index of series", "a name has gone"))?;
-            Ok(Series { shared: shared.clone(), cell, is_looked_up: false })
+        let series = |(cell, name): (Option<Arc<Cell>>, &Name)| match (cell, refused.get_mut(name)) {
+            (Some(cell), _) => Ok(Series { shared: shared.clone(), cell, is_looked_up: false }),
+            (None, Some(why)) => Err(why.clone()),
+            (None, None) => Err(Error::damaged("the index of series", "a name has gone")),
         };
-        return cells.into_iter().map(series).collect();
+        return Ok(Admitted { series: cells.into_iter().zip(names).map(series).collect(), made });
     }
 }
 
 /// Looks up those of the names that are not in memory.
-async fn look_up(shared: &Shared, names: &[Name]) -> Result<Looked> {
+async fn look_up_unknown(
+    shared: &Arc<Shared>,
+    names: &[Name],
+    limits: Option<&SeriesLimits>,
+) -> Result<Looked> {
     let mut looked = Looked::begin(shared);
     let unknown: Vec<Name> = {
         let known = lock(&shared.names);
@@ -84,9 +112,21 @@ async fn look_up(shared: &Shared, names: &[Name]) -> Result<Looked> {
     while !rest.is_empty() {
         let (now, later) = rest.split_at(at_once(rest));
         rest = later;
-        for (name, (id, is_new)) in now.iter().zip(numbers(shared, now).await?) {
-            let trunk = if is_new { Trunk::default() } else { open::trunk(shared, id).await? };
-            looked.add(id, name.clone(), trunk);
+        if limits.is_some()
+            && let Err(why) = shared.check_memory(looked.bytes())
+        {
+            looked.refused.extend(now.iter().map(|name| (name.clone(), why.clone())));
+            continue;
+        }
+        for (name, number) in now.iter().zip(numbers(shared, now, limits).await?) {
+            match number {
+                Ok((id, true)) => {
+                    looked.made += 1;
+                    looked.add(id, name.clone(), Trunk::default());
+                }
+                Ok((id, false)) => looked.add(id, name.clone(), open::trunk(shared, id).await?),
+                Err(why) => drop(looked.refused.insert(name.clone(), why)),
+            }
         }
     }
     Ok(looked)
@@ -154,11 +194,23 @@ async fn try_stored(shared: &Shared, tr: &Transaction, ids: &[Id]) -> Result<Vec
     Ok(found)
 }
 
+/// Puts a cell into memory, unless there is one already; gives that which is there.
+fn add(shared: &Shared, known: &mut Known, name: Name, cell: Arc<Cell>) -> Arc<Cell> {
+    let bytes = limits::in_memory(&name);
+    known
+        .entry(name)
+        .or_insert_with(|| {
+            shared.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+            cell
+        })
+        .clone()
+}
+
 /// The one cell of a series, whoever came first, where nothing can be deleted.
 fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
     let state = State { trunk, sealed: trunk.last(), ..State::default() };
-    let cell = || Arc::new(Cell { id, name: name.clone(), state: Mutex::new(state) });
-    lock(&shared.names).entry(name.clone()).or_insert_with(cell).clone()
+    let cell = Arc::new(Cell { id, name: name.clone(), state: Mutex::new(state) });
+    add(shared, &mut lock(&shared.names), name, cell)
 }
 
 /// The series with these numbers, while the series are being opened; `None` where there is none.
@@ -197,30 +249,63 @@ pub(super) fn number(row: Option<Bytes>) -> Result<Option<Id>> {
     }
 }
 
-/// The numbers of names, given out where there is none yet, and whether each is new.
-async fn numbers(shared: &Shared, names: &[Name]) -> Result<Vec<(Id, bool)>> {
+/// The number of a series, and whether it is new; or why there may be none.
+type Numbered = Result<(Id, bool)>;
+
+/// The numbers of names, given out where there is none yet.
+async fn numbers(shared: &Shared, names: &[Name], limits: Option<&SeriesLimits>) -> Result<Vec<Numbered>> {
     let tr = shared.database.create_transaction();
     loop {
-        match try_numbers(shared, &tr, names).await {
+        match try_numbers(shared, &tr, names, limits).await {
             Err(error) => retry::again(&tr, error).await?,
             result => return result,
         }
     }
 }
 
-async fn try_numbers(shared: &Shared, tr: &Transaction, names: &[Name]) -> Result<Vec<(Id, bool)>> {
+/// So many more series of a metric; so many fewer, if it is less than 0.
+pub(super) fn count(tr: &Transaction, keys: &Keys, metric: &str, more: i64) {
+    for key in [keys.count(), keys.count_of(metric)] {
+        tr.atomic_op(&key, more.to_le_bytes(), MutationType::Add);
+    }
+}
+
+/// A count of series: 0 where nothing was counted yet.
+fn counted(row: Option<Bytes>) -> Result<u64> {
+    Ok(number(row)?.unwrap_or(0))
+}
+
+async fn try_numbers(
+    shared: &Shared,
+    tr: &Transaction,
+    names: &[Name],
+    limits: Option<&SeriesLimits>,
+) -> Result<Vec<Numbered>> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
-    let next = tr.get(keys.next_id());
+    let (next, all) = (tr.get(keys.next_id()), tr.get(keys.count()));
+    let metrics: BTreeSet<&str> = names.iter().map(Name::metric).collect();
+    let of_metrics: Vec<_> = metrics.iter().map(|metric| tr.get(keys.count_of(metric))).collect();
     let rows: Vec<_> = names.iter().map(|name| tr.get(keys.name(name.as_str()))).collect();
     let first = number(next.await?)?.unwrap_or(1);
+    let mut all = counted(all.await?)?;
+    let mut counts = BTreeMap::new();
+    for (metric, row) in metrics.into_iter().zip(of_metrics) {
+        counts.insert(metric, (counted(row.await?)?, 0));
+    }
     let mut next = first;
-    let mut ids = Vec::with_capacity(names.len());
+    let mut numbers = Vec::with_capacity(names.len());
     for (name, row) in names.iter().zip(rows) {
         if let Some(id) = number(row.await?)? {
-            ids.push((id, false));
+            numbers.push(Ok((id, false)));
             continue;
         }
+        let (of_metric, more) = counts.entry(name.metric()).or_default();
+        if let Some(Err(why)) = limits.map(|limits| limits.check(name, all, *of_metric)) {
+            numbers.push(Err(why));
+            continue;
+        }
+        (all, *of_metric, *more) = (all + 1, *of_metric + 1, *more + 1);
         let id = next;
         next += 1;
         tr.set(keys.name(name.as_str()), id.to_le_bytes());
@@ -229,11 +314,14 @@ async fn try_numbers(shared: &Shared, tr: &Transaction, names: &[Name]) -> Resul
         for (tag, value) in name.tags() {
             tr.set(keys.index(name.metric(), tag, value, id), "");
         }
-        ids.push((id, true));
+        numbers.push(Ok((id, true)));
     }
     if next != first {
+        for (metric, (_, more)) in counts.into_iter().filter(|(_, (_, more))| *more > 0) {
+            count(tr, keys, metric, more);
+        }
         tr.set(keys.next_id(), next.to_le_bytes());
         tr.commit().await?;
     }
-    Ok(ids)
+    Ok(numbers)
 }

@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::nodes::Reader;
-use super::{Cell, Pending, Settings, Shared, inbox, lock, names, rest, retry, tail};
+use super::{Cell, Pending, Settings, Shared, inbox, limits, lock, names, rest, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -68,6 +68,7 @@ fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> 
         settings,
         owner,
         names: Mutex::new(BTreeMap::new()),
+        used: limits::Used::default(),
         pending: Pending::default(),
         work: Arc::new(Signal::new()),
         open_points: AtomicUsize::new(0),

@@ -6,7 +6,9 @@
 
 use super::keys::{Id, Keys};
 use super::nodes::Through;
-use super::{Series, SeriesStore, Shared, Standing, State, flush, lock, mask, names, open, retry, side};
+use super::{
+    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, open, retry, side,
+};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
@@ -86,7 +88,9 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
             retry::again(&tr, error).await?;
         }
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
-        lock(&shared.names).remove(name);
+        if lock(&shared.names).remove(name).is_some() {
+            shared.used.known_bytes.fetch_sub(limits::in_memory(name), Ordering::Relaxed);
+        }
         let mut state = lock(&cell.state);
         shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
         *state = State { standing: Standing::Gone, is_noted: state.is_noted, ..State::default() };
@@ -101,6 +105,9 @@ async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> R
     let named = names::number(tr.get(keys.name(name.as_str())).await?)?;
     if named.is_some_and(|named| named != id) {
         return Err(Error::Deleted);
+    }
+    if named.is_some() {
+        names::count(tr, keys, name.metric(), -1);
     }
     tr.clear(keys.name(name.as_str()));
     tr.clear(keys.series(id));

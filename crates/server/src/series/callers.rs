@@ -5,8 +5,9 @@
 //! protocols have no words for "too many" that a sender would read.
 
 use crate::crowd::{Waited, who_makes_room};
-use plinth_env::Signal;
-use std::collections::BTreeMap;
+use plinth_env::{Env, Signal};
+use plinth_series::Newcomers;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,8 @@ use std::time::Duration;
 const HALF_LINE: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 pub(super) const SWEEP: Duration = Duration::from_secs(5);
+/// Addresses of senders that are remembered, unless more of them are at work.
+const SENDERS: usize = 1024;
 /// For one of whom nothing is waited for.
 const NEVER: u64 = u64::MAX;
 
@@ -25,6 +28,8 @@ pub(super) struct Callers {
     open: Mutex<Open>,
     /// Rung when there is none.
     emptied: Signal,
+    /// How fast each address makes series.
+    senders: Mutex<HashMap<IpAddr, Arc<Newcomers>>>,
 }
 
 #[derive(Default)]
@@ -110,6 +115,16 @@ impl Callers {
         while !self.lock().callers.is_empty() {
             self.emptied.wait().await;
         }
+    }
+
+    /// How fast the senders at this address make series: what all of them do counts.
+    pub(super) fn newcomers(&self, env: &Env, address: IpAddr, a_second: u32) -> Arc<Newcomers> {
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if senders.len() >= SENDERS && !senders.contains_key(&address) {
+            let now = env.now();
+            senders.retain(|_, known| Arc::strong_count(known) > 1 || !known.is_rested(now));
+        }
+        senders.entry(address).or_insert_with(|| Arc::new(Newcomers::new(env, a_second))).clone()
     }
 
     /// Takes a socket for datagrams in, which makes room for nobody.

@@ -28,7 +28,8 @@ struct Wrongs {
 
 /// Takes datagrams in until the server stops.
 pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
-    let new_session = || Session::new(Protocol::Resp, hub.env.random_u64(), &hub.memory);
+    let all_senders = socket.local_address().ip();
+    let new_session = || hub.session(Protocol::Resp, all_senders);
     let mut session = new_session();
     let mut known: Option<Arc<Opened>> = None;
     let mut wrongs = Wrongs::default();

@@ -208,7 +208,8 @@ async fn admitted(
             let (head, content) = request.into_parts();
             match body(content, write::MAX_BODY, patience, &mut held).await {
                 Ok(content) => {
-                    let (status, text) = write::answer(hub, &head, &content, &mut held).await;
+                    let (status, text) =
+                        write::answer(hub, &head, &content, (patience.other_side(), &mut held)).await;
                     (status, write::kind(&text), State::text(text))
                 }
                 Err(status) => (status, TEXT, State::text(format!("{}\n", why_not(status, "32 MiB")))),
@@ -393,6 +394,7 @@ mod tests {
     use plinth_env::block_on;
     use plinth_pipeline::{Node, NodeConfig};
     use plinth_series::SeriesStore;
+    use std::net::Ipv4Addr;
 
     /// What a reader hears of an answer that fails halfway.
     fn heard(format: &str) -> Result<String, String> {
@@ -405,7 +407,7 @@ mod tests {
         let work = Box::new(Work { answer, count: Arc::default() });
         let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
         let state = State::Making(Box::pin(failing));
-        let mut reply = Reply { state, patience: Arc::new(Patience::new(&env)) };
+        let mut reply = Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
         let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
         assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
         let text = |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();

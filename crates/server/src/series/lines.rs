@@ -31,7 +31,7 @@ thread_local! {
 
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, caller: &Caller) {
-    let mut session = Session::new(protocol, hub.env.random_u64(), &hub.memory);
+    let mut session = hub.session(protocol, stream.peer_address().ip());
     let store = match race(caller.stop.wait(), hub.slot.opened()).await {
         First::Left(()) => return,
         First::Right(Ok(opened)) => Some(opened.store.clone()),

@@ -29,15 +29,17 @@ use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
-use plinth_series::Retention;
-use plinth_series::ingest::{Memory, Protocol};
+use plinth_series::ingest::{Memory, Protocol, Session};
+use plinth_series::{Retention, SeriesLimits};
 use plinth_types::Result;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+/// Series that a sender may make in a second, unless it is said.
+const NEW_SERIES: u32 = 50_000;
 /// How long a start waits for the series.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has no room for another connection.
@@ -63,6 +65,11 @@ pub struct SeriesConfig {
     pub threads: Option<usize>,
     /// Whether the server records its own measurements as series, where it takes any in.
     pub metrics: bool,
+    /// How many series there may be, and how much they may take.
+    pub limits: SeriesLimits,
+    /// How many new series a second each sender may make: an address, or all datagrams together. Whoever makes more is slowed down.
+    /// 50,000 if it says nothing.
+    pub new_series: Option<u32>,
 }
 
 impl SeriesConfig {
@@ -86,6 +93,7 @@ pub(crate) struct Hub {
     access: access::Access,
     /// Threads on which connections on lines are served.
     threads: usize,
+    bounds: Bounds,
     stopping: AtomicBool,
     /// One for each listener on lines, and the sweeper.
     stops: Vec<Signal>,
@@ -95,6 +103,12 @@ pub(crate) struct Hub {
     /// Queries at work.
     queries: Arc<AtomicUsize>,
     callers: Callers,
+}
+
+/// How many series there may be, and how many new ones a second of one sender.
+struct Bounds {
+    limits: SeriesLimits,
+    new_series: u32,
 }
 
 /// What came since the start.
@@ -127,6 +141,10 @@ impl Hub {
             bodies: write::Bodies::default(),
             access,
             threads: config.threads.unwrap_or(usize::MAX),
+            bounds: Bounds {
+                limits: config.limits.clone(),
+                new_series: config.new_series.unwrap_or(NEW_SERIES),
+            },
             stopping: AtomicBool::new(false),
             stops: (0..=listeners).map(|_| Signal::new()).collect(),
             http_stop: Signal::new(),
@@ -139,6 +157,13 @@ impl Hub {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// A session of a sender at this address.
+    fn session(&self, protocol: Protocol, address: IpAddr) -> Session {
+        let mut session = Session::new(protocol, self.env.random_u64(), &self.memory);
+        session.count_for(self.callers.newcomers(&self.env, address, self.bounds.new_series));
+        session
     }
 
     /// Connections on lines that are open.

@@ -100,9 +100,10 @@ impl Slot {
 /// Keeps the store open until the server stops.
 pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
     let slot = &hub.slot;
+    let settings = Settings { limits: hub.bounds.limits.clone(), ..Settings::default() };
     let go_on = async || race(slot.stop.wait(), hub.env.sleep(LOOK)).await != First::Left(());
     loop {
-        match race(slot.stop.wait(), SeriesStore::open(&database)).await {
+        match race(slot.stop.wait(), SeriesStore::open_with(&database, settings.clone())).await {
             First::Left(()) => return,
             First::Right(Ok(store)) => {
                 events::series_open();
@@ -117,7 +118,7 @@ pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
                 }
                 slot.note(&store.failure().unwrap_or(Error::NotOwner));
                 // Somebody who has taken them over keeps them. If nobody has, their rows were cleared.
-                while SeriesStore::has_owner(&database, &Settings::default()).await.unwrap_or(true) {
+                while SeriesStore::has_owner(&database, &settings).await.unwrap_or(true) {
                     if !go_on().await {
                         return;
                     }

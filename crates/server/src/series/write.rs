@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Protocol, RemoteWrite, Session};
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -69,12 +70,13 @@ pub(super) const NO_ROOM: &str = "other requests take all the memory that there 
 pub(super) struct Waiting(Mutex<Vec<Session>>);
 
 impl Waiting {
-    fn take(&self, hub: &Hub, protocol: Protocol) -> Session {
+    fn take(&self, hub: &Hub, protocol: Protocol, sender: IpAddr) -> Session {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let Some(mut session) = waiting else {
-            return Session::new(protocol, hub.env.random_u64(), &hub.memory);
+            return hub.session(protocol, sender);
         };
         session.restart(protocol);
+        session.count_for(hub.callers.newcomers(&hub.env, sender, hub.bounds.new_series));
         session
     }
 
@@ -109,7 +111,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    held: &mut Held<'_>,
+    (sender, held): (IpAddr, &mut Held<'_>),
 ) -> (StatusCode, String) {
     let headers = &head.headers;
     let path = head.uri.path();
@@ -132,9 +134,9 @@ pub(super) async fn answer(
         ("/health", _) => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
         ("/ready", _) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
         ("/query", _) => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
-        ("/api/v1/write", Some(opened)) => remote_write(hub, opened, headers, body, held).await,
+        ("/api/v1/write", Some(opened)) => remote_write(hub, opened, headers, body, (sender, held)).await,
         (_, Some(opened)) => {
-            influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, held).await
+            influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, (sender, held)).await
         }
         (_, None) => (StatusCode::NOT_FOUND, String::new()),
     }
@@ -150,7 +152,7 @@ async fn remote_write(
     opened: &Opened,
     headers: &HeaderMap,
     body: &[u8],
-    held: &mut Held<'_>,
+    (sender, held): (IpAddr, &mut Held<'_>),
 ) -> (StatusCode, String) {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.contains("proto=io.prometheus.write.v2") {
@@ -164,7 +166,7 @@ async fn remote_write(
     if !held.add(message.bytes()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"));
     }
-    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)));
+    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)), sender);
     while !session.take_remote_write(&mut message) {
         if session.save(&opened.store).await.is_err() {
             return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session));
@@ -180,7 +182,7 @@ async fn influx(
     query: &str,
     headers: &HeaderMap,
     body: &[u8],
-    held: &mut Held<'_>,
+    (sender, held): (IpAddr, &mut Held<'_>),
 ) -> (StatusCode, String) {
     let unit = match unit(query) {
         Ok(unit) => unit,
@@ -190,7 +192,7 @@ async fn influx(
         Ok(body) => body,
         Err((status, why)) => return (status, json(&why)),
     };
-    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)));
+    let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)), sender);
     let mut at = 0;
     loop {
         let end = at + piece(&body[at..]);
