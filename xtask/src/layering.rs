@@ -54,6 +54,7 @@ const LAYERS: &[Layer] = &[
             "plinth-env",
             "plinth-resolver",
             "plinth-log",
+            "plinth-replication",
             "plinth-storage",
             "plinth-client",
         ],

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Identity, LogConfig, Position, Recovery};
+use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
 use crate::entry::{Entry, EntryHead};
 use crate::format::Vote;
 use crate::log::LocalView;
@@ -62,7 +62,21 @@ impl ReplicaLog {
         identity: Identity,
         config: LogConfig,
     ) -> Result<(Self, Recovery)> {
-        let permission = |_| std::future::ready(Ok(()));
+        Self::open_when(env, dir, identity, config, |_| std::future::ready(Ok(()))).await
+    }
+
+    /// Opens the log, and changes nothing before there is permission:
+    /// see [`LocalLog::open_when`](crate::LocalLog::open_when).
+    ///
+    /// # Errors
+    /// As those there.
+    pub async fn open_when<F: Future<Output = Result<()>>>(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        identity: Identity,
+        config: LogConfig,
+        permission: impl FnOnce(Findings) -> F,
+    ) -> Result<(Self, Recovery)> {
         let commits = Commits::WhenTold;
         let (mut opened, recovery) =
             Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;

@@ -186,7 +186,7 @@ pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Sub
             }
             Verdict::Slower(cause) => cause,
         };
-        if replica.health.is_closing() {
+        if replica.health.is_closing() || leader.is_over() {
             return batch;
         }
         probe!("pipeline: batch waits for room");

@@ -29,6 +29,11 @@ impl<T> BatchLock<T> {
         Self { state: Mutex::new(State { value: Some(value), waiting: VecDeque::new() }) }
     }
 
+    /// Whether nobody holds the value.
+    pub fn is_free(&self) -> bool {
+        lock(&self.state).value.is_some()
+    }
+
     /// Waits until nobody holds the value, and takes it.
     pub async fn take(&self) -> Held<'_, T> {
         let value = poll_fn(|context| {

@@ -221,7 +221,7 @@ pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport>
         let node = Node::open(env, out, config).await?;
         let version = salvage_tables(env, dir, &node, &mut report).await?;
         salvage_log(env, dir, version, &mut report, &mut Destination::Node(&node)).await?;
-        report.rows = node.leader.replica.storage.count();
+        report.rows = node.replica.storage.count();
         node.close().await?;
         return Ok(report);
     }
@@ -252,8 +252,8 @@ async fn salvage_tables(env: &Env, dir: &Path, node: &Node, report: &mut Salvage
 }
 
 async fn commit(node: &Node, mutations: MutationList) -> Result<()> {
-    let version = node.leader.replica.newest();
-    node.leader.queue.submit(internal_request(mutations, version)).await.map(drop)
+    let version = node.replica.newest();
+    node.submit(internal_request(mutations, version)).await.map(drop)
 }
 
 /// What takes the batches of a damaged log.

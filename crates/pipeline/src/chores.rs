@@ -24,12 +24,12 @@ pub(crate) async fn keep_time(leader: Arc<Leader>) {
     let window = replica.config.window.max(0) as f64 / VERSIONS_PER_SECOND as f64;
     let mut pace = Pace::new(replica.config.load, Duration::from_secs_f64(window));
     let mut next = Duration::ZERO;
-    while !replica.health.is_over() {
+    while !leader.is_over() {
         replica.pause(&leader.chores_due, pace.pause(&leader).min(PERIOD)).await;
         assert!(!planted!("the task for the chores panics"), "planted");
         pace.tick(&leader);
         pace.look_at_disk(&leader).await;
-        if replica.env.now() >= next || replica.health.is_over() {
+        if replica.env.now() >= next || leader.is_over() {
             next = replica.env.now() + PERIOD;
             if let Err(lost) = replica.check_place() {
                 leader.fail(lost);
@@ -74,8 +74,8 @@ pub(crate) async fn tend(leader: &Leader, batcher: &mut Batcher) {
     let Err(error) = tend_log(leader, batcher).await else { return };
     probe!("pipeline: idle log could not be tended");
     // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
-    if replica.log.as_ref().is_some_and(|log| log.check().is_err()) {
-        leader.fail(error);
+    if leader.log.as_ref().is_some_and(|log| log.check().is_err()) {
+        leader.lose_log(error);
     } else if is_disk_full(&error) {
         // What was popped is let go of only once the log says so: it is tried again with the reserve.
         replica.space.met_full_disk(replica).await;

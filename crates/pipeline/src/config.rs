@@ -28,6 +28,8 @@ pub struct NodeConfig {
     /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to find them, and what was overwritten or
     /// cleared within the window. At the bound no commit that writes rows is taken. `None`: as much as they need.
     pub memory_bytes: Option<u64>,
+    /// Bytes of the newest entries that a member of a cluster keeps for others that are behind, beyond what it needs itself.
+    pub follower_log_bytes: u64,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -51,6 +53,7 @@ impl Default for NodeConfig {
             checkpoint_bytes: 256 << 20,
             ssd: SsdSettings::default(),
             memory_bytes: None,
+            follower_log_bytes: 256 << 20,
             log: LogConfig::default(),
             load: LoadTargets::default(),
             slow: VERSIONS_PER_SECOND,

@@ -6,7 +6,8 @@
 //!   1  DIR, then LOCK in it, locked        an empty directory, or LOCK alone
 //!   2  CREATING                            that
 //!   3  gen-1/: engine's files, a log       CREATING, and gen-1/ in parts: no entry, no table, no checkpoint
-//!   4  IDENTITY                            CREATING, gen-1/ whole, IDENTITY or not
+//!   4  MEMBERS, of a member of a cluster   CREATING, gen-1/ whole, MEMBERS or not
+//!      IDENTITY                            CREATING, gen-1/ whole, IDENTITY or not
 //!   5  all of it is opened and read
 //!   6  CREATING goes                       a database
 //!   7  the first entry
@@ -27,6 +28,7 @@
 //! go when everything that counts has been read and found whole. A database that lost a file is refused
 //! and stays as it is.
 
+use crate::cluster::{self as membership, Membership};
 use crate::config::{Creation, NodeConfig};
 use crate::directory::{
     Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed, log_path,
@@ -36,8 +38,8 @@ use crate::events;
 use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
-use plinth_env::Env;
-use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, Salvage, Salvaged};
+use plinth_env::{DirLock, Env};
+use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
@@ -74,13 +76,15 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
     }
     let is_part = |name: &&String| {
         let is_file = **name == identity::unfinished_name() || *name == RESERVE;
-        is_file || generation_in(name).is_some() || is_removed(name)
+        is_file || *name == membership::FILE_NAME || generation_in(name).is_some() || is_removed(name)
     };
     let (part, is_marked) = (names.iter().find(is_part), names.iter().any(|name| name == CREATING));
     if let Some(part) = part.filter(|_| !is_marked) {
         return Err(identity_is_missing(dir, part));
     }
-    let is_ours = |name: &String| is_part(&name) || matches!(&**name, LOCK | CREATING | "CREATING.new");
+    let is_ours = |name: &String| {
+        is_part(&name) || matches!(&**name, LOCK | CREATING | "CREATING.new" | membership::UNFINISHED_NAME)
+    };
     if let Some(stranger) = names.iter().find(|name| !is_ours(name)) {
         let detail = format!(
             "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
@@ -152,26 +156,84 @@ pub(crate) fn no_database(dir: &Path) -> Error {
 /// # Errors
 /// As [`crate::Node::open`].
 pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<(Directory, EngineKind)> {
+    let (found, lock) = lock(env, dir, config.creation).await?;
+    let identity = match found {
+        Found::Database(identity) => identity,
+        Found::Nothing | Found::Interrupted => create(env, dir, config, None).await?,
+    };
+    if identity.member != 0 {
+        return Err(Error::client_invalid_operation().with_detail(format!(
+            "{} is of node {} of a cluster: it may lack commits, or have some that never came to be. Start it with \
+             its cluster file (`plinth server --cluster-file`), or connect to the cluster",
+            dir.display(),
+            identity.member
+        )));
+    }
+    Ok(opened(dir, identity, lock))
+}
+
+/// Takes the lock of a member's directory.
+///
+/// # Errors
+/// As [`crate::Node::open_member`].
+pub(crate) async fn claim_member(env: &Env, dir: &Path) -> Result<(Directory, EngineKind, Membership)> {
+    let (found, lock) = lock(env, dir, Creation::Never).await?;
+    let Found::Database(identity) = found else { return Err(no_database(dir)) };
+    if identity.member == 0 {
+        return Err(Error::client_invalid_operation().with_detail(format!(
+            "{} holds a database of its own, which is no member of a cluster: open it without a cluster file; its \
+             rows get into a cluster with `plinth migrate`",
+            dir.display()
+        )));
+    }
+    let membership = membership::read(env, dir).await?;
+    if (membership.node, membership.cluster_id) != (identity.member, identity.ids.cluster_id) {
+        return Err(Error::file_corrupt().with_detail(format!(
+            "{}: it is of node {} of another cluster than {}, or of another node than {} there",
+            dir.join(membership::FILE_NAME).display(),
+            membership.node,
+            dir.join(identity::FILE_NAME).display(),
+            identity.member
+        )));
+    }
+    let (directory, engine) = opened(dir, identity, lock);
+    Ok((directory, engine, membership))
+}
+
+/// Makes the directory of a member, which has no rows yet. It is whole when this returns; a crash leaves that or
+/// what [`form`] begins again.
+///
+/// # Errors
+/// As [`crate::Node::form`].
+pub(crate) async fn form(env: &Env, dir: &Path, config: &NodeConfig, membership: &Membership) -> Result<()> {
+    membership.check()?;
+    let (_, lock) = lock(env, dir, Creation::Always).await?;
+    create(env, dir, config, Some(membership)).await?;
+    drop(lock);
+    Ok(())
+}
+
+/// Takes the lock of a directory that is fit for this.
+async fn lock(env: &Env, dir: &Path, creation: Creation) -> Result<(Found, DirLock)> {
     // Not even a lock is written to a directory that may be somebody else's.
     if !env.files().exists(dir.join(LOCK)).await? {
-        check_wanted(dir, look(env, dir).await?, config.creation)?;
+        check_wanted(dir, look(env, dir).await?, creation)?;
         make_directory(env, dir).await?;
     }
     let lock = env.files().lock(&dir.join(LOCK)).await?;
     let found = look(env, dir).await?;
-    check_wanted(dir, found, config.creation)?;
+    check_wanted(dir, found, creation)?;
     if env.files().is_open_to_others(dir).await? {
         events::open_to_others(dir);
     }
-    let identity = match found {
-        Found::Database(identity) => identity,
-        Found::Nothing | Found::Interrupted => create(env, dir, config).await?,
-    };
-    let path = generation_path(dir, identity.generation);
-    let (ids, generation) = (identity.ids, identity.generation);
-    let (root, lock) = (dir.to_path_buf(), Arc::new(lock));
-    let directory = Directory { root, path, generation, is_current: true, ids, lock };
-    Ok((directory, identity.engine))
+    Ok((found, lock))
+}
+
+fn opened(dir: &Path, identity: DirectoryIdentity, lock: DirLock) -> (Directory, EngineKind) {
+    let DirectoryIdentity { ids, engine, generation, member } = identity;
+    let (root, path) = (dir.to_path_buf(), generation_path(dir, generation));
+    let lock = Arc::new(lock);
+    (Directory { root, path, generation, is_current: true, ids, member, lock }, engine)
 }
 
 /// # Errors
@@ -195,20 +257,37 @@ fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {
     }
 }
 
-/// Makes a database in a directory that has none; what an interrupted attempt left is replaced.
-async fn create(env: &Env, dir: &Path, config: &NodeConfig) -> Result<DirectoryIdentity> {
+/// Makes a database, or what a member of a cluster begins with, in a directory that has none; what an interrupted
+/// attempt left is replaced.
+async fn create(
+    env: &Env,
+    dir: &Path,
+    config: &NodeConfig,
+    membership: Option<&Membership>,
+) -> Result<DirectoryIdentity> {
     env.files().replace(dir.join(CREATING), &marker()).await?;
     for name in env.files().list(dir).await? {
         if let Some(generation) = generation_in(&name) {
             probe!("pipeline: creating the database was begun before");
             remove_generation(env, dir, generation).await?;
         }
+        if name == membership::FILE_NAME {
+            probe!("pipeline: forming the cluster was begun before");
+            env.files().remove(dir.join(&name)).await?;
+        }
     }
     let mut ids = Identity { cluster_id: [0; 16], node_id: [0; 16] };
     env.fill_random(&mut ids.cluster_id);
     env.fill_random(&mut ids.node_id);
-    let identity = DirectoryIdentity { ids, engine: config.engine, generation: 1 };
+    if let Some(membership) = membership {
+        ids.cluster_id = membership.cluster_id;
+    }
+    let member = membership.map_or(0, |membership| membership.node);
+    let identity = DirectoryIdentity { ids, engine: config.engine, generation: 1, member };
     make_generation(env, dir, &identity, config.log.clone(), LogPosition::default()).await?;
+    if let Some(membership) = membership {
+        membership::write(env, dir, membership).await?;
+    }
     identity::write(env, dir, &identity).await?;
     Ok(identity)
 }
@@ -225,9 +304,12 @@ pub(crate) async fn make_generation(
     env.files().create_dir_all(&path).await?;
     Store::create(env, &path, storage_ids(identity.ids), identity.engine, at).await?;
     let behind = (at.index, at.term, at.version);
-    let (log, _) = LocalLog::create_at(env, log_path(&path), identity.ids, config, behind).await?;
     // Its background task must have ended before the log is opened for good: both would make the next segment.
-    log.close().await?;
+    if identity.member == 0 {
+        LocalLog::create_at(env, log_path(&path), identity.ids, config, behind).await?.0.close().await?;
+    } else {
+        ReplicaLog::create_at(env, log_path(&path), identity.ids, config, behind).await?.0.close().await?;
+    }
     env.files().sync_dir(&path).await?;
     env.files().sync_dir(dir).await
 }
@@ -238,7 +320,9 @@ pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result
     let (files, root) = (env.files(), &directory.root);
     let mut is_changed = false;
     for name in files.list(root).await? {
-        let is_file = matches!(&*name, CREATING | "CREATING.new") || name == identity::unfinished_name();
+        let is_file = matches!(&*name, CREATING | "CREATING.new" | membership::UNFINISHED_NAME)
+            || name == identity::unfinished_name()
+            || (name == membership::FILE_NAME && directory.member == 0);
         if is_file {
             files.remove(root.join(&name)).await?;
         } else if is_removed(&name) {
@@ -284,6 +368,6 @@ mod tests {
 
     #[test]
     fn the_bytes_of_the_marker_are_as_documented() {
-        assert_eq!(marker(), *b"PLNTHNEW\x02\0\0\0\x01\x93\x7b\x8b");
+        assert_eq!(marker(), *b"PLNTHNEW\x03\0\0\0\xb9\x39\x3e\x56");
     }
 }

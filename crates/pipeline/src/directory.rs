@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/
 //!     IDENTITY     what this is, and which generation counts
+//!     MEMBERS      of a member of a cluster alone: who it is there, and who else votes
 //!     LOCK
 //!     CREATING     while a database is being made
 //!     gen-1/       a generation: log/, and checkpoint/ or tables/
@@ -32,6 +33,8 @@ pub(crate) struct Directory {
     /// Whether that is the one that counts, and not one that is being taken in.
     pub is_current: bool,
     pub ids: Identity,
+    /// Which node of a cluster this is; 0: a database of its own.
+    pub member: u64,
     /// Held until the last task is gone, so that nobody opens the directory while it is still written.
     pub lock: Arc<DirLock>,
 }

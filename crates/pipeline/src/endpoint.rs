@@ -5,7 +5,7 @@
 
 use crate::backpressure;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
-use crate::node::Node;
+use crate::node::{Node, Seat};
 use crate::pace;
 use crate::replica::Replica;
 use crate::status::LOCAL_ADDRESS;
@@ -14,7 +14,7 @@ use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Version,
+    RangeResult, Version, planted,
 };
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl InProcess {
     }
 
     fn replica(&self) -> &Arc<Replica> {
-        &self.node.leader.replica
+        &self.node.replica
     }
 
     /// Reads at once if `version` has been reached, else when it is.
@@ -47,10 +47,9 @@ impl InProcess {
         version: Version,
         read: impl Fn(&Replica) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
-        let leader = self.node.leader.clone();
         let replica = self.replica();
         let (done, reply) = promise();
-        let reached = replica.waiting.wait(&replica.env, version, || leader.newest_readable());
+        let reached = replica.waiting.wait(&replica.env, version, || self.node.newest_readable());
         let replica = replica.clone();
         reached.on_complete(move |reached| match reached {
             Ok(()) => read(&replica).on_complete(move |result| done.send(result)),
@@ -76,8 +75,21 @@ impl InProcess {
         Reply::ready(result)
     }
 
+    /// A watch at a version that this member has not applied yet begins when it has: the value it knows may be older than
+    /// the one that the watch is for.
+    fn watch_later(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        let (this, (done, reply)) = (self.clone(), promise());
+        let replica = self.replica();
+        let reached = replica.waiting.wait(&replica.env, version, || replica.newest());
+        reached.on_complete(move |reached| match reached {
+            Ok(()) => this.watch(key, value, version).on_complete(move |fired| done.send(fired)),
+            Err(error) => done.send(Err(error)),
+        });
+        reply
+    }
+
     fn is_future(&self, version: Version) -> bool {
-        version > self.replica().newest() && version > self.node.leader.newest_readable()
+        version > self.replica().newest() && version > self.node.newest_readable()
     }
 }
 
@@ -91,7 +103,13 @@ impl Endpoint for InProcess {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        let leader = &self.node.leader;
+        let leader = match &self.node.seat {
+            Seat::Alone(leader) => leader,
+            Seat::Member(participant) => match participant.ready_leader() {
+                Ok(leader) => return pace::begin(&leader, request),
+                Err(error) => return Reply::ready(Err(error)),
+            },
+        };
         if leader.gate.is_open() && leader.proofs.is_none() {
             leader.replica.counters.metrics.started(request.priority, u64::from(request.others) + 1);
             return Reply::ready(leader.read_version(request.lock_aware, request.priority));
@@ -143,20 +161,22 @@ impl Endpoint for InProcess {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        let queue = &self.node.leader.queue;
         if !self.replica().counters.metrics.is_sampled_commit() {
-            return queue.submit(request);
+            return self.node.submit(request);
         }
         let (replica, began) = (self.replica().clone(), self.replica().env.now());
         let (done, reply) = promise();
-        queue.submit(request).on_complete(move |result| {
+        self.node.submit(request).on_complete(move |result| {
             replica.counters.metrics.commit.record(replica.env.now().saturating_sub(began), 1);
             done.send(result);
         });
         reply
     }
 
-    fn watch(&self, key: Bytes, value: Option<Bytes>, _version: Version) -> Reply<Version> {
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        if matches!(self.node.seat, Seat::Member(_)) && version > self.replica().newest() {
+            return self.watch_later(key, value, version);
+        }
         let replica = self.replica();
         let (id, reply) = replica.watches.add(key.clone(), value);
         let version = replica.newest();
@@ -205,8 +225,12 @@ impl Endpoint for InProcess {
         backpressure::refusal(self.replica()).map(|(_, error)| error)
     }
 
-    /// In one process an answer is lost only together with the node, which takes no commits after that.
+    /// In one process an answer is lost only together with the node, which takes no commits after that. A member of a
+    /// cluster may cease to lead while a commit is under way.
     fn may_lose_answers(&self) -> bool {
-        false
+        match self.node.seat {
+            Seat::Alone(_) => false,
+            Seat::Member(_) => !planted!("answers are taken for certain in a cluster"),
+        }
     }
 }

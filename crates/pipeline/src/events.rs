@@ -43,6 +43,21 @@ pub(crate) fn open_to_others(directory: &Path) {
     tracing::warn!(directory, "other users may look into the database's directory: chmod 700");
 }
 
+/// A member of a cluster hears of another term, or of who leads in it.
+pub(crate) fn leadership(node: u64, term: u64, leader: Option<u64>) {
+    tracing::info!(node, term, leader, "leadership");
+}
+
+/// This node leads, and takes commits.
+pub(crate) fn leads(node: u64, term: u64, version: Version) {
+    tracing::info!(node, term, version, "this node leads");
+}
+
+/// This node was elected and can't commit.
+pub(crate) fn could_not_lead(term: u64, error: &Error) {
+    tracing::warn!(term, code = error.code(), error = %error, "this node could not lead");
+}
+
 pub(crate) fn closed() {
     tracing::info!("database closed");
 }

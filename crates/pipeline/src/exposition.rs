@@ -3,8 +3,8 @@
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
 use crate::backpressure::{self, Cause};
-use crate::leader::Leader;
 use crate::metrics::{Count, Histogram, Metrics};
+use crate::shown::{Shown, ShownMember};
 use std::fmt::Write;
 
 /// Quantities of the same name under different labels.
@@ -48,18 +48,19 @@ impl Text {
 }
 
 /// All measurements of a node.
-pub(crate) fn render(leader: &Leader) -> String {
+pub(crate) fn render(shown: &Shown) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
-    transactions(&mut text, leader);
-    reads(&mut text, &leader.replica.counters.metrics);
-    latencies(&mut text, &leader.replica.counters.metrics);
-    queues(&mut text, leader);
-    space(&mut text, leader);
+    transactions(&mut text, shown);
+    reads(&mut text, &shown.replica.counters.metrics);
+    latencies(&mut text, &shown.replica.counters.metrics);
+    queues(&mut text, shown);
+    space(&mut text, shown);
+    shown.member.iter().for_each(|shown| member(&mut text, shown));
     text.0
 }
 
-fn transactions(text: &mut Text, leader: &Leader) {
-    let (metrics, counters) = (&leader.replica.counters.metrics, &leader.replica.counters);
+fn transactions(text: &mut Text, shown: &Shown) {
+    let (metrics, counters) = (&shown.replica.counters.metrics, &shown.replica.counters);
     let of = |count| metrics.get(count) as f64;
     text.family(
         "plinth_transactions_started_total",
@@ -83,7 +84,7 @@ fn transactions(text: &mut Text, leader: &Leader) {
         ],
     );
     let refused = |cause: &Cause| {
-        (format!("{{cause=\"{}\"}}", cause.name()), leader.replica.backpressure.refused(*cause) as f64)
+        (format!("{{cause=\"{}\"}}", cause.name()), shown.replica.backpressure.refused(*cause) as f64)
     };
     let refused: Vec<_> = Cause::ALL.iter().map(refused).collect();
     let refused: Vec<_> = refused.iter().map(|(labels, count)| (labels.as_str(), *count)).collect();
@@ -99,6 +100,23 @@ fn transactions(text: &mut Text, leader: &Leader) {
     text.counter("plinth_checkpoints_total", "Checkpoints written.", counters.checkpoints.get());
     let help = "Checkpoints, and flushes that make room, that could not be written.";
     text.counter("plinth_checkpoint_failures_total", help, counters.checkpoints_failed.get());
+}
+
+fn member(text: &mut Text, member: &ShownMember) {
+    let standing = &member.standing;
+    let leads = if standing.leads.is_some() { 1.0 } else { 0.0 };
+    text.gauge("plinth_is_leader", "Whether this node leads its cluster.", leads);
+    text.gauge("plinth_term", "The newest term that this node has heard of.", standing.term as f64);
+    let help = "Terms that this node has seen begin.";
+    text.counter("plinth_elections_total", help, standing.elections);
+    let help = "The index up to which entries of the log are committed, as far as this node knows.";
+    text.gauge("plinth_committed_index", help, standing.committed_index as f64);
+    text.gauge("plinth_last_index", "The last entry of this node's log.", standing.last_index as f64);
+    let lags: Vec<_> = member.lags();
+    let lags: Vec<_> = lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
+    let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();
+    let help = "Entries that another node lacks, as the leader knows; none of a node that doesn't lead.";
+    text.family("plinth_follower_lag_entries", "gauge", help, &lags);
 }
 
 fn reads(text: &mut Text, metrics: &Metrics) {
@@ -118,14 +136,14 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     text.histogram("plinth_read_seconds", "Reads answered from memory, a sample of them.", &metrics.read);
 }
 
-fn queues(text: &mut Text, leader: &Leader) {
-    let (queued, queued_bytes) = leader.queue.depth();
+fn queues(text: &mut Text, shown: &Shown) {
+    let (queued, queued_bytes) = shown.queued();
     text.gauge("plinth_commit_queue_transactions", "Transactions that wait to be committed.", queued as f64);
     text.gauge("plinth_commit_queue_bytes", "Their bytes.", queued_bytes as f64);
-    let waiting = leader.gate.waiting() as f64;
+    let waiting = shown.waiting() as f64;
     text.gauge("plinth_start_queue_transactions", "Transactions that are held back.", waiting);
-    text.gauge("plinth_watches", "Watches outstanding.", leader.replica.watches.len() as f64);
-    let limits = leader.gate.limits();
+    text.gauge("plinth_watches", "Watches outstanding.", shown.replica.watches.len() as f64);
+    let limits = shown.limits();
     // Infinite is spelt +Inf, which is how Rust's `inf` is not.
     let limit = |rate: f64| if rate.is_finite() { rate } else { f64::MAX };
     text.family(
@@ -136,7 +154,7 @@ fn queues(text: &mut Text, leader: &Leader) {
     );
     let labels = format!("{{cause=\"{}\"}}", limits.reason.name());
     text.family("plinth_limited_by", "gauge", "What limits the rate of transactions.", &[(&labels, 1.0)]);
-    let (manual, auto) = leader.gate.throttled_tags();
+    let (manual, auto) = shown.throttled_tags();
     text.family(
         "plinth_throttled_tags",
         "gauge",
@@ -145,8 +163,8 @@ fn queues(text: &mut Text, leader: &Leader) {
     );
 }
 
-fn space(text: &mut Text, leader: &Leader) {
-    let memory = leader.replica.storage.memory();
+fn space(text: &mut Text, shown: &Shown) {
+    let memory = shown.replica.storage.memory();
     text.family(
         "plinth_memory_bytes",
         "gauge",
@@ -160,31 +178,31 @@ fn space(text: &mut Text, leader: &Leader) {
     text.gauge(
         "plinth_data_bytes",
         "Keys and values that are stored.",
-        leader.replica.storage.data_bytes() as f64,
+        shown.replica.storage.data_bytes() as f64,
     );
-    let disk = crate::status::disk_used(leader) as f64;
+    let disk = crate::status::disk_used(shown) as f64;
     text.gauge("plinth_disk_used_bytes", "Disk that the log and the data take.", disk);
-    let tables = leader.replica.storage.tables();
+    let tables = shown.replica.storage.tables();
     if let Some(tables) = tables {
         let pinned = tables.pinned as f64;
         text.gauge("plinth_pinned_snapshots", "Snapshots that are pinned.", pinned);
     }
-    text.gauge("plinth_committed_version", "The newest version.", leader.replica.newest() as f64);
-    let now = backpressure::refusal(&leader.replica).map(|(cause, _)| cause);
+    text.gauge("plinth_committed_version", "The newest version.", shown.replica.newest() as f64);
+    let now = backpressure::refusal(&shown.replica).map(|(cause, _)| cause);
     let available = f64::from(u8::from(now.is_none()));
     text.gauge("plinth_available", "Whether commits that write rows are taken.", available);
     if tables.is_some() {
-        let storage = &leader.replica.storage;
+        let storage = &shown.replica.storage;
         let help = "Damaged blocks that reads and merges met with.";
         text.counter("plinth_damaged_blocks_total", help, storage.damage().map_or(0, |(_, times)| times));
         let failing = f64::from(u8::from(storage.trouble().is_some()));
         text.gauge("plinth_flush_failing", "Whether flushes or merges fail at this moment.", failing);
     }
-    let locked = if leader.replica.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
+    let locked = if shown.replica.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
     text.gauge("plinth_locked", "Whether the database is locked.", locked);
-    let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
+    let uptime = shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
-    if let Some((free, kept)) = leader.replica.space.free_and_kept() {
+    if let Some((free, kept)) = shown.replica.space.free_and_kept() {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
         let help =
             "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
@@ -199,7 +217,7 @@ fn space(text: &mut Text, leader: &Leader) {
         .collect();
     let held: Vec<_> = held.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
     text.family("plinth_refusing", "gauge", "Whether commits are refused at this moment, by cause.", &held);
-    if let Some(log) = &leader.replica.log {
+    if let Some(log) = &shown.replica.log {
         text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.disk_bytes() as f64);
     }
 }

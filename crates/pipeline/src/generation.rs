@@ -48,7 +48,8 @@ impl Incoming {
         let closed = log.close().await;
         storage.reader.close().await;
         closed?;
-        let next = DirectoryIdentity { ids: old.ids, engine, generation: old.generation + 1 };
+        let (ids, generation, member) = (old.ids, old.generation + 1, old.member);
+        let next = DirectoryIdentity { ids, engine, generation, member };
         make_generation(&env, dir, &next, config.log.clone(), behind).await?;
         let place = || Directory {
             root: old.root.clone(),
@@ -56,6 +57,7 @@ impl Incoming {
             generation: next.generation,
             is_current: false,
             ids: old.ids,
+            member,
             lock: old.lock.clone(),
         };
         let (storage, log, sequencer, _) = recover(&env, &place(), &config).await?;

@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) const FILE_NAME: &str = "IDENTITY";
 
 /// The newest directory format that this program can read, and the one that it writes.
-pub const DIRECTORY_FORMAT: u32 = 2;
+pub const DIRECTORY_FORMAT: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"PLINTHDB";
 const FORMAT_AT: usize = 8;
@@ -22,7 +22,8 @@ const NODE_ID_AT: usize = 28;
 const ENGINE_AT: usize = 44;
 const ENGINE_LEN: usize = 16;
 const GENERATION_AT: usize = ENGINE_AT + ENGINE_LEN;
-const CHECKSUM_AT: usize = GENERATION_AT + 8;
+const MEMBER_AT: usize = GENERATION_AT + 8;
+const CHECKSUM_AT: usize = MEMBER_AT + 8;
 const LEN: usize = CHECKSUM_AT + 4;
 
 /// Where a database keeps its data.
@@ -64,6 +65,8 @@ pub(crate) struct DirectoryIdentity {
     pub engine: EngineKind,
     /// The one that counts, from 1.
     pub generation: u64,
+    /// Which node of a cluster this is; 0: a database of its own.
+    pub member: u64,
 }
 
 /// The name under which the next one is written.
@@ -97,7 +100,8 @@ fn encode(identity: &DirectoryIdentity) -> [u8; LEN] {
     bytes[NODE_ID_AT..ENGINE_AT].copy_from_slice(&identity.ids.node_id);
     let name = identity.engine.name().as_bytes();
     bytes[ENGINE_AT..ENGINE_AT + name.len()].copy_from_slice(name);
-    bytes[GENERATION_AT..CHECKSUM_AT].copy_from_slice(&identity.generation.to_le_bytes());
+    bytes[GENERATION_AT..MEMBER_AT].copy_from_slice(&identity.generation.to_le_bytes());
+    bytes[MEMBER_AT..CHECKSUM_AT].copy_from_slice(&identity.member.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     bytes
@@ -146,7 +150,8 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
     let engine = EngineKind::from_name(&String::from_utf8_lossy(name))
         .map_err(|error| Unreadable { unsupported: true, text: error.to_string() })?;
     let ids = Identity { cluster_id: array(&bytes[CLUSTER_ID_AT..]), node_id: array(&bytes[NODE_ID_AT..]) };
-    Ok(DirectoryIdentity { ids, engine, generation })
+    let member = u64::from_le_bytes(array(&bytes[MEMBER_AT..]));
+    Ok(DirectoryIdentity { ids, engine, generation, member })
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -161,15 +166,16 @@ mod tests {
 
     fn sample() -> DirectoryIdentity {
         let ids = Identity { cluster_id: [1; 16], node_id: [2; 16] };
-        DirectoryIdentity { ids, engine: EngineKind::Memory, generation: 3 }
+        DirectoryIdentity { ids, engine: EngineKind::Memory, generation: 3, member: 7 }
     }
 
     #[test]
     fn the_bytes_are_as_documented() {
         let bytes = encode(&sample());
         let engine = b"memory\0\0\0\0\0\0\0\0\0\0".as_slice();
-        let (magic, generation) = (b"PLINTHDB\x02\0\0\0".as_slice(), &[3, 0, 0, 0, 0, 0, 0, 0]);
-        let expected = [magic, &[1; 16], &[2; 16], engine, generation, &[0x44, 0xc9, 0x61, 0xc0]].concat();
+        let (magic, generation) = (b"PLINTHDB\x03\0\0\0".as_slice(), &[3, 0, 0, 0, 0, 0, 0, 0]);
+        let (member, checksum) = (&[7, 0, 0, 0, 0, 0, 0, 0], &[0x72, 0x9b, 0xb1, 0xc5]);
+        let expected = [magic, &[1; 16], &[2; 16], engine, generation, member, checksum].concat();
         assert_eq!(bytes[..], expected[..]);
         assert_eq!(decode(&bytes).ok(), Some(sample()));
     }

@@ -88,10 +88,18 @@ impl<B: Appended> InFlight<B> {
     /// The oldest batch, if it is committed now that the log is up to `committed`; waits while the one
     /// before it is being settled. `None` if there is none that this covers.
     pub async fn next_committed(&self, committed: Option<Position>) -> Option<Settling<'_, B>> {
+        self.next(|batch| batch.position() <= committed).await
+    }
+
+    /// The oldest batch, if its version is not above this one; waits while the one before it is being settled.
+    pub async fn next_up_to(&self, version: Version) -> Option<Settling<'_, B>> {
+        self.next(|batch| batch.version() <= version).await
+    }
+
+    async fn next(&self, is_covered: impl Fn(&B) -> bool) -> Option<Settling<'_, B>> {
         poll_fn(|context| {
             let mut state = lock(&self.state);
-            let is_covered = state.batches.front().is_some_and(|batch| batch.position() <= committed);
-            if !is_covered {
+            if !state.batches.front().is_some_and(&is_covered) {
                 return Poll::Ready(None);
             }
             if state.settling.is_some() {

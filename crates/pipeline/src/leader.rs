@@ -26,11 +26,11 @@ use crate::visible;
 use plinth_client::{Priority, ReadVersionReply};
 use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_log::{CommitLog, Position};
+use plinth_log::{CommitLog, LogView, Position};
 use plinth_resolver::Resolver;
 use plinth_types::{CommitReply, Error, LogPosition, Result, Version, planted, probe};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What waits at the gate.
@@ -101,19 +101,30 @@ pub(crate) struct Leader {
     pub gate: Gate,
     /// Where a leader has to prove that it still is one.
     pub proofs: Option<Arc<Proofs>>,
+    /// Of which term, in a cluster. There it is the participant who applies entries, its own among them, and the term may
+    /// end before the node does.
+    pub term: Option<u64>,
+    /// The same log, for whoever waits for its entries.
+    pub log: Option<Arc<dyn LogView>>,
+    /// Its tasks are to end: it takes nothing more.
+    retired: AtomicBool,
+    resigned: AtomicBool,
+    over: Signal,
     /// Wakes the task that does the chores.
     pub chores_due: Signal,
 }
 
 impl Leader {
     /// Begins a term on a replica that has applied everything there is.
-    /// `prover` tells whether it still leads, where that has to be asked.
+    /// In a cluster it has a number, and what tells whether the node still leads.
     pub fn begin(
         replica: Arc<Replica>,
         batcher: Batcher,
         versions: Versions,
-        prover: Option<Box<dyn Prover>>,
+        in_cluster: Option<(u64, Box<dyn Prover>)>,
     ) -> Self {
+        let (term, prover) = in_cluster.unzip();
+        let log = batcher.log.as_ref().map(|log| log.view());
         Self {
             replica,
             queue: CommitQueue::default(),
@@ -123,6 +134,11 @@ impl Leader {
             versions,
             gate: Gate::default(),
             proofs: prover.map(Proofs::new),
+            term,
+            log,
+            retired: AtomicBool::new(false),
+            resigned: AtomicBool::new(false),
+            over: Signal::new(),
             chores_due: Signal::new(),
         }
     }
@@ -162,8 +178,11 @@ impl Leader {
     }
 
     /// Settles whatever is in flight up to `committed`: the replica applies it, its clients are answered.
-    /// `None` where there is no log.
+    /// `None` where there is no log. In a cluster it is the participant who applies.
     pub async fn settle(&self, committed: Option<Position>) {
+        if self.term.is_some() {
+            return;
+        }
         while let Some(mut settling) = self.in_flight.next_committed(committed).await {
             settling.batch_mut().sync_span = tracing::Span::none();
             // Synced into files that nobody finds again is not durable.
@@ -192,6 +211,22 @@ impl Leader {
         }
     }
 
+    /// In a cluster: an entry of this term has been applied, and so has everything before it. Its clients are told, and
+    /// whoever waits for what it changed.
+    pub async fn settle_applied(&self, version: Version, fired: Vec<Promise<Version>>) {
+        let settled = self.replica.env.now();
+        let mut fired = Some(fired);
+        while let Some(mut settling) = self.in_flight.next_up_to(version).await {
+            settling.batch_mut().sync_span = tracing::Span::none();
+            self.versions.finish(settling.batch().lease);
+            let batch = settling.done();
+            let of_it = if batch.version == version { fired.take() } else { None };
+            self.answer(batch, of_it.unwrap_or_default(), settled);
+        }
+        // Its clients have been told already that nobody knows.
+        fired.into_iter().flatten().for_each(|promise| promise.send(Ok(version)));
+    }
+
     /// Tells whoever waits for a batch that it has taken effect, or for what it changed.
     fn answer(&self, batch: Batch, fired: Vec<Promise<Version>>, settled: Duration) {
         let Replica { env, counters, waiting, .. } = &*self.replica;
@@ -217,6 +252,33 @@ impl Leader {
         }
     }
 
+    /// The log takes or commits nothing more: in a cluster because the term is over, unless the log itself is broken.
+    pub fn lose_log(&self, cause: Error) {
+        let is_sound = self.log.as_ref().is_none_or(|log| log.check().is_ok());
+        if self.term.is_some() && is_sound { self.resign(&cause) } else { self.fail(cause) }
+    }
+
+    /// Whether tasks of this leader are to end.
+    pub fn is_over(&self) -> bool {
+        self.retired.load(Ordering::SeqCst) || self.replica.health.is_over()
+    }
+
+    /// Waits until it has resigned.
+    pub async fn until_over(&self) {
+        while !self.resigned.load(Ordering::SeqCst) {
+            self.over.wait().await;
+        }
+        // The next one who waits is to be woken too.
+        self.over.notify();
+    }
+
+    /// Whether the newest version is so old that whoever reads at it may soon be too old to commit. Only an entry moves
+    /// it in a cluster.
+    pub fn is_stale(&self) -> bool {
+        let Replica { env, versions, config, .. } = &*self.replica;
+        self.versions.lag(versions, env.now()) > config.window / 8
+    }
+
     /// The node takes no more commits, and the leader is none any more.
     pub fn fail(&self, cause: Error) {
         self.replica.health.fail(cause.clone());
@@ -226,11 +288,24 @@ impl Leader {
     /// Ends the term: whoever waits is answered, and nothing more is taken. May be called again.
     pub fn resign(&self, cause: &Error) {
         probe!("pipeline: the leader resigns");
-        self.queue.fail(cause);
+        self.retire(cause);
         self.in_flight.close(cause).into_iter().for_each(|batch| batch.unknown(cause));
-        self.gate.drain().into_iter().for_each(|waiter| waiter.answer.send(Err(cause.clone())));
-        self.chores_due.notify();
+        self.resigned.store(true, Ordering::SeqCst);
+        self.over.notify();
         self.replica.checkpoint_due.notify();
+    }
+
+    /// Nothing more is taken, and whoever waits to be is told; what was appended goes on.
+    pub fn retire(&self, cause: &Error) {
+        self.retired.store(true, Ordering::SeqCst);
+        self.queue.fail(cause);
+        self.empty_gate(cause);
+        self.chores_due.notify();
+    }
+
+    /// Nobody waits at the gate any longer.
+    pub fn empty_gate(&self, cause: &Error) {
+        self.gate.drain().into_iter().for_each(|waiter| waiter.answer.send(Err(cause.clone())));
     }
 
     /// Panics if what must hold doesn't.

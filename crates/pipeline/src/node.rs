@@ -6,6 +6,8 @@
 
 use crate::batch::internal_request;
 use crate::batch_lock::lock;
+use crate::beginning::{first_rows, new_resolver};
+use crate::cluster::Participant;
 use crate::config::NodeConfig;
 use crate::directory::Directory;
 use crate::events::{self, Opened};
@@ -16,23 +18,32 @@ use crate::metrics::LongestWaits;
 use crate::opening::recover;
 use crate::replica::Replica;
 use crate::sequencer::Sequencer;
+use crate::shown::{Shown, ShownMember};
 use crate::store::Store;
+use crate::supervise::Supervisor;
 use crate::versions::Versions;
-use crate::{checkpoints, chores, creation, exposition, space, supervise, worker};
-use plinth_env::{Env, Task};
+use crate::{checkpoints, creation, exposition, space, supervise, worker};
+use plinth_env::{Env, Reply, Task};
 use plinth_log::CommitLog;
-use plinth_resolver::Resolver;
 use plinth_storage::{MemoryStorage, Reader};
-use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
-use plinth_types::{Error, KeyList, KeySpace, LogPosition, MutationList, MutationType, Result, Version};
+use plinth_types::{CommitReply, CommitRequest, Error, KeyList, KeySpace, LogPosition, Result, Version};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A running node. Dropping the last handle closes it.
 pub struct Node {
-    pub(crate) leader: Arc<Leader>,
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) seat: Seat,
     tasks: Mutex<Vec<Task>>,
+}
+
+/// Who leads.
+pub(crate) enum Seat {
+    /// This node, always: it is the only one.
+    Alone(Arc<Leader>),
+    /// Whoever the members of its cluster elect.
+    Member(Arc<Participant>),
 }
 
 impl Node {
@@ -69,8 +80,8 @@ impl Node {
         Ok(node)
     }
 
-    fn tell_opened(&self, log_bytes: u64, took: Duration) {
-        let replica = &*self.leader.replica;
+    pub(crate) fn tell_opened(&self, log_bytes: u64, took: Duration) {
+        let replica = &*self.replica;
         let opened = Opened {
             engine: replica.config.engine.name(),
             version: replica.newest(),
@@ -113,22 +124,35 @@ impl Node {
         replica.space.look(&replica, 0).await;
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
         // The only log there is needs no proof that this node leads.
-        let leader = Arc::new(Leader::begin(replica, batcher, Versions::new(sequencer), None));
-        let tasks = Mutex::new(start_tasks(&leader));
-        Ok(Arc::new(Self { leader, tasks }))
+        let leader = Arc::new(Leader::begin(replica.clone(), batcher, Versions::new(sequencer), None));
+        let mut tasks = supervise::lead(&leader);
+        tasks.extend(start_checkpoints(&leader, &replica));
+        Ok(Arc::new(Self { replica, seat: Seat::Alone(leader), tasks: Mutex::new(tasks) }))
     }
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
     pub(crate) async fn write_first_rows(&self) -> Result<()> {
-        let mut rows = MutationList::new();
-        rows.push(MutationType::Set, KEY_SERVERS_PREFIX, b"local");
-        let configuration =
-            [("redundancy_mode", "single"), ("storage_engine", self.leader.replica.config.engine.name())];
-        for (name, value) in configuration {
-            rows.push(MutationType::Set, &[CONFIGURATION_PREFIX, name.as_bytes()].concat(), value.as_bytes());
+        let rows = first_rows(&self.replica.config, 1);
+        self.submit(internal_request(rows, self.replica.newest())).await.map(drop)
+    }
+
+    /// The newest version that may be read: where it follows the clock, moved along with that.
+    pub(crate) fn newest_readable(&self) -> Version {
+        match &self.seat {
+            Seat::Alone(leader) => leader.newest_readable(),
+            Seat::Member(_) => self.replica.newest(),
         }
-        let request = internal_request(rows, self.leader.replica.newest());
-        self.leader.queue.submit(request).await.map(drop)
+    }
+
+    /// Leaves a transaction with the leader.
+    pub(crate) fn submit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        match &self.seat {
+            Seat::Alone(leader) => leader.queue.submit(request),
+            Seat::Member(participant) => match participant.ready_leader() {
+                Ok(leader) => leader.queue.submit(request),
+                Err(error) => Reply::ready(Err(error)),
+            },
+        }
     }
 
     /// Stops taking commits, lets those under way end, and waits until everything is written.
@@ -143,39 +167,48 @@ impl Node {
             // All of them are waited for: each may still write to the directory.
             failure = failure.or(task.await.err().map(Error::from));
         }
-        let replica = &self.leader.replica;
-        let log = self.leader.batcher.take().await.log.take();
-        if let Some(log) = log {
-            failure = failure.or(log.close().await.err());
-        }
-        replica.storage.close().await;
-        replica.health.failure().or(failure).map_or(Ok(()), Err)
+        let closed = match &self.seat {
+            Seat::Alone(leader) => match leader.batcher.take().await.log.take() {
+                Some(log) => log.close().await,
+                None => Ok(()),
+            },
+            Seat::Member(participant) => participant.until_ended().await,
+        };
+        failure = failure.or(closed.err());
+        self.replica.storage.close().await;
+        self.replica.health.failure().or(failure).map_or(Ok(()), Err)
     }
 
     /// Waits until the node takes no more commits because something broke, and says what: a sync that failed, a
     /// task that panicked. Never ready for a node that is merely closed.
     pub async fn until_failed(&self) -> Error {
-        self.leader.replica.health.until_failed().await
+        self.replica.health.until_failed().await
     }
 
     /// What held up commits longest since this was last asked.
     pub fn take_longest_waits(&self) -> LongestWaits {
-        self.leader.replica.counters.metrics.waits.take()
+        self.replica.counters.metrics.waits.take()
     }
 
     /// All measurements of the node, in Prometheus' text format (version 0.0.4).
     pub fn metrics_text(&self) -> String {
-        exposition::render(&self.leader)
+        exposition::render(&self.shown())
     }
 
     /// Why the node takes no more commits, if something broke.
     pub fn failure(&self) -> Option<Error> {
-        self.leader.replica.health.failure()
+        self.replica.health.failure()
     }
 
     /// Panics if what the roles of this node believe of themselves contradicts itself. For simulations.
     pub fn check_invariants(&self) {
-        self.leader.check_invariants();
+        match &self.seat {
+            Seat::Alone(leader) => leader.check_invariants(),
+            Seat::Member(participant) => {
+                self.replica.check_invariants();
+                participant.leader().iter().for_each(|leader| leader.in_flight.check_invariants());
+            }
+        }
     }
 
     /// Writes a checkpoint now and gives its version. For backups and tests; a node does it by itself.
@@ -183,45 +216,52 @@ impl Node {
     /// # Errors
     /// `unsupported_operation` for a database in memory; file errors.
     pub async fn checkpoint(&self) -> Result<Version> {
-        checkpoints::write(&self.leader.replica).await
+        checkpoints::write(&self.replica).await
+    }
+
+    /// What is shown of it.
+    pub(crate) fn shown(&self) -> Shown {
+        let (leader, member) = match &self.seat {
+            Seat::Alone(leader) => (Some(leader.clone()), None),
+            Seat::Member(participant) => {
+                let (standing, membership) = (participant.standing(), participant.membership.clone());
+                (participant.leader(), Some(ShownMember { standing, membership }))
+            }
+        };
+        Shown { replica: self.replica.clone(), leader, member }
+    }
+
+    pub(crate) fn of(replica: Arc<Replica>, participant: Arc<Participant>, tasks: Vec<Task>) -> Arc<Self> {
+        Arc::new(Self { replica, seat: Seat::Member(participant), tasks: Mutex::new(tasks) })
     }
 
     fn begin_close(&self) {
-        let replica = &self.leader.replica;
-        if replica.health.begin_closing() {
-            self.leader.queue.close();
-            self.leader.chores_due.notify();
-            replica.checkpoint_due.notify();
+        if self.replica.health.begin_closing() {
+            if let Seat::Alone(leader) = &self.seat {
+                leader.queue.close();
+                leader.chores_due.notify();
+            }
+            self.replica.checkpoint_due.notify();
         }
     }
 }
 
-/// The tasks of a node.
-fn start_tasks(leader: &Arc<Leader>) -> Vec<Task> {
-    let config = &leader.replica.config;
-    let mut tasks: Vec<_> = (0..config.commit_workers.max(1))
-        .map(|n| supervise::spawn(leader, &format!("commit-{n}"), worker::run(leader.clone())))
-        .collect();
-    if leader.replica.log.as_ref().is_some_and(|log| log.commits_by_itself()) {
-        tasks.push(supervise::spawn(leader, "commits", worker::follow_commits(leader.clone())));
-    }
-    tasks.push(supervise::spawn(leader, "chores", chores::keep_time(leader.clone())));
-    if leader.replica.directory.is_some() {
-        let replica = leader.replica.clone();
-        let task = match config.engine {
-            EngineKind::Memory => supervise::spawn(leader, "checkpoint", checkpoints::run(replica)),
-            EngineKind::Ssd => supervise::spawn(leader, "checkpoint", checkpoints::follow_tables(replica)),
-        };
-        tasks.push(task);
-    }
-    tasks
+/// The task that moves what is in memory to where the log isn't needed for it.
+pub(crate) fn start_checkpoints<S: Supervisor>(supervisor: &Arc<S>, replica: &Arc<Replica>) -> Option<Task> {
+    replica.directory.as_ref()?;
+    Some(match replica.config.engine {
+        EngineKind::Memory => supervise::spawn(supervisor, "checkpoint", checkpoints::run(replica.clone())),
+        EngineKind::Ssd => {
+            supervise::spawn(supervisor, "checkpoint", checkpoints::follow_tables(replica.clone()))
+        }
+    })
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         // Waiting lets the directory be opened again at once. Where that can't be (an answer dropped the last
         // handle on a worker's own thread, or this is a simulation) the tasks end by themselves.
-        if self.leader.replica.env.is_simulated() || worker::is_worker_thread() {
+        if self.replica.env.is_simulated() || worker::is_worker_thread() {
             self.begin_close();
         } else {
             // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
@@ -230,20 +270,8 @@ impl Drop for Node {
     }
 }
 
-/// Its hash is seeded at random: keys that collide can't be made up by somebody who knows the code.
-fn new_resolver(env: &Env, first: Version, config: &NodeConfig) -> Resolver {
-    #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a planted bug changes it"))]
-    let mut resolver = Resolver::with_seed(first, env.random_u64());
-    #[cfg(feature = "planted-bugs")]
-    if let Some(planted) = config.planted {
-        resolver.plant(planted);
-    }
-    let _ = config;
-    resolver
-}
-
 /// The metadata as the rows have it.
-async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
+pub(crate) async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
     let mut keys = KeyList::new();
     Metadata::load(|key| {
         keys.push(key);
@@ -254,7 +282,7 @@ async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadat
 }
 
 /// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
-async fn or_close<T>(storage: &dyn Reader, result: Result<T>) -> Result<T> {
+pub(crate) async fn or_close<T>(storage: &dyn Reader, result: Result<T>) -> Result<T> {
     if result.is_err() {
         storage.close().await;
     }

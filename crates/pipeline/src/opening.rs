@@ -22,10 +22,70 @@ use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
 use plinth_env::reply::promise;
-use plinth_log::{Findings, LocalLog, Mismatch, Problem, Recovery, Salvage};
+use plinth_log::{
+    Findings, Identity, LocalLog, LocalView, LogConfig, Mismatch, Problem, Recovery, ReplicaLog, Salvage,
+};
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, LogPosition, Result, planted};
+use plinth_types::{Error, LogPosition, Result, Version, planted};
 use std::path::Path;
+
+/// A log that a node can be opened with.
+pub(crate) trait NodeLog: Sized + Send + 'static {
+    /// As [`LocalLog::open_when`].
+    fn open_when<F: Future<Output = Result<()>> + Send>(
+        env: &Env,
+        dir: &Path,
+        ids: Identity,
+        config: LogConfig,
+        permission: impl FnOnce(Findings) -> F + Send,
+    ) -> impl Future<Output = Result<(Self, Recovery)>> + Send;
+
+    /// Its readers see what is committed.
+    fn view(&self) -> LocalView;
+
+    /// Waits until its tasks have ended.
+    fn close(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl NodeLog for LocalLog {
+    async fn open_when<F: Future<Output = Result<()>> + Send>(
+        env: &Env,
+        dir: &Path,
+        ids: Identity,
+        config: LogConfig,
+        permission: impl FnOnce(Findings) -> F + Send,
+    ) -> Result<(Self, Recovery)> {
+        Self::open_when(env, dir, ids, config, permission).await
+    }
+
+    fn view(&self) -> LocalView {
+        Self::view(self)
+    }
+
+    async fn close(self) -> Result<()> {
+        Self::close(self).await
+    }
+}
+
+impl NodeLog for ReplicaLog {
+    async fn open_when<F: Future<Output = Result<()>> + Send>(
+        env: &Env,
+        dir: &Path,
+        ids: Identity,
+        config: LogConfig,
+        permission: impl FnOnce(Findings) -> F + Send,
+    ) -> Result<(Self, Recovery)> {
+        Self::open_when(env, dir, ids, config, permission).await
+    }
+
+    fn view(&self) -> LocalView {
+        Self::view(self).clone()
+    }
+
+    async fn close(self) -> Result<()> {
+        Self::close(self).await
+    }
+}
 
 /// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
 pub(crate) async fn recover(
@@ -33,26 +93,7 @@ pub(crate) async fn recover(
     directory: &Directory,
     config: &NodeConfig,
 ) -> Result<(Store, LocalLog, Sequencer, bool)> {
-    let (mut engine, stored, log, recovery) = open_both(env, directory, config).await?;
-    let replayed = match log.register(checkpoints::CONSUMER, stored.version + 1, None) {
-        Ok(_) => replay(env, &log, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
-        Err(error) => Err(error),
-    };
-    let cleared = match replayed {
-        Ok(last) if directory.is_current => remove_leftovers(env, directory).await.map(|()| last),
-        Ok(last) => Ok(last),
-        Err(error) => Err(error),
-    };
-    let last = match cleared {
-        Ok(last) => last,
-        Err(error) => {
-            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
-            drop(log.close().await);
-            engine.finish().reader.close().await;
-            return Err(error);
-        }
-    };
-    recovery.cut_tail.iter().for_each(crate::events::tail_cut);
+    let (storage, log, recovery, last) = bring_up::<LocalLog>(env, directory, config).await?;
     let is_new = last == 0;
     let seen = last.max(recovery.lease).max(recovery.last_version);
     let forgets = planted!("leases are forgotten at a restart");
@@ -63,15 +104,57 @@ pub(crate) async fn recover(
     } else {
         Sequencer::after_restart(seen, env.now())
     };
-    Ok((engine.finish(), log, sequencer, is_new))
+    Ok((storage, log, sequencer, is_new))
 }
 
-/// Opens engine and log, both read at once. Nothing is changed before both were found whole and to belong together.
-async fn open_both(
+/// Brings the storage of a member up to what its log knows to be committed, and no further; gives both, and the
+/// version that it has come to.
+pub(crate) async fn recover_member(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Recovering, LogPosition, LocalLog, Recovery)> {
+) -> Result<(Store, ReplicaLog, Version)> {
+    let (storage, log, _, last) = bring_up::<ReplicaLog>(env, directory, config).await?;
+    Ok((storage, log, last))
+}
+
+/// Brings the storage up to the last entry that is committed; gives its version.
+async fn bring_up<L: NodeLog>(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+) -> Result<(Store, L, Recovery, Version)> {
+    let (mut engine, stored, log, recovery) = open_both::<L>(env, directory, config).await?;
+    let view = log.view();
+    let replayed = match view.register(checkpoints::CONSUMER, stored.version + 1, None) {
+        Ok(_) => replay(env, &view, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
+        Err(error) => Err(error),
+    };
+    let cleared = match replayed {
+        Ok(last) if directory.is_current => remove_leftovers(env, directory).await.map(|()| last),
+        Ok(last) => Ok(last),
+        Err(error) => Err(error),
+    };
+    match cleared {
+        Ok(last) => {
+            recovery.cut_tail.iter().for_each(crate::events::tail_cut);
+            Ok((engine.finish(), log, recovery, last))
+        }
+        Err(error) => {
+            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
+            drop(log.close().await);
+            engine.finish().reader.close().await;
+            Err(error)
+        }
+    }
+}
+
+/// Opens engine and log, both read at once. Nothing is changed before both were found whole and to belong together.
+async fn open_both<L: NodeLog>(
+    env: &Env,
+    directory: &Directory,
+    config: &NodeConfig,
+) -> Result<(Recovering, LogPosition, L, Recovery)> {
     let (allow, permission) = promise();
     let (tell, told) = promise();
     let (answer, opened) = promise();
@@ -83,7 +166,7 @@ async fn open_both(
             permission
         };
         async move {
-            answer.send(LocalLog::open_when(&env, &path, ids, config, permission).await);
+            answer.send(L::open_when(&env, &path, ids, config, permission).await);
             // Held as long as the log may be written to, even if nobody waits for it any longer.
             drop(lock);
         }

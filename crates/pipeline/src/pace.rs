@@ -44,7 +44,13 @@ fn begin_one(leader: &Arc<Leader>, request: ReadVersionRequest) -> Reply<ReadVer
             leader.replica.counters.metrics.started(priority, 1);
             leader.proven_read_version(lock_aware, priority)
         }
-        Admitted::Later => reply,
+        Admitted::Later => {
+            if leader.is_over() {
+                // Nobody would let it in any more.
+                leader.empty_gate(&Error::process_behind());
+            }
+            reply
+        }
         Admitted::Refused(_, error) => Reply::ready(Err(error)),
     }
 }
@@ -199,11 +205,11 @@ fn release(leader: &Arc<Leader>, now: Duration) {
     }
 }
 
-/// The node closes: nobody waits any longer.
+/// The node closes, or the term is over: nobody waits any longer.
 pub(crate) fn close(leader: &Leader) {
     leader.replica.backpressure.end();
-    crate::events::closed();
-    for waiter in leader.gate.drain() {
-        waiter.answer.send(Err(Error::shutdown_in_progress()));
+    if leader.replica.health.is_over() {
+        crate::events::closed();
     }
+    leader.empty_gate(&Error::shutdown_in_progress());
 }

@@ -31,7 +31,7 @@ impl Node {
     /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
         let pinned = {
-            let pinned = self.leader.replica.writer().pin();
+            let pinned = self.replica.writer().pin();
             pinned.await?
         };
         let version = pinned.version();
@@ -41,13 +41,13 @@ impl Node {
 
 impl PinnedSnapshot {
     fn metrics(&self) -> &Metrics {
-        &self.node.leader.replica.counters.metrics
+        &self.node.replica.counters.metrics
     }
 }
 
 impl Endpoint for PinnedSnapshot {
     fn env(&self) -> &Env {
-        &self.node.leader.replica.env
+        &self.node.replica.env
     }
 
     fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {

@@ -105,6 +105,11 @@ impl Sequencer {
         clock(base, since, now) >= committed + FOLLOW_AFTER
     }
 
+    /// What the clock of [`Sequencer::clock_base`] reads.
+    pub fn clock_at(base: Version, since: Duration, now: Duration) -> Version {
+        clock(base, since, now)
+    }
+
     /// The two figures by which [`Sequencer::is_stale`] can be asked without this state machine's lock.
     pub fn clock_base(&self) -> (Version, Duration) {
         (self.base, self.since)

@@ -8,12 +8,13 @@ mod messages;
 mod roles;
 
 use crate::backpressure::{self, Cause};
+use crate::cluster::Voter;
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
-use crate::leader::Leader;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
 use crate::replica::Replica;
+use crate::shown::{Shown, ShownMember};
 use plinth_client::Description;
 use plinth_storage::SsdFigures;
 use plinth_types::version::VERSIONS_PER_SECOND;
@@ -29,7 +30,7 @@ const PROTOCOL: &str = "fdb00b073000000";
 impl Node {
     /// What the database is called, and where it is.
     pub(crate) fn describe(&self) -> Description {
-        let (path, id) = match &self.leader.replica.directory {
+        let (path, id) = match &self.replica.directory {
             Some(directory) => (directory.root.display().to_string(), hex(&directory.ids.cluster_id)),
             None => (":memory:".to_string(), "memory".to_string()),
         };
@@ -40,16 +41,16 @@ impl Node {
 
 /// The document as text.
 pub(crate) fn document(node: &Node) -> String {
-    let description = node.describe();
+    let (description, shown) = (node.describe(), node.shown());
     let document = json!({
-        "client": client(node, &description),
-        "cluster": cluster(node, &description),
+        "client": client(&shown, &description),
+        "cluster": cluster(&shown, &description),
     });
     document.to_string()
 }
 
-fn client(node: &Node, description: &Description) -> Value {
-    let available = node.leader.replica.health.failure().is_none();
+fn client(shown: &Shown, description: &Description) -> Value {
+    let available = shown.replica.health.failure().is_none();
     json!({
         "cluster_file": { "path": description.cluster_file_path, "up_to_date": true },
         "coordinators": {
@@ -58,26 +59,25 @@ fn client(node: &Node, description: &Description) -> Value {
             ],
             "quorum_reachable": true,
         },
-        "database_status": { "available": available, "healthy": messages::all(&node.leader).is_empty() },
+        "database_status": { "available": available, "healthy": messages::all(shown).is_empty() },
         "messages": [],
-        "timestamp": node.leader.replica.wall_clock_seconds(),
+        "timestamp": shown.replica.wall_clock_seconds(),
     })
 }
 
-fn cluster(node: &Node, description: &Description) -> Value {
-    let leader = &*node.leader;
-    let failure = leader.replica.health.failure();
-    let locked = leader.replica.visible.answer(|| 0).locked;
-    let messages = messages::all(leader);
-    let uptime = leader.replica.env.now().saturating_sub(leader.replica.counters.opened).as_secs_f64();
+fn cluster(shown: &Shown, description: &Description) -> Value {
+    let failure = shown.replica.health.failure();
+    let locked = shown.replica.visible.answer(|| 0).locked;
+    let messages = messages::all(shown);
+    let uptime = shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     json!({
         "active_primary_dc": "",
         "bounce_impact": { "can_clean_bounce": true },
         "clients": { "count": 0, "supported_versions": [] },
-        "cluster_controller_timestamp": leader.replica.wall_clock_seconds(),
-        "configuration": configuration(leader),
+        "cluster_controller_timestamp": shown.replica.wall_clock_seconds(),
+        "configuration": configuration(shown),
         "connection_string": description.connection_string,
-        "data": data(leader),
+        "data": data(shown),
         "database_available": failure.is_none(),
         "database_lock_state": { "locked": locked },
         "database_locked": locked,
@@ -90,14 +90,14 @@ fn cluster(node: &Node, description: &Description) -> Value {
         "full_replication": true,
         "generation": 1,
         "incompatible_connections": [],
-        "latency_probe": latency_probe(leader),
+        "latency_probe": latency_probe(shown),
         "layers": { "_valid": true },
         "messages": messages,
         "newest_protocol_version": PROTOCOL,
-        "plinth": plinth(leader),
-        "processes": roles::processes(leader, uptime),
+        "plinth": plinth(shown),
+        "processes": roles::processes(shown, uptime),
         "protocol_version": PROTOCOL,
-        "qos": qos(leader),
+        "qos": qos(shown),
         "recovery_state": {
             "active_generations": 1,
             "description": "Recovery complete.",
@@ -105,36 +105,36 @@ fn cluster(node: &Node, description: &Description) -> Value {
             "seconds_since_last_recovered": uptime,
         },
         "version_epoch": { "enabled": false },
-        "workload": workload(leader),
+        "workload": workload(shown),
     })
 }
 
-fn configuration(leader: &Leader) -> Value {
+fn configuration(shown: &Shown) -> Value {
     json!({
         "commit_proxies": 1,
         "coordinators_count": 1,
         "excluded_servers": [],
         "grv_proxies": 1,
-        "log_engine": leader.replica.config.engine.name(),
+        "log_engine": shown.replica.config.engine.name(),
         "logs": 1,
         "redundancy_mode": "single",
         "resolvers": 1,
-        "storage_engine": leader.replica.config.engine.name(),
+        "storage_engine": shown.replica.config.engine.name(),
         "tenant_mode": "optional_experimental",
         "usable_regions": 1,
     })
 }
 
-fn data(leader: &Leader) -> Value {
-    let stored = leader.replica.storage.data_bytes();
-    let free = leader.replica.space.free_and_kept().map(|(free, _)| free);
+fn data(shown: &Shown) -> Value {
+    let stored = shown.replica.storage.data_bytes();
+    let free = shown.replica.space.free_and_kept().map(|(free, _)| free);
     let mut data = json!({
         "average_partition_size_bytes": stored,
         "moving_data": { "in_flight_bytes": 0, "in_queue_bytes": 0, "total_written_bytes": 0 },
         "partitions_count": 1,
         "state": { "healthy": true, "min_replicas_remaining": 1, "name": "healthy" },
         "system_kv_size_bytes": 0,
-        "total_disk_used_bytes": disk_used(leader),
+        "total_disk_used_bytes": disk_used(shown),
         "total_kv_size_bytes": stored,
     });
     if let Some(free) = free {
@@ -145,33 +145,33 @@ fn data(leader: &Leader) -> Value {
 }
 
 /// The log, and what the newest checkpoint takes, which is about what it holds.
-pub(crate) fn disk_used(leader: &Leader) -> u64 {
-    let log = leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes());
-    if let Some(tables) = leader.replica.storage.tables() {
+pub(crate) fn disk_used(shown: &Shown) -> u64 {
+    let log = shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes());
+    if let Some(tables) = shown.replica.storage.tables() {
         return log + tables.disk_bytes;
     }
-    let has_checkpoint = leader.replica.counters.checkpoints.get() > 0;
-    log + if has_checkpoint { leader.replica.storage.memory().data } else { 0 }
+    let has_checkpoint = shown.replica.counters.checkpoints.get() > 0;
+    log + if has_checkpoint { shown.replica.storage.memory().data } else { 0 }
 }
 
 /// A count, and how much of it happens in a second.
-fn counted(leader: &Leader, total: u64, rated: Rated) -> Value {
-    json!({ "counter": total, "hz": leader.replica.counters.metrics.rates.hz(rated) })
+fn counted(shown: &Shown, total: u64, rated: Rated) -> Value {
+    json!({ "counter": total, "hz": shown.replica.counters.metrics.rates.hz(rated) })
 }
 
 fn never() -> Value {
     json!({ "counter": 0, "hz": 0 })
 }
 
-fn workload(leader: &Leader) -> Value {
-    let (counters, metrics) = (&leader.replica.counters, &leader.replica.counters.metrics);
-    let read = |count, rated| counted(leader, metrics.get(count), rated);
+fn workload(shown: &Shown) -> Value {
+    let (counters, metrics) = (&shown.replica.counters, &shown.replica.counters.metrics);
+    let read = |count, rated| counted(shown, metrics.get(count), rated);
     let rates = [Rated::StartedBatch, Rated::StartedDefault, Rated::StartedImmediate];
     let started: f64 = rates.iter().map(|rated| metrics.rates.hz(*rated)).sum();
     json!({
         "bytes": {
             "read": read(Count::Bytes, Rated::BytesRead),
-            "written": counted(leader, counters.bytes_written.get(), Rated::BytesWritten),
+            "written": counted(shown, counters.bytes_written.get(), Rated::BytesWritten),
         },
         "keys": { "read": read(Count::Keys, Rated::Keys) },
         "operations": {
@@ -180,11 +180,11 @@ fn workload(leader: &Leader) -> Value {
             "memory_errors": never(),
             "read_requests": read(Count::Reads, Rated::Reads),
             "reads": read(Count::Reads, Rated::Reads),
-            "writes": counted(leader, counters.mutations.get(), Rated::Mutations),
+            "writes": counted(shown, counters.mutations.get(), Rated::Mutations),
         },
         "transactions": {
-            "committed": counted(leader, counters.committed.get(), Rated::Committed),
-            "conflicted": counted(leader, counters.conflicted.get(), Rated::Conflicted),
+            "committed": counted(shown, counters.committed.get(), Rated::Committed),
+            "conflicted": counted(shown, counters.conflicted.get(), Rated::Conflicted),
             "refused": { "counter": counters.refused.get() },
             "rejected_for_queued_too_long": never(),
             "rejected_too_old": { "counter": counters.too_old.get() },
@@ -198,10 +198,10 @@ fn workload(leader: &Leader) -> Value {
 
 /// Medians of what transactions really met with, since the node was opened. FoundationDB has one transaction of its own
 /// measured now and then; a read version costs no time here unless it has to wait.
-fn latency_probe(leader: &Leader) -> Value {
-    let metrics = &leader.replica.counters.metrics;
+fn latency_probe(shown: &Shown) -> Value {
+    let metrics = &shown.replica.counters.metrics;
     let start = metrics.start_wait.snapshot();
-    let waited = if leader.gate.is_open() { 0.0 } else { start.percentile(0.5) };
+    let waited = if shown.is_open() { 0.0 } else { start.percentile(0.5) };
     json!({
         "batch_priority_transaction_start_seconds": waited,
         "commit_seconds": metrics.commit.snapshot().percentile(0.5),
@@ -224,25 +224,25 @@ fn limited_by(reason: Reason) -> Value {
 }
 
 /// How far what is in tables lies behind what can be read. With `memory` the log alone is the durable place.
-fn durability_lag(leader: &Leader) -> Version {
-    let Replica { storage, config, .. } = &*leader.replica;
+fn durability_lag(shown: &Shown) -> Version {
+    let Replica { storage, config, .. } = &*shown.replica;
     if config.engine == EngineKind::Memory {
         return 0;
     }
     storage.newest().saturating_sub(storage.durable().version).max(0)
 }
 
-fn qos(leader: &Leader) -> Value {
-    let Limits { default, batch, reason, batch_reason, released } = leader.gate.limits();
-    let (_, queue_bytes) = leader.queue.depth();
-    let window = leader.replica.storage.memory().window;
-    let (manual, auto) = leader.gate.throttled_tags();
+fn qos(shown: &Shown) -> Value {
+    let Limits { default, batch, reason, batch_reason, released } = shown.limits();
+    let (_, queue_bytes) = shown.queued();
+    let window = shown.replica.storage.memory().window;
+    let (manual, auto) = shown.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
-    let behind = durability_lag(leader);
+    let behind = durability_lag(shown);
     let behind = json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
-        "batch_released_transactions_per_second": leader.replica.counters.metrics.rates.hz(Rated::StartedBatch),
+        "batch_released_transactions_per_second": shown.replica.counters.metrics.rates.hz(Rated::StartedBatch),
         "batch_transactions_per_second_limit": limit(batch),
         // Storage has what is committed, always, and the log what is acknowledged. Tables have it later.
         "limiting_data_lag_storage_server": in_step,
@@ -278,13 +278,13 @@ fn statistics(snapshot: &Snapshot) -> Value {
     })
 }
 
-fn plinth(leader: &Leader) -> Value {
-    let memory = leader.replica.storage.memory();
-    let counters = &leader.replica.counters;
-    let (queued, queued_bytes) = leader.queue.depth();
-    let refusal = backpressure::refusal(&leader.replica);
+fn plinth(shown: &Shown) -> Value {
+    let memory = shown.replica.storage.memory();
+    let counters = &shown.replica.counters;
+    let (queued, queued_bytes) = shown.queued();
+    let refusal = backpressure::refusal(&shown.replica);
     let refused =
-        |cause: &Cause| (cause.name().to_owned(), json!(leader.replica.backpressure.refused(*cause)));
+        |cause: &Cause| (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)));
     json!({
         "checkpoints": counters.checkpoints.get(),
         "checkpoints_failed": counters.checkpoints_failed.get(),
@@ -292,46 +292,67 @@ fn plinth(leader: &Leader) -> Value {
             "by_cause": Cause::ALL.iter().map(refused).collect::<serde_json::Map<_, _>>(),
             "now": refusal.map(|(cause, _)| cause.name()),
         },
-        "disk": leader.replica.space.free_and_kept().map(|(free, kept)| {
+        "disk": shown.replica.space.free_and_kept().map(|(free, kept)| {
             json!({ "free_bytes": free, "kept_bytes": kept })
         }),
         "commit_batches": counters.batches.get(),
-        "commit_batches_in_flight": leader.in_flight.len(),
+        "commit_batches_in_flight": shown.in_flight(),
         "commit_queue": { "bytes": queued_bytes, "transactions": queued },
         "log": {
-            "disk_bytes": leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
+            "disk_bytes": shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
             "sync_seconds": statistics(&counters.metrics.sync.snapshot()),
         },
         "hot": {
-            "conflicts": hot(leader, Heat::Conflicts),
-            "reads": hot(leader, Heat::Reads),
-            "writes": hot(leader, Heat::Writes),
+            "conflicts": hot(shown, Heat::Conflicts),
+            "reads": hot(shown, Heat::Reads),
+            "writes": hot(shown, Heat::Writes),
         },
+        "member": shown.member.as_ref().map(member),
         "memory": {
-            "bound_bytes": leader.replica.config.rows_bound(),
+            "bound_bytes": shown.replica.config.rows_bound(),
             "data_bytes": memory.data,
             "index_bytes": memory.index,
             "pinned_bytes": memory.pinned,
             "window_bytes": memory.window,
         },
-        "slow_transactions": slow(leader),
-        "newest_version": leader.replica.newest(),
-        "ssd": leader.replica.storage.tables().map(|figures| ssd(leader, &figures)),
-        "start_queue": { "transactions": leader.gate.waiting() },
-        "watches": leader.replica.watches.len(),
-        "window_seconds": leader.replica.config.window as f64 / VERSIONS_PER_SECOND as f64,
+        "slow_transactions": slow(shown),
+        "newest_version": shown.replica.newest(),
+        "ssd": shown.replica.storage.tables().map(|figures| ssd(shown, &figures)),
+        "start_queue": { "transactions": shown.waiting() },
+        "watches": shown.replica.watches.len(),
+        "window_seconds": shown.replica.config.window as f64 / VERSIONS_PER_SECOND as f64,
+    })
+}
+
+/// How a node stands in its cluster.
+fn member(member: &ShownMember) -> Value {
+    let ShownMember { standing, membership } = member;
+    let lags = member.lags();
+    let voter = |voter: &Voter| {
+        let lag = lags.iter().find(|(node, _)| *node == voter.id).map(|(_, lag)| *lag);
+        json!({ "address": voter.address, "lag_entries": lag, "node": voter.id })
+    };
+    json!({
+        "committed_index": standing.committed_index,
+        "elections": standing.elections,
+        "last_index": standing.last_index,
+        "leader": standing.leader,
+        "node": membership.node,
+        "role": member.role(),
+        "term": standing.term,
+        "voters": membership.voters.iter().map(voter).collect::<Value>(),
     })
 }
 
 /// The ranges under which many samples lie.
-fn hot(leader: &Leader, heat: Heat) -> Value {
-    let ranges = leader.replica.counters.metrics.hot.ranges(heat);
+fn hot(shown: &Shown, heat: Heat) -> Value {
+    let ranges = shown.replica.counters.metrics.hot.ranges(heat);
     let range =
         |range: HotRange| json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share });
     ranges.into_iter().map(range).collect()
 }
 
-fn slow(leader: &Leader) -> Value {
+fn slow(shown: &Shown) -> Value {
     let slow = |slow: SlowTransaction| {
         json!({
             "age_seconds": slow.age as f64 / VERSIONS_PER_SECOND as f64,
@@ -341,10 +362,10 @@ fn slow(leader: &Leader) -> Value {
             "version": slow.version,
         })
     };
-    leader.replica.counters.metrics.hot.slow().into_iter().map(slow).collect()
+    shown.replica.counters.metrics.hot.slow().into_iter().map(slow).collect()
 }
 
-fn ssd(leader: &Leader, figures: &SsdFigures) -> Value {
+fn ssd(shown: &Shown, figures: &SsdFigures) -> Value {
     json!({
         "device_reads": figures.device_reads,
         "disk_bytes": figures.disk_bytes,
@@ -352,7 +373,7 @@ fn ssd(leader: &Leader, figures: &SsdFigures) -> Value {
         "flushed_runs": figures.flushed_runs,
         "pinned_snapshots": { "bytes": figures.pinned_bytes, "count": figures.pinned },
         "tables": figures.tables,
-        "trouble": leader.replica.storage.trouble().map(|error| error.to_string()),
+        "trouble": shown.replica.storage.trouble().map(|error| error.to_string()),
         "uncached_reads": figures.uncached_reads,
         "version": figures.version,
         "written_bytes": figures.written_bytes,

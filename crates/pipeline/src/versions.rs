@@ -37,6 +37,8 @@ impl Applied {
 pub(crate) struct Versions {
     clock_base: (Version, Duration),
     sequencer: Mutex<Sequencer>,
+    /// Read versions follow the clock while nothing happens; else entries alone move them.
+    follows: bool,
     /// Whether a reader wanted a version newer than the newest commit.
     asked: AtomicBool,
 }
@@ -44,7 +46,18 @@ pub(crate) struct Versions {
 impl Versions {
     pub fn new(sequencer: Sequencer) -> Self {
         let clock_base = sequencer.clock_base();
-        Self { clock_base, sequencer: Mutex::new(sequencer), asked: AtomicBool::new(true) }
+        Self { clock_base, sequencer: Mutex::new(sequencer), follows: true, asked: AtomicBool::new(true) }
+    }
+
+    /// Of a cluster, where every node has to be able to serve each read version: entries alone move them.
+    pub fn moved_by_entries(sequencer: Sequencer) -> Self {
+        Self { follows: false, ..Self::new(sequencer) }
+    }
+
+    /// How far the newest version is behind the clock.
+    pub fn lag(&self, applied: &Applied, now: Duration) -> Version {
+        let (base, since) = self.clock_base;
+        Sequencer::clock_at(base, since, now).saturating_sub(applied.newest())
     }
 
     /// The version for a new transaction: the newest applied one, moved along with the clock while nothing
@@ -62,6 +75,9 @@ impl Versions {
 
     /// The same for the node's own chores, which are no reason to go on extending the lease.
     pub fn follow(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
+        if !self.follows {
+            return applied.newest();
+        }
         let mut sequencer = lock(&self.sequencer);
         let newest = applied.newest();
         let Some(followed) = sequencer.follow(newest, now) else { return newest };
@@ -90,7 +106,8 @@ impl Versions {
 
     /// A lease that should be written even though nothing is committed: when somebody reads.
     pub fn wanted_lease(&self, now: Duration) -> Option<Version> {
-        if !self.asked.swap(false, Ordering::Relaxed) {
+        // Where entries alone move versions, the lease comes with the entry that needs it.
+        if !self.follows || !self.asked.swap(false, Ordering::Relaxed) {
             return None;
         }
         lock(&self.sequencer).wanted_lease(now)

@@ -79,7 +79,7 @@ pub(crate) async fn run(leader: Arc<Leader>) {
 /// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A worker that waits for the log
 /// takes the next sync, so that this one can form the next batch.
 async fn drive(leader: &Leader) {
-    let Some(log) = &leader.replica.log else { return leader.settle(None).await };
+    let Some(log) = &leader.log else { return leader.settle(None).await };
     loop {
         let began = leader.replica.env.now();
         match log.drive().await {
@@ -92,14 +92,14 @@ async fn drive(leader: &Leader) {
                     return;
                 }
             }
-            Err(error) => return leader.fail(error),
+            Err(error) => return leader.lose_log(error),
         }
     }
 }
 
 /// Settles what a log commits that does so by itself, until the node closes. One that has to be driven is settled by whoever drives.
 pub(crate) async fn follow_commits(leader: Arc<Leader>) {
-    let Some(log) = leader.replica.log.clone() else { return };
+    let Some(log) = leader.log.clone() else { return };
     let mut committed = log.committed().position;
     let health = &leader.replica.health;
     loop {
@@ -119,7 +119,7 @@ pub(crate) async fn follow_commits(leader: Arc<Leader>) {
 
 /// Waits until the log is committed up to `position`, and lends it this thread meanwhile.
 async fn wait_for_commit(leader: &Leader, position: Position) {
-    let Some(log) = &leader.replica.log else { return };
+    let Some(log) = &leader.log else { return };
     probe!("pipeline: as many batches are in flight as may be");
     let began = leader.replica.env.now();
     leader.waiting_for_log.fetch_add(1, Ordering::SeqCst);
@@ -130,7 +130,7 @@ async fn wait_for_commit(leader: &Leader, position: Position) {
             note_sync(leader, began);
             leader.settle(Some(log.committed().position)).await;
         }
-        Err(error) => leader.fail(error),
+        Err(error) => leader.lose_log(error),
     }
 }
 
@@ -202,7 +202,7 @@ fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool
 }
 
 fn is_log_sound(leader: &Leader) -> bool {
-    leader.replica.log.as_ref().is_none_or(|log| log.check().is_ok())
+    leader.log.as_ref().is_none_or(|log| log.check().is_ok())
 }
 
 /// Appends a batch; once more with the room of the reserve if the disk is full and the batch only clears.
@@ -243,8 +243,10 @@ async fn append(
     parts.push(&head);
     parts.extend(lists().map(|list| list.as_bytes()));
     let position = log.append(version, &parts).await?;
-    let bytes = parts.iter().map(|part| part.len() as u64).sum();
-    leader.replica.counters.bytes_written.add(bytes);
+    if leader.term.is_none() {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        leader.replica.counters.bytes_written.add(bytes);
+    }
     Ok(Some(position))
 }
 

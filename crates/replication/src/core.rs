@@ -20,11 +20,11 @@ use std::collections::VecDeque;
 
 use plinth_types::{Error, Result};
 use raft::eraftpb::{ConfState, Entry, HardState, Message as RaftMessage, MessageType};
-use raft::{RawNode, StateRole};
+use raft::{CAMPAIGN_TRANSFER, RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::NodeId;
-use crate::message::{MAX_ENTRIES, Message, MessageKind};
+use crate::message::{MAX_ENTRIES, Message, MessageKind, TAKES_OVER};
 use crate::terms::{EntryId, Store, Terms};
 
 /// Who a node is, and among whom.
@@ -49,6 +49,23 @@ pub struct Config {
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
     pub planted: crate::planted::Planted,
+}
+
+impl Config {
+    /// A voter among these. A leader is missed after 200 to 400 ms, ticks being 10 ms apart.
+    pub fn of_voters(id: NodeId, voters: Vec<NodeId>, seed: u64) -> Self {
+        Self {
+            id,
+            voters,
+            learners: Vec::new(),
+            seed,
+            heartbeat_ticks: 5,
+            election_ticks: 20,
+            message_entries: 1024,
+            #[cfg(feature = "planted-bugs")]
+            planted: crate::planted::Planted::None,
+        }
+    }
 }
 
 /// What a node promises to others: no vote for anybody else in this term, no part in earlier ones.
@@ -88,9 +105,11 @@ pub struct Work {
     pub needs_sync: bool,
     /// Messages that need not wait for the sync.
     pub send: Vec<Message>,
-    /// Entries up to this index are committed.
+    /// Entries up to this index are committed, and synced on this node too: whoever applies them is never ahead of
+    /// its own log.
     pub committed: Option<u64>,
-    /// Reads that are proven: the number of each, and the index that has to be applied before it is answered.
+    /// Reads that are proven: the number of each, and the index that has to be applied before it is answered. It may
+    /// not be synced here yet.
     pub reads: Vec<(u64, u64)>,
 }
 
@@ -188,6 +207,15 @@ impl Core {
         }
     }
 
+    /// Who leads in that term, as far as it knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        match self.role() {
+            Role::Leader => Some(self.config.id),
+            Role::Follower(leader) => leader,
+            Role::Candidate => None,
+        }
+    }
+
     /// Up to which index it has told entries to be committed.
     pub fn committed(&self) -> u64 {
         self.committed
@@ -239,6 +267,15 @@ impl Core {
             MessageKind::Heartbeat if message.commit > last && message.term >= raft.term => {
                 refuse(format!("commit {}, {last} is the last entry here", message.commit))
             }
+            // A vote is asked for when everything here is synced, and a candidate appends nothing.
+            MessageKind::VoteReply
+                if !message.reject
+                    && message.term == raft.term
+                    && raft.state == StateRole::Candidate
+                    && raft.raft_log.persisted < last =>
+            {
+                refuse(format!("a vote that was not asked for: entries up to {last} are not synced here"))
+            }
             // One that has lost its power may have led in this term, and have lost entries since.
             MessageKind::AppendReply
                 if !message.reject
@@ -277,6 +314,32 @@ impl Core {
         self.node.read_index(number.to_le_bytes().to_vec());
         self.guard();
         true
+    }
+
+    /// Has another voter lead, the one that has most of the log, unless that is under way. Nothing can be proposed until it
+    /// does, or it was in vain.
+    pub fn hand_over(&mut self) {
+        let raft = &self.node.raft;
+        if raft.state != StateRole::Leader || raft.lead_transferee.is_some() {
+            return;
+        }
+        let matched = |id: &&NodeId| raft.prs().get(**id).map_or(0, |progress| progress.matched);
+        let others = self.config.voters.iter().filter(|id| **id != self.config.id);
+        let Some(next) = others.max_by_key(matched).copied() else { return };
+        self.node.transfer_leader(next);
+        self.guard();
+    }
+
+    /// Of each other node, if this one leads, up to which index it is known to have synced what the leader has.
+    pub fn followers(&self) -> Vec<(NodeId, u64)> {
+        let raft = &self.node.raft;
+        if raft.state != StateRole::Leader {
+            return Vec::new();
+        }
+        let others = raft.prs().iter().filter(|(id, _)| **id != self.config.id);
+        let mut others: Vec<_> = others.map(|(id, progress)| (*id, progress.matched)).collect();
+        others.sort_unstable();
+        others
     }
 
     /// All work up to this ticket is synced. Gives the messages that waited for it.
@@ -439,7 +502,7 @@ const fn mix(number: u64) -> u64 {
     (number ^ (number >> 31)).wrapping_add(0x9E37_79B9_7F4A_7C15)
 }
 
-const KINDS: [(MessageKind, MessageType); 8] = [
+const KINDS: [(MessageKind, MessageType); 9] = [
     (MessageKind::Append, MessageType::MsgAppend),
     (MessageKind::AppendReply, MessageType::MsgAppendResponse),
     (MessageKind::Vote, MessageType::MsgRequestVote),
@@ -448,6 +511,7 @@ const KINDS: [(MessageKind, MessageType); 8] = [
     (MessageKind::PreVoteReply, MessageType::MsgRequestPreVoteResponse),
     (MessageKind::Heartbeat, MessageType::MsgHeartbeat),
     (MessageKind::HeartbeatReply, MessageType::MsgHeartbeatResponse),
+    (MessageKind::TakeOver, MessageType::MsgTimeoutNow),
 ];
 
 fn to_raft(message: &Message) -> RaftMessage {
@@ -459,9 +523,11 @@ fn to_raft(message: &Message) -> RaftMessage {
     (raft.index, raft.log_term) = (message.index, message.log_term);
     (raft.commit, raft.commit_term) = (message.commit, message.commit_term);
     (raft.reject, raft.reject_hint) = (message.reject, message.hint);
-    if let Some(context) = message.context {
-        raft.context = context.to_le_bytes().to_vec().into();
-    }
+    raft.context = match message.context {
+        Some(TAKES_OVER) if message.kind == MessageKind::Vote => CAMPAIGN_TRANSFER.to_vec().into(),
+        Some(context) => context.to_le_bytes().to_vec().into(),
+        None => Vec::new().into(),
+    };
     let entry = |(at, term): (usize, &u64)| {
         let index = message.index + 1 + at as u64;
         Entry { index, term: *term, ..Entry::default() }
@@ -473,7 +539,10 @@ fn to_raft(message: &Message) -> RaftMessage {
 /// A message as it is sent; `None` if it is none that nodes send each other here.
 fn from_raft(raft: &RaftMessage) -> Option<Message> {
     let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == raft.get_msg_type())?;
-    let context = raft.context.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let context = match &*raft.context {
+        CAMPAIGN_TRANSFER => Some(TAKES_OVER),
+        context => context.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
+    };
     assert!(
         raft.entries.len() <= MAX_ENTRIES,
         "a message has room for as many entries as raft is told to send"

@@ -24,6 +24,8 @@ use crate::terms::EntryId;
 
 /// How often the core is told that time passes.
 const TICK: Duration = Duration::from_millis(10);
+/// A leader that has waited for its disk for so long lets another one lead: nothing is committed meanwhile.
+const STALLED: Duration = Duration::from_millis(500);
 /// How many syncs may be in flight.
 pub(crate) const SYNCS: usize = 2;
 /// Bytes of bodies that one frame has, about: one entry may be longer.
@@ -54,8 +56,12 @@ pub(crate) struct Driver {
     /// For each node that entries are sent to, where they are read.
     readers: BTreeMap<NodeId, EntryReader>,
     /// Proofs that are asked for, by number.
-    proofs: BTreeMap<u64, Promise<()>>,
+    proofs: BTreeMap<u64, Promise<Version>>,
+    /// Those that are there, by number: up to which index entries were committed when they were asked for.
+    proven: BTreeMap<u64, u64>,
     last_proof: u64,
+    /// Since when the disk has synced nothing of what it is to sync, and the last of that.
+    stalled: Option<(Duration, u64)>,
     /// The first index of the term in which this node leads.
     begun: Option<EntryId>,
 }
@@ -68,8 +74,21 @@ impl Driver {
         peers: Arc<dyn Peers>,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let (readers, proofs) = (BTreeMap::new(), BTreeMap::new());
-        Self { env: env.clone(), core, log, peers, inbox, readers, proofs, last_proof: 0, begun: None }
+        let env = env.clone();
+        let (readers, proofs, proven) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self {
+            env,
+            core,
+            log,
+            peers,
+            inbox,
+            readers,
+            proofs,
+            proven,
+            last_proof: 0,
+            stalled: None,
+            begun: None,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -88,6 +107,14 @@ impl Driver {
                 next_tick = self.env.now() + TICK;
                 self.core.forget(self.log.first_index() - 1);
                 self.core.tick();
+                let is_stalled = self.stalled.is_some_and(|(since, _)| self.env.now() > since + STALLED);
+                if is_stalled && self.core.role() == Role::Leader {
+                    probe!("replication: a leader whose disk stalls gives way");
+                    self.core.hand_over();
+                }
+                let followers = self.core.followers();
+                let indices = (self.core.committed(), self.core.terms().last().index);
+                self.inbox.with(|told| (told.followers, told.indices) = (followers.into(), indices));
             }
             if let Err(error) = self.work(&mut bodies).await {
                 probe!("replication: a member fails");
@@ -142,10 +169,13 @@ impl Driver {
             }
             Event::Mark(answer) => answer.send(self.log.mark_durable().await),
             Event::Synced(ticket) => {
+                let now = self.env.now();
+                self.stalled = self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
                 let messages = self.core.persisted(ticket);
                 self.send(messages).await;
             }
             Event::Campaign => self.core.campaign(),
+            Event::HandOver => self.core.hand_over(),
             Event::Close(answer) => answer.send(Ok(())),
         }
     }
@@ -204,19 +234,32 @@ impl Driver {
             self.append(id, bodies).await?;
         }
         if work.needs_sync {
+            let since = self.stalled.map_or_else(|| self.env.now(), |(since, _)| since);
+            self.stalled = Some((since, work.ticket));
             self.inbox.want_sync(work.ticket, self.log.written());
         }
         self.send(work.send).await;
         if let Some(index) = work.committed {
             self.log.commit(index)?;
         }
-        for (number, _) in work.reads {
+        self.proven.extend(work.reads);
+        self.answer_proven();
+        Ok(())
+    }
+
+    /// Another node may have applied what was committed when a proof was asked for, before it is synced here: whoever saw
+    /// that there is to see it here.
+    fn answer_proven(&mut self) {
+        let version = self.log.view().committed().version;
+        while let Some(first) =
+            self.proven.first_entry().filter(|first| *first.get() <= self.core.committed())
+        {
+            let (number, _) = first.remove_entry();
             // Those asked for before it are proven by it too.
             let later = self.proofs.split_off(&(number + 1));
             let proven = std::mem::replace(&mut self.proofs, later);
-            proven.into_values().for_each(|proof| proof.send(Ok(())));
+            proven.into_values().for_each(|proof| proof.send(Ok(version)));
         }
-        Ok(())
     }
 
     async fn append(&mut self, id: EntryId, bodies: &mut Bodies) -> Result<()> {
@@ -290,15 +333,23 @@ impl Driver {
         let leads = self.core.role() == Role::Leader;
         if !leads {
             self.begun = None;
+            self.proven.clear();
             let proofs = std::mem::take(&mut self.proofs);
             proofs.into_values().for_each(|proof| proof.send(Err(not_leading())));
         }
         let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
-        let is_news =
-            self.inbox.with(|told| (told.leads, told.written, told.lease) != (begun, written, lease));
+        let (term, leader) = (self.core.term(), self.core.leader());
+        let is_news = self.inbox.with(|told| {
+            (told.leads, told.written, told.lease, told.term, told.leader)
+                != (begun, written, lease, term, leader)
+        });
         if is_news {
-            self.inbox.change(|told| (told.leads, told.written, told.lease) = (begun, written, lease));
+            self.inbox.change(|told| {
+                told.elections += u64::from(told.term != term);
+                (told.leads, told.written, told.lease) = (begun, written, lease);
+                (told.term, told.leader) = (term, leader);
+            });
         }
     }
 }

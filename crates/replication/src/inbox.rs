@@ -12,6 +12,7 @@ use plinth_env::reply::Promise;
 use plinth_log::{EntryKind, Position};
 use plinth_types::{Bytes, Error, Result, Version};
 
+use crate::NodeId;
 use crate::member::Frame;
 
 /// Something for the task.
@@ -26,20 +27,31 @@ pub(crate) enum Event {
         body: Bytes,
         answer: Promise<Position>,
     },
-    /// Proof is wanted that this node still leads.
-    Prove(Promise<()>),
+    /// Proof is wanted that this node still leads. Its answer: the version up to which entries are committed.
+    Prove(Promise<Version>),
     /// The disk is to say how far the log is durable.
     Mark(Promise<()>),
     /// Everything up to this ticket is synced.
     Synced(u64),
     /// It wants to lead.
     Campaign,
+    /// It wants another node to lead.
+    HandOver,
     Close(Promise<()>),
 }
 
 /// What a member tells of itself.
 #[derive(Default)]
 pub(crate) struct Told {
+    /// The newest term that it knows, and who leads in it.
+    pub(crate) term: u64,
+    pub(crate) leader: Option<NodeId>,
+    /// How often it has wanted to lead, or seen somebody new do so.
+    pub(crate) elections: u64,
+    /// Of each other node, up to which index it has what this one has, if this one leads.
+    pub(crate) followers: Arc<[(NodeId, u64)]>,
+    /// A moment ago: up to which index entries are committed, and the last one.
+    pub(crate) indices: (u64, u64),
     /// The term in which it leads, once an entry of that term is committed.
     pub(crate) leads: Option<u64>,
     /// The position of the last entry.
@@ -109,17 +121,16 @@ impl Inbox {
     /// The member does nothing more. The first reason is kept; who waits is told.
     pub(crate) fn end(&self, cause: &Error) {
         self.change(|told| {
-            told.leads = None;
+            (told.leads, told.leader) = (None, None);
             told.ended.get_or_insert_with(|| cause.clone());
         });
         let left = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         for event in left {
             match event {
                 Event::Append { answer, .. } => answer.send(Err(cause.clone())),
-                Event::Prove(answer) | Event::Mark(answer) | Event::Close(answer) => {
-                    answer.send(Err(cause.clone()));
-                }
-                Event::Frame(_) | Event::Synced(_) | Event::Campaign => {}
+                Event::Prove(answer) => answer.send(Err(cause.clone())),
+                Event::Mark(answer) | Event::Close(answer) => answer.send(Err(cause.clone())),
+                Event::Frame(_) | Event::Synced(_) | Event::Campaign | Event::HandOver => {}
             }
         }
         self.wake.notify();

@@ -45,7 +45,7 @@ mod terms;
 
 pub use core::{Config, Core, Promise, Role, Work};
 pub use frame::MAX_FRAME;
-pub use member::{Frame, Member, Peers};
+pub use member::{Frame, Member, Peers, Standing};
 pub use message::{MAX_ENTRIES, Message, MessageKind};
 pub use replicated::ReplicatedLog;
 pub use terms::{EntryId, Terms};

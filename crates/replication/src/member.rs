@@ -1,16 +1,19 @@
 //! A node's part in a replicated log: the handle, and what goes to other nodes.
+//!
+//! The handle asks by putting events into the member's queue, and waits for what its task tells. It ends once, for
+//! one reason: it was closed, or its log broke. From then on the node says nothing to others.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use plinth_env::reply::promise;
+use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Task};
 use plinth_log::{Entry, LocalView, ReplicaLog};
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Result, Version};
 
 use crate::NodeId;
 use crate::core::{Config, Core, Promise};
 use crate::driver::{self, Driver};
-use crate::inbox::{Event, Inbox};
+use crate::inbox::{Event, Inbox, Told};
 use crate::message::Message;
 use crate::replicated::ReplicatedLog;
 use crate::terms::Terms;
@@ -40,12 +43,31 @@ pub trait Peers: Send + Sync {
     fn send(&self, frame: Frame);
 }
 
+/// What a member knows of who leads.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Standing {
+    /// The newest term that it has heard of.
+    pub term: u64,
+    /// Who leads in it, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// The term in which it leads itself, once an entry of that term is committed.
+    pub leads: Option<u64>,
+    /// How many terms it has seen begin since its start.
+    pub elections: u64,
+    /// If it leads: of each other node, up to which index that has synced what the leader has.
+    pub followers: Arc<[(NodeId, u64)]>,
+    /// Up to which index entries are committed, as far as it knows.
+    pub committed_index: u64,
+    /// The index of its last entry.
+    pub last_index: u64,
+}
+
 /// A node's part in a replicated log. Dropping it ends nothing: see [`Member::close`].
 pub struct Member {
     id: NodeId,
     inbox: Arc<Inbox>,
     view: LocalView,
-    tasks: Vec<Task>,
+    tasks: Mutex<Vec<Task>>,
 }
 
 impl Member {
@@ -69,7 +91,7 @@ impl Member {
         let driver = Driver::new(env, core, log, peers, inbox.clone());
         let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
-        Ok(Self { id, inbox, view, tasks })
+        Ok(Self { id, inbox, view, tasks: Mutex::new(tasks) })
     }
 
     /// This node.
@@ -87,6 +109,26 @@ impl Member {
         self.inbox.post(Event::Campaign);
     }
 
+    /// Has this node give its part as a leader to another one, if it leads. It takes no entries until another leads, or
+    /// that was in vain.
+    pub fn hand_over(&self) {
+        self.inbox.post(Event::HandOver);
+    }
+
+    /// Who leads, as far as this node knows.
+    pub fn standing(&self) -> Standing {
+        self.inbox.with(|told| standing(told))
+    }
+
+    /// Waits until `f` gives something for what this node knows of who leads; it is asked now and after each change.
+    ///
+    /// # Errors
+    /// Why the member has ended.
+    pub async fn until<T>(&self, mut f: impl FnMut(&Standing) -> Option<T>) -> Result<T> {
+        let ended = |told: &Told| told.ended.clone().map(Err);
+        self.inbox.until(|told| ended(told).or_else(|| f(&standing(told)).map(Ok))).await
+    }
+
     /// The term in which this node leads, if it does and an entry of that term is committed.
     pub fn leads(&self) -> Option<u64> {
         self.inbox.with(|told| told.leads)
@@ -102,15 +144,42 @@ impl Member {
     }
 
     /// Waits for proof that this node led after this was called: then nobody else had committed anything until then
-    /// that this node doesn't know.
+    /// that this node doesn't know. Gives the version up to which it knows entries to be committed: whoever is to see all
+    /// that anybody could have seen has to have applied them.
     ///
     /// # Errors
     /// `process_behind` if it doesn't lead, or ceases to before there is proof; why the member has ended.
-    pub async fn prove(&self) -> Result<()> {
+    pub fn prove(&self) -> Reply<Version> {
         let (promise, reply) = promise();
-        self.inbox.check()?;
+        if let Err(ended) = self.inbox.check() {
+            return Reply::ready(Err(ended));
+        }
         self.inbox.post(Event::Prove(promise));
+        reply
+    }
+
+    /// Has this node's disk say of every entry so far that it is durable.
+    ///
+    /// # Errors
+    /// Those of files; why the member has ended.
+    pub async fn mark_durable(&self) -> Result<()> {
+        self.inbox.check()?;
+        let (answer, reply) = promise();
+        self.inbox.post(Event::Mark(answer));
         reply.await
+    }
+
+    /// Why it does nothing more.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> Result<()> {
+        self.inbox.check()
+    }
+
+    /// The lease as of the last entry of this node's log, be it committed or not.
+    pub fn last_lease(&self) -> Version {
+        self.inbox.with(|told| told.lease)
     }
 
     /// The log on this node, for readers and consumers.
@@ -122,13 +191,20 @@ impl Member {
     ///
     /// # Errors
     /// Those of closing the log; why the member has ended, if it had.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(&self) -> Result<()> {
         let closed = close(&self.inbox).await;
-        for task in self.tasks {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
             task.await.map_err(Error::from)?;
         }
         closed
     }
+}
+
+fn standing(told: &Told) -> Standing {
+    let Told { term, leader, leads, elections, indices: (committed_index, last_index), .. } = *told;
+    let followers = told.followers.clone();
+    Standing { term, leader, leads, elections, followers, committed_index, last_index }
 }
 
 /// Has a member end.

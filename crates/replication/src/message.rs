@@ -44,11 +44,16 @@ pub enum MessageKind {
     Heartbeat = 7,
     /// So is the follower, and knows no later term.
     HeartbeatReply = 8,
+    /// The leader wants this node to lead instead, at once.
+    TakeOver = 9,
 }
+
+/// The context of a vote that is asked for because the leader wants it: it is given although there is a leader.
+pub(crate) const TAKES_OVER: u64 = 1;
 
 impl MessageKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Append,
         Self::AppendReply,
         Self::Vote,
@@ -57,6 +62,7 @@ impl MessageKind {
         Self::PreVoteReply,
         Self::Heartbeat,
         Self::HeartbeatReply,
+        Self::TakeOver,
     ];
 }
 
@@ -84,7 +90,7 @@ pub struct Message {
     pub reject: bool,
     /// A refused append: an index where to try next.
     pub hint: u64,
-    /// Which read this heartbeat is to prove.
+    /// Which read this heartbeat is to prove; of a vote 1: the leader wants it to be given.
     pub context: Option<u64>,
     /// The terms of the entries behind `index`.
     pub entries: Vec<u64>,

@@ -35,7 +35,7 @@ fn first_seed(planted: Planted, within: u64) -> (u64, String) {
 
 #[test]
 fn a_read_without_proof_is_noticed() {
-    let (_, what) = first_seed(Planted::ReadWithoutProof, 50);
+    let (_, what) = first_seed(Planted::ReadWithoutProof, 300);
     assert!(what.contains("proves a read"), "{what}");
 }
 

@@ -112,7 +112,7 @@ fn a_leader_proves_that_it_leads_and_one_that_is_cut_off_does_not() {
     let leader = cluster.member(cluster.leader).expect("it leads");
     let proofs: Vec<_> = (0..5).map(|_| leader.prove()).collect();
     for proof in proofs {
-        assert_eq!(cluster.sim.run_until(proof), Ok(()));
+        assert_eq!(cluster.sim.run_until(proof), Ok(0), "no mutations yet");
     }
     let follower = cluster.member((cluster.leader + 1) % NODES).expect("it follows");
     assert_eq!(cluster.sim.run_until(follower.prove()), Err(Error::process_behind()));

@@ -4,13 +4,13 @@
 
 use crate::backpressure::{self, Cause};
 use crate::batch_lock::lock;
-use crate::leader::Leader;
+use crate::shown::Shown;
 use crate::space::LOW;
 use serde_json::{Value, json};
 
 /// The messages, each with a name that stays the same, and a sentence.
-pub(super) fn all(leader: &Leader) -> Vec<Value> {
-    let replica = &*leader.replica;
+pub(super) fn all(shown: &Shown) -> Vec<Value> {
+    let replica = &*shown.replica;
     let mut messages = Vec::new();
     let mut tell = |name: &str, description: String| {
         messages.push(json!({ "name": name, "description": description }));

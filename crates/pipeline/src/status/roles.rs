@@ -2,20 +2,20 @@
 
 use super::LOCAL_ADDRESS;
 use super::{counted, disk_used, hex, never, statistics};
-use crate::leader::Leader;
 use crate::metrics::{Count, Rated};
+use crate::shown::Shown;
 use serde_json::{Value, json};
 
 /// The processes by id.
-pub(super) fn processes(leader: &Leader, uptime: f64) -> Value {
-    let id = leader
+pub(super) fn processes(shown: &Shown, uptime: f64) -> Value {
+    let id = shown
         .replica
         .directory
         .as_ref()
         .map_or_else(|| "0".repeat(32), |directory| hex(&directory.ids.node_id));
-    let memory = leader.replica.storage.memory();
+    let memory = shown.replica.storage.memory();
     let mut disk = json!({ "busy": 0 });
-    if let Some(free) = leader.replica.space.free_and_kept().map(|(free, _)| free) {
+    if let Some(free) = shown.replica.space.free_and_kept().map(|(free, _)| free) {
         disk["free_bytes"] = json!(free);
     }
     let role = |name: &str, more: Value| {
@@ -41,15 +41,15 @@ pub(super) fn processes(leader: &Leader, uptime: f64) -> Value {
             role("cluster_controller", json!({})),
             role("grv_proxy", json!({
                 "grv_latency_statistics": {
-                    "default": statistics(&leader.replica.counters.metrics.start_wait.snapshot()),
+                    "default": statistics(&shown.replica.counters.metrics.start_wait.snapshot()),
                 },
             })),
             role("commit_proxy", json!({
-                "commit_latency_statistics": statistics(&leader.replica.counters.metrics.commit.snapshot()),
+                "commit_latency_statistics": statistics(&shown.replica.counters.metrics.commit.snapshot()),
             })),
             role("resolver", json!({})),
-            role("log", log(leader)),
-            role("storage", storage(leader)),
+            role("log", log(shown)),
+            role("storage", storage(shown)),
         ],
         "uptime_seconds": uptime,
         "version": "7.3.0",
@@ -57,37 +57,37 @@ pub(super) fn processes(leader: &Leader, uptime: f64) -> Value {
     json!({ id: process })
 }
 
-fn log(leader: &Leader) -> Value {
-    let written = counted(leader, leader.replica.counters.bytes_written.get(), Rated::BytesWritten);
+fn log(shown: &Shown) -> Value {
+    let written = counted(shown, shown.replica.counters.bytes_written.get(), Rated::BytesWritten);
     json!({
-        "data_version": leader.replica.newest(),
+        "data_version": shown.replica.newest(),
         "durable_bytes": written,
         "input_bytes": written,
-        "queue_disk_used_bytes": leader.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
+        "queue_disk_used_bytes": shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
     })
 }
 
-fn storage(leader: &Leader) -> Value {
-    let (memory, counters) = (leader.replica.storage.memory(), &leader.replica.counters);
-    let read = |count, rated| counted(leader, counters.metrics.get(count), rated);
+fn storage(shown: &Shown) -> Value {
+    let (memory, counters) = (shown.replica.storage.memory(), &shown.replica.counters);
+    let read = |count, rated| counted(shown, counters.metrics.get(count), rated);
     let lag = json!({ "seconds": 0, "versions": 0 });
     let mut storage = json!({
         "bytes_queried": read(Count::Bytes, Rated::BytesRead),
         "data_lag": lag,
-        "data_version": leader.replica.newest(),
+        "data_version": shown.replica.newest(),
         "durability_lag": lag,
         "finished_queries": read(Count::Reads, Rated::Reads),
         "keys_queried": read(Count::Keys, Rated::Keys),
-        "kvstore_used_bytes": disk_used(leader),
+        "kvstore_used_bytes": disk_used(shown),
         "low_priority_queries": never(),
-        "mutation_bytes": counted(leader, counters.bytes_written.get(), Rated::BytesWritten),
-        "mutations": counted(leader, counters.mutations.get(), Rated::Mutations),
+        "mutation_bytes": counted(shown, counters.bytes_written.get(), Rated::BytesWritten),
+        "mutations": counted(shown, counters.mutations.get(), Rated::Mutations),
         "query_queue_max": 0,
         "read_latency_statistics": statistics(&counters.metrics.read.snapshot()),
         "stored_bytes": memory.data,
         "total_queries": read(Count::Reads, Rated::Reads),
     });
-    if let Some(free) = leader.replica.space.free_and_kept().map(|(free, _)| free) {
+    if let Some(free) = shown.replica.space.free_and_kept().map(|(free, _)| free) {
         storage["kvstore_available_bytes"] = json!(free);
         storage["kvstore_free_bytes"] = json!(free);
     }

@@ -45,6 +45,8 @@ struct Node {
     /// How far it has told entries to be committed since its start.
     told: u64,
     led: Option<u64>,
+    /// Until then it does nothing, and what is sent to it waits.
+    paused: u64,
 }
 
 /// What goes wrong, and how often.
@@ -113,6 +115,7 @@ impl Cluster {
             unsynced: VecDeque::new(),
             told: 0,
             led: None,
+            paused: 0,
         };
         let mut cluster = Self {
             random,
@@ -171,6 +174,9 @@ impl Cluster {
             self.deliver(&bytes, weather)?;
         }
         for at in 0..self.nodes.len() {
+            if self.nodes[at].paused > self.now {
+                continue;
+            }
             // Clocks run at different speeds.
             if self.random.chance(0.95) {
                 self.with(at, weather, Core::tick)?;
@@ -190,7 +196,11 @@ impl Cluster {
             if self.random.chance(weather.crash + unseat / 2.0) {
                 self.crash(at);
             } else if self.random.chance(unseat / 2.0) {
-                self.cut_off(at as u64 + 1);
+                match self.random.index(2) {
+                    0 => self.cut_off(at as u64 + 1),
+                    // Longer than it takes others to elect somebody else.
+                    _ => self.nodes[at].paused = self.now + 20 + self.random.below(60),
+                }
             } else if self.nodes[at].core.is_none() && self.random.chance(0.05) {
                 self.start(at);
                 self.drain(at, weather)?;
@@ -224,6 +234,12 @@ impl Cluster {
     fn deliver(&mut self, bytes: &[u8], weather: &Weather) -> Result<(), String> {
         let message = Message::decode(bytes).map_err(|error| error.to_string())?;
         let at = message.to as usize - 1;
+        if self.nodes[at].paused > self.now {
+            self.sent += 1;
+            let due = self.nodes[at].paused + 3 + self.random.below(20);
+            self.network.insert((due, self.sent), bytes.to_vec());
+            return Ok(());
+        }
         let mut refused = None;
         self.with(at, weather, |core| refused = core.receive(&message).err())?;
         refused.map_or(Ok(()), |error| Err(format!("an honest message was refused: {error}")))

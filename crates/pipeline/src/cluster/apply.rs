@@ -1,0 +1,54 @@
+//! Committed entries take effect: one task, whoever leads.
+//!
+//! It reads the log as any consumer does, the newest entries from memory. Clients of the leader that made an entry are
+//! told here: their batch has been applied, and so has everything before it.
+
+use super::participant::Participant;
+use crate::batch::entry_mutations;
+use crate::metadata::may_concern;
+use crate::replica::Entry;
+use crate::supervise::Supervisor;
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, MutationList, Result};
+use std::sync::Arc;
+
+/// Applies committed entries until the member ends, or the node fails.
+pub(super) async fn run(this: Arc<Participant>) {
+    let mut reader = this.member.view().reader(this.replica.newest() + 1);
+    loop {
+        let entry = match race(reader.wait(), this.replica.health.until_failed()).await {
+            First::Left(Ok(entry)) => entry,
+            First::Left(Err(error)) => return ended(&this, error),
+            First::Right(_) => return,
+        };
+        if let Err(error) = apply(&this, &entry).await {
+            return this.fail(error);
+        }
+    }
+}
+
+/// There are no more entries: the log is closed, or broken.
+fn ended(this: &Participant, error: Error) {
+    if error != Error::shutdown_in_progress() {
+        this.fail(error);
+    }
+}
+
+async fn apply(this: &Participant, entry: &plinth_log::Entry) -> Result<()> {
+    let (index, version) = (entry.index, entry.version);
+    let corrupt = |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
+    let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
+    let mutations = MutationList::decode(mutations.to_vec()).map_err(corrupt)?;
+    let touches_metadata = mutations.iter().any(may_concern);
+    let replica = &*this.replica;
+    let fired =
+        replica.apply(&Entry { at: entry.position(), lists: vec![&mutations], touches_metadata }).await?;
+    replica.counters.bytes_written.add(entry.body.len() as u64);
+    replica.waiting.reached(version);
+    match this.leader().filter(|leader| leader.term == Some(entry.term)) {
+        Some(leader) => leader.settle_applied(version, fired).await,
+        None => fired.into_iter().for_each(|promise| promise.send(Ok(version))),
+    }
+    this.applied.change(|applied| *applied = version);
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! What a member is for as long as its process lives: replica, part in the agreement, and a place for the leader of a
+//! term.
+//!
+//! The place is empty while this node doesn't lead. Reads never look at it; commits and requests for read
+//! versions take a handle from it, and are told who leads where it is empty.
+
+use super::membership::Membership;
+use super::posted::Posted;
+use crate::leader::Leader;
+use crate::replica::Replica;
+use crate::supervise::{self, Supervisor};
+use plinth_env::Task;
+use plinth_env::sync::race;
+use plinth_replication::{Frame, Member, NodeId, Standing};
+use plinth_types::{Error, Result, Version, probe};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a leader that hands over waits for what it has appended to be committed.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
+/// How long it waits for another one to lead.
+const HAND_OVER: Duration = Duration::from_secs(1);
+
+/// Who leads, as far as a node knows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Leadership {
+    /// The newest term that it has heard of. It only rises.
+    pub term: u64,
+    /// Who leads in that term, if it knows.
+    pub leader: Option<NodeId>,
+    /// Whether that is this node, and it takes commits.
+    pub is_ready: bool,
+}
+
+/// The leader that this node is, if it is one.
+#[derive(Default)]
+struct Place {
+    leader: Option<Arc<Leader>>,
+    is_ready: bool,
+}
+
+/// A member of a cluster.
+pub(crate) struct Participant {
+    pub replica: Arc<Replica>,
+    pub membership: Membership,
+    pub(super) member: Arc<Member>,
+    place: Posted<Place>,
+    leadership: Posted<Leadership>,
+    /// Everything up to here has been applied.
+    pub(super) applied: Posted<Version>,
+    /// What went wrong when it ended.
+    closed: Posted<Option<Result<()>>>,
+}
+
+impl Participant {
+    pub fn new(replica: Arc<Replica>, membership: Membership, member: Member) -> Arc<Self> {
+        let applied = Posted::new(replica.newest());
+        Arc::new(Self {
+            replica,
+            membership,
+            member: Arc::new(member),
+            place: Posted::default(),
+            leadership: Posted::default(),
+            applied,
+            closed: Posted::default(),
+        })
+    }
+
+    /// Starts the tasks of a member.
+    pub fn start(self: &Arc<Self>) -> Vec<Task> {
+        vec![
+            supervise::spawn(self, "terms", super::term::run(self.clone())),
+            supervise::spawn(self, "apply", super::apply::run(self.clone())),
+            supervise::spawn(self, "leadership", follow_leadership(self.clone())),
+            supervise::spawn(self, "upkeep", super::upkeep::run(self.clone())),
+        ]
+    }
+
+    /// A frame of another node has arrived.
+    pub fn receive(&self, frame: Frame) {
+        self.member.receive(frame);
+    }
+
+    /// Who leads, as far as this node knows.
+    pub fn leadership(&self) -> Leadership {
+        self.leadership.with(|known| *known)
+    }
+
+    /// Waits until that is something else than this.
+    pub async fn until_leadership_other_than(&self, known: Leadership) -> Leadership {
+        self.leadership.until(|now| (*now != known).then_some(*now)).await
+    }
+
+    /// How it stands in the agreement.
+    pub fn standing(&self) -> Standing {
+        self.member.standing()
+    }
+
+    /// The leader that this node is at the moment, ready or not.
+    pub fn leader(&self) -> Option<Arc<Leader>> {
+        self.place.with(|place| place.leader.clone())
+    }
+
+    /// The leader that this node is, if it takes commits.
+    ///
+    /// # Errors
+    /// `process_behind`, naming whoever leads.
+    pub fn ready_leader(&self) -> Result<Arc<Leader>> {
+        let ready = self.place.with(|place| place.leader.clone().filter(|_| place.is_ready));
+        ready.ok_or_else(|| {
+            if let Some(cause) = self.replica.health.failure() {
+                return cause;
+            }
+            if self.replica.health.is_closing() {
+                return Error::shutdown_in_progress();
+            }
+            self.behind()
+        })
+    }
+
+    /// What whoever wants a leader is told by a node that is none. Nothing has been done then.
+    pub(super) fn behind(&self) -> Error {
+        let Leadership { term, leader, .. } = self.leadership();
+        let us = self.membership.node;
+        let detail = match leader {
+            Some(leader) if leader != us => {
+                format!("node {us} doesn't lead: leader is node {leader} in term {term}")
+            }
+            _ => format!("node {us} doesn't lead: leader is unknown in term {term}"),
+        };
+        Error::process_behind().with_detail(detail)
+    }
+
+    pub(super) fn put(&self, leader: Option<Arc<Leader>>) {
+        self.place.change(|place| *place = Place { leader, is_ready: false });
+        self.leadership.change(|known| known.is_ready = false);
+    }
+
+    /// The leader takes commits from now on.
+    pub(super) fn open(&self, term: u64) {
+        self.place.change(|place| place.is_ready = true);
+        self.leadership.change(|known| {
+            *known = Leadership { term, leader: Some(self.membership.node), is_ready: true };
+        });
+    }
+
+    /// Gives the part of the leader to another node, if this one has it. What was appended is answered before, what
+    /// wasn't may be sent again.
+    pub async fn hand_over(&self) {
+        let Some(leader) = self.leader() else { return };
+        probe!("pipeline: a leader hands over");
+        leader.retire(&self.behind());
+        let env = &self.replica.env;
+        let answered = self.applied.until(|_| leader.in_flight.is_empty().then_some(()));
+        race(answered, env.sleep(LAST_ANSWERS)).await;
+        self.member.hand_over();
+        let gone = self.member.until(|standing| standing.leads.is_none().then_some(()));
+        race(gone, env.sleep(HAND_OVER)).await;
+        leader.resign(&self.behind());
+    }
+
+    /// It takes no more part.
+    pub(super) async fn end(&self) {
+        let closed = match self.member.check() {
+            Ok(()) => self.member.close().await,
+            Err(ended) => Err(ended),
+        };
+        self.closed.change(|told| {
+            told.get_or_insert(closed);
+        });
+    }
+
+    /// Waits until it takes no more part.
+    pub async fn until_ended(&self) -> Result<()> {
+        self.closed.until(Option::clone).await
+    }
+}
+
+impl Supervisor for Participant {
+    fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    fn is_over(&self) -> bool {
+        self.replica.health.is_over()
+    }
+
+    fn fail(&self, cause: Error) {
+        match self.leader() {
+            Some(leader) => leader.fail(cause),
+            None => self.replica.health.fail(cause),
+        }
+    }
+}
+
+/// Tells who leads, until the member ends.
+async fn follow_leadership(this: Arc<Participant>) {
+    let mut known = Leadership::default();
+    loop {
+        let news = this.member.until(|standing| {
+            let is_news = (standing.term, standing.leader) != (known.term, known.leader);
+            is_news.then_some((standing.term, standing.leader))
+        });
+        let Ok((term, leader)) = news.await else { return };
+        known = this.leadership.change(|now| {
+            let is_ready = now.is_ready && now.term == term && leader == now.leader;
+            *now = Leadership { term, leader, is_ready };
+            *now
+        });
+        crate::events::leadership(this.membership.node, term, leader);
+    }
+}

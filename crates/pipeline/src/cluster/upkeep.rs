@@ -1,0 +1,104 @@
+//! What a member does at its leisure, whether it leads or not: it looks after its disk, and lets go of the log.
+//!
+//! Checkpoints and tables need less of the log than other nodes may: one that was away for a while goes on from
+//! where it was only as long as somebody has the entries that it missed. So every member, for it may lead
+//! tomorrow, keeps the newest entries up to a bound in bytes, as a consumer of its own log.
+
+use super::participant::Participant;
+use crate::space::Level;
+use crate::supervise::Supervisor;
+use plinth_env::sync::race;
+use plinth_log::LocalView;
+use plinth_types::{Result, Version};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name under which entries are kept for other nodes.
+pub(crate) const CONSUMER: &str = "followers";
+
+const PERIOD: Duration = Duration::from_millis(200);
+/// In so many steps what is kept for others is let go of.
+const STEPS: u64 = 16;
+
+/// Has entries kept for other nodes, from the oldest on that is there, or from where that stood before a restart.
+pub(crate) fn keep_for_followers(log: &LocalView) -> Result<()> {
+    if log.consumers().iter().any(|(name, _)| name == CONSUMER) {
+        return Ok(());
+    }
+    let oldest = log.consumers().iter().map(|(_, from)| *from).min().unwrap_or(1);
+    log.register(CONSUMER, oldest, None).map(drop)
+}
+
+/// Does what is due until the node closes.
+pub(super) async fn run(this: Arc<Participant>) {
+    let replica = &*this.replica;
+    let mut kept = Kept::default();
+    let mut marked = None;
+    while !this.is_over() {
+        race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
+        if let Err(lost) = replica.check_place() {
+            return this.fail(lost);
+        }
+        let newest = replica.newest();
+        if this.leader().is_none() {
+            replica.space.look(replica, 0).await;
+            replica.backpressure.tick(replica.env.now());
+            if marked != Some(newest) && !this.is_over() {
+                // Best effort: what fails here fails where it counts, too.
+                let _ = this.member.mark_durable().await;
+                marked = Some(newest);
+            }
+        }
+        let bound = match replica.space.level() {
+            Level::Plenty => replica.config.follower_log_bytes,
+            Level::Low | Level::Kept => 0,
+        };
+        if let Some(upto) = kept.look(replica.counters.bytes_written.get(), newest, bound)
+            && let Some(log) = &replica.log
+        {
+            // A consumer that is gone holds nothing back.
+            let _ = log.pop(CONSUMER, upto);
+        }
+    }
+}
+
+/// How much was written up to which version.
+#[derive(Default)]
+struct Kept {
+    steps: VecDeque<(u64, Version)>,
+}
+
+impl Kept {
+    /// So much has been written, up to this version; gives the version up to which entries may go.
+    fn look(&mut self, written: u64, version: Version, bound: u64) -> Option<Version> {
+        if self.steps.back().is_none_or(|(before, _)| written >= before + bound / STEPS) {
+            self.steps.push_back((written, version));
+        }
+        let mut upto = None;
+        while let Some((_, version)) = self.steps.pop_front_if(|(then, _)| *then + bound < written) {
+            upto = Some(version);
+        }
+        upto
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_bytes_are_kept_and_older_ones_go() {
+        let mut kept = Kept::default();
+        let mut gone = 0;
+        for n in 1..=1000_i64 {
+            let written = n as u64 * 100;
+            gone = kept.look(written, n, 10_000).unwrap_or(gone);
+            assert!(written <= 10_000 || written - gone as u64 * 100 >= 10_000, "enough is kept");
+            assert!(written - gone as u64 * 100 <= 10_000 + 2 * 10_000 / STEPS + 100, "and not more");
+            assert!(kept.steps.len() as u64 <= STEPS + 3);
+        }
+        let upto = kept.look(100_000, 1000, 0).expect("on a full disk all of it goes");
+        assert!(upto >= 1000 - 2 * 100 / STEPS as i64, "but for what is newer than the last step: {upto}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A node as a member of a cluster: its directory made, opened, and what else is asked of a member.
+//!
+//! A directory belongs to a member or to a database of its own, and is opened as what it is: a member's log has entries
+//! that may never come to be, and lacks others that were acknowledged. What a member does stands in `cluster/`.
+
+use crate::cluster::{Leadership, Membership, Participant, keep_for_followers};
+use crate::config::NodeConfig;
+use crate::directory::Directory;
+use crate::node::{Node, Seat, fitted, or_close, read_metadata, start_checkpoints};
+use crate::opening::recover_member;
+use crate::replica::Replica;
+use crate::store::Store;
+use crate::{creation, space};
+use plinth_env::Env;
+use plinth_log::ReplicaLog;
+use plinth_replication::{Frame, Member, Peers};
+use plinth_types::{Result, Version};
+use std::path::Path;
+use std::sync::Arc;
+
+impl Node {
+    /// Makes the directory of a member of a cluster, which has no rows yet: those come with the cluster's log. It is
+    /// durable and whole when this returns; a crash leaves that, or what a second call makes whole.
+    ///
+    /// # Errors
+    /// `invalid_option_value` if nobody can be this member; `client_invalid_operation` if `dir` holds anything;
+    /// `lock_file_failure` if it is in use; errors of files.
+    pub async fn form(env: &Env, dir: &Path, config: &NodeConfig, membership: &Membership) -> Result<()> {
+        creation::form(&env.keeping_private(), dir, config, membership).await
+    }
+
+    /// Opens a member's directory, and takes part in its cluster: `peers` takes what it says to others, what those say
+    /// comes by [`Node::receive`]. It serves reads at once, at the versions that it has come to, and commits while it
+    /// leads.
+    ///
+    /// # Errors
+    /// As [`Node::open`]; `file_not_found` if there is nothing; `client_invalid_operation` if `dir` holds a database
+    /// of its own.
+    pub async fn open_member(
+        env: &Env,
+        dir: &Path,
+        config: NodeConfig,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Arc<Self>> {
+        let began = env.now();
+        let env = &env.keeping_private();
+        let (directory, engine, membership) = creation::claim_member(env, dir).await?;
+        let config = fitted(config, engine);
+        let recovered = match recover_member(env, &directory, &config).await {
+            // On a full disk the next try has the reserve's room.
+            Err(error) if space::release_before_opening(env, dir, &error).await => {
+                recover_member(env, &directory, &config).await?
+            }
+            recovered => recovered?,
+        };
+        let log_bytes = recovered.1.view().bytes();
+        let node = Self::start_member(env, (directory, config), recovered, membership, peers).await?;
+        node.tell_opened(log_bytes, env.now().saturating_sub(began));
+        Ok(node)
+    }
+
+    async fn start_member(
+        env: &Env,
+        (directory, config): (Directory, NodeConfig),
+        (mut storage, log, newest): (Store, ReplicaLog, Version),
+        membership: Membership,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Arc<Self>> {
+        storage.reader.publish(newest);
+        // What lies between two entries of a restart is read by nobody.
+        storage.writer.forget_before(newest, 0);
+        let reader = storage.reader.clone();
+        let metadata = or_close(&*reader, read_metadata(&*reader, newest).await).await?;
+        let view = log.view().clone();
+        or_close(&*reader, keep_for_followers(&view)).await?;
+        let taking_part = membership.taking_part();
+        let member = or_close(&*reader, Member::start(env, taking_part, log, peers)).await?;
+        let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
+        let replica =
+            Arc::new(Replica::new(env, config, Some(directory), (storage, view), (newest, metadata)));
+        replica.space.look(&replica, 0).await;
+        let participant = Participant::new(replica.clone(), membership, member);
+        let mut tasks = participant.start();
+        tasks.extend(start_checkpoints(&participant, &replica));
+        Ok(Self::of(replica, participant, tasks))
+    }
+
+    fn participant(&self) -> Option<&Arc<Participant>> {
+        match &self.seat {
+            Seat::Alone(_) => None,
+            Seat::Member(participant) => Some(participant),
+        }
+    }
+
+    /// Who this node is in its cluster; `None` if it is a database of its own.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.participant().map(|participant| &participant.membership)
+    }
+
+    /// A frame of another member has arrived. Frames may be lost, doubled or overtaken on their way; what no honest node
+    /// sends is as good as lost.
+    pub fn receive(&self, frame: Frame) {
+        if let Some(participant) = self.participant() {
+            participant.receive(frame);
+        }
+    }
+
+    /// Who leads, as far as this node knows. A database of its own leads itself, in term 0.
+    pub fn leadership(&self) -> Leadership {
+        self.participant().map_or(ALONE, |participant| participant.leadership())
+    }
+
+    /// Waits until that is something else than this.
+    pub async fn until_leadership_other_than(&self, known: Leadership) -> Leadership {
+        match self.participant() {
+            Some(participant) => participant.until_leadership_other_than(known).await,
+            None if known != ALONE => ALONE,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives the leader's part to another member, if this node has it, before it is closed: others go on at once, and
+    /// what this one has taken is answered before. Takes a second and a half at most.
+    pub async fn hand_over(&self) {
+        if let Some(participant) = self.participant() {
+            participant.hand_over().await;
+        }
+    }
+}
+
+const ALONE: Leadership = Leadership { term: 0, leader: None, is_ready: true };

@@ -1,0 +1,74 @@
+//! A node as status and metrics show it: its replica, and the leader that it may be besides.
+//!
+//! A node that doesn't lead shows what an idle leader would: empty queues, and nothing held back.
+
+use crate::cluster::{Membership, Standing};
+use crate::gate::Limits;
+use crate::leader::Leader;
+use crate::replica::Replica;
+use plinth_replication::NodeId;
+use std::sync::Arc;
+
+/// What is shown of a node.
+pub(crate) struct Shown {
+    pub replica: Arc<Replica>,
+    pub leader: Option<Arc<Leader>>,
+    /// Of a member of a cluster: how it stands there.
+    pub member: Option<ShownMember>,
+}
+
+/// What is shown of a member of a cluster.
+pub(crate) struct ShownMember {
+    pub standing: Standing,
+    pub membership: Membership,
+}
+
+impl ShownMember {
+    /// What it is in its term.
+    pub fn role(&self) -> &'static str {
+        match (self.standing.leader, self.standing.leads) {
+            (_, Some(_)) => "leader",
+            (Some(leader), None) if leader == self.membership.node => "elected",
+            (Some(_), None) => "follower",
+            (None, None) => "candidate",
+        }
+    }
+
+    /// Of each other voter how many entries it lacks, as far as a leader knows.
+    pub fn lags(&self) -> Vec<(NodeId, u64)> {
+        let last = self.standing.last_index;
+        self.standing.followers.iter().map(|(node, synced)| (*node, last.saturating_sub(*synced))).collect()
+    }
+}
+
+impl Shown {
+    /// How many transactions wait to be committed, and their bytes.
+    pub fn queued(&self) -> (usize, usize) {
+        self.leader.as_ref().map_or((0, 0), |leader| leader.queue.depth())
+    }
+
+    /// Batches in flight.
+    pub fn in_flight(&self) -> usize {
+        self.leader.as_ref().map_or(0, |leader| leader.in_flight.len())
+    }
+
+    /// How many transactions wait to begin.
+    pub fn waiting(&self) -> usize {
+        self.leader.as_ref().map_or(0, |leader| leader.gate.waiting())
+    }
+
+    /// What limits how many may begin.
+    pub fn limits(&self) -> Limits {
+        self.leader.as_ref().map_or_else(Limits::default, |leader| leader.gate.limits())
+    }
+
+    /// Whether any may begin at once.
+    pub fn is_open(&self) -> bool {
+        self.leader.as_ref().is_none_or(|leader| leader.gate.is_open())
+    }
+
+    /// Tags that are throttled: by hand, and by itself.
+    pub fn throttled_tags(&self) -> (usize, usize) {
+        self.leader.as_ref().map_or((0, 0), |leader| leader.gate.throttled_tags())
+    }
+}

@@ -1,0 +1,186 @@
+//! Members of a cluster on simulated machines: frames are encoded, late, lost, doubled and overtaken, links may be cut in
+//! one direction.
+//!
+//! A machine keeps its disk when it loses its power, and begins again with what was synced. Everything random comes from
+//! the seed.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use plinth_client::{Database, Endpoint, Transaction};
+use plinth_env::Env;
+use plinth_env::simulated::Simulation;
+use plinth_pipeline::cluster::{Membership, Voter};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_replication::{Frame, NodeId, Peers};
+use plinth_types::{Bytes, Result};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub const DIR: &str = "/db";
+
+/// What the machines share.
+#[derive(Default)]
+struct Network {
+    nodes: Mutex<Vec<Option<Arc<Node>>>>,
+    /// From which to which nothing comes through.
+    cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
+    /// Of a thousand frames.
+    lost: Mutex<u64>,
+}
+
+struct Links {
+    env: Env,
+    network: Arc<Network>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Peers for Links {
+    fn send(&self, frame: Frame) {
+        let (from, to) = (frame.message.from, frame.message.to);
+        let random = self.env.random_u64();
+        if lock(&self.network.cut).contains(&(from, to)) || random % 1000 < *lock(&self.network.lost) {
+            return;
+        }
+        let bytes = Bytes::from(frame.encode().expect("a frame that can be sent"));
+        let copies = 1 + u64::from(random >> 32 & 63 == 0);
+        for copy in 0..copies {
+            let (network, bytes) = (self.network.clone(), bytes.clone());
+            let delay = Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
+            let arrives = move || {
+                let node = lock(&network.nodes)[to as usize - 1].clone();
+                if let Some(node) = node {
+                    node.receive(Frame::decode(&bytes).expect("an honest frame"));
+                }
+            };
+            self.env.call_at(self.env.now() + delay, arrives).detach();
+        }
+    }
+}
+
+pub struct Machines {
+    pub sim: Simulation,
+    pub envs: Vec<Env>,
+    network: Arc<Network>,
+    pub config: NodeConfig,
+}
+
+impl Machines {
+    /// Machines with formed members, which run.
+    pub fn new(seed: u64, size: usize, config: NodeConfig) -> Self {
+        let mut machines = Self::empty(seed, size, config);
+        for at in 0..size {
+            machines.form(at).expect("a member");
+            machines.open(at).expect("a member opens");
+        }
+        machines
+    }
+
+    /// Machines with nothing on them.
+    pub fn empty(seed: u64, size: usize, config: NodeConfig) -> Self {
+        let sim = Simulation::new(seed);
+        let envs = (0..size).map(|at| sim.process(&format!("node-{}", at + 1))).collect();
+        let network = Arc::new(Network::default());
+        lock(&network.nodes).resize(size, None);
+        Self { sim, envs, network, config }
+    }
+
+    pub fn membership(&self, at: usize) -> Membership {
+        let voter = |at: usize| Voter { id: at as u64 + 1, address: format!("10.0.0.{at}:4500") };
+        let voters = (0..self.envs.len()).map(voter).collect();
+        Membership { cluster_id: [7; 16], node: at as u64 + 1, voters }
+    }
+
+    pub fn form(&self, at: usize) -> Result<()> {
+        self.sim.run_until(Node::form(&self.envs[at], Path::new(DIR), &self.config, &self.membership(at)))
+    }
+
+    pub fn open(&mut self, at: usize) -> Result<()> {
+        let links = Arc::new(Links { env: self.envs[at].clone(), network: self.network.clone() });
+        let open = Node::open_member(&self.envs[at], Path::new(DIR), self.config.clone(), links);
+        let node = self.sim.run_until(open)?;
+        lock(&self.network.nodes)[at] = Some(node);
+        Ok(())
+    }
+
+    pub fn node(&self, at: usize) -> Arc<Node> {
+        lock(&self.network.nodes)[at].clone().expect("it is up")
+    }
+
+    fn up(&self) -> Vec<(usize, Arc<Node>)> {
+        let nodes = lock(&self.network.nodes);
+        nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.clone()?))).collect()
+    }
+
+    /// The machine loses its power, and begins again without a node.
+    pub fn crash(&mut self, at: usize) {
+        lock(&self.network.nodes)[at] = None;
+        self.sim.crash(&self.envs[at]);
+        self.envs[at] = self.sim.restart(&self.envs[at]);
+    }
+
+    /// From one to the other nothing comes through.
+    pub fn cut(&self, from: usize, to: usize) {
+        lock(&self.network.cut).insert((from as u64 + 1, to as u64 + 1));
+    }
+
+    /// A machine hears nobody and is heard by nobody.
+    pub fn isolate(&self, at: usize) {
+        (0..self.envs.len()).for_each(|other| {
+            self.cut(at, other);
+            self.cut(other, at);
+        });
+    }
+
+    pub fn heal(&self) {
+        lock(&self.network.cut).clear();
+    }
+
+    /// So many of a thousand frames are lost.
+    pub fn lose(&self, of_a_thousand: u64) {
+        *lock(&self.network.lost) = of_a_thousand;
+    }
+
+    /// Runs until a node among these takes commits; gives which.
+    pub fn await_leader(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
+        for _ in 0..20_000 {
+            let ready = |(at, node): &(usize, Arc<Node>)| is_wanted(*at) && node.leadership().is_ready;
+            if let Some((at, _)) = self.up().into_iter().find(ready) {
+                return at;
+            }
+            self.sim.run_for(Duration::from_millis(2));
+        }
+        let told: Vec<_> =
+            self.up().into_iter().map(|(at, node)| (at, node.leadership(), node.failure())).collect();
+        panic!("nobody leads: {told:?}");
+    }
+
+    /// The database as a client of this node alone has it.
+    pub fn database(&self, at: usize) -> Database {
+        Database::new(Arc::new(self.node(at).endpoint()) as Arc<dyn Endpoint>)
+    }
+
+    pub fn set(&self, at: usize, key: &str, value: &str) -> Result<()> {
+        let tr = self.database(at).create_transaction();
+        tr.set(key, value);
+        self.sim.run_until(tr.commit())
+    }
+
+    pub fn get(&self, at: usize, key: &str) -> Result<Option<String>> {
+        let tr = self.database(at).create_transaction();
+        let value = self.sim.run_until(tr.get(key))?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+
+    /// What a node has under a key as of a version that the leader gave.
+    pub fn get_at(&self, leader: usize, at: usize, key: &str) -> Result<Option<String>> {
+        let version = self.sim.run_until(self.database(leader).create_transaction().get_read_version())?;
+        let tr: Transaction = self.database(at).create_transaction();
+        tr.set_read_version(version);
+        let value = self.sim.run_until(tr.get(key))?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+}
