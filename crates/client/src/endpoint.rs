@@ -6,7 +6,7 @@
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located, RangeRead,
     RangeResult, Version,
 };
 use std::sync::Arc;
@@ -54,6 +54,12 @@ pub trait Endpoint: Send + Sync + 'static {
 
     /// What the database calls itself.
     fn describe(&self) -> Description;
+
+    /// Which nodes the database has, and which of them leads, as far as is known without asking anybody; `None` where it is one server's,
+    /// or nobody's.
+    fn located(&self) -> Option<Located> {
+        None
+    }
 
     /// The status document, as JSON.
     fn status_json(&self) -> Reply<String>;

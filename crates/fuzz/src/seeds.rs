@@ -95,6 +95,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("release", Request::Release(snapshot)),
         ("in-snapshot", Request::InSnapshot { snapshot, read: Box::new(in_snapshot) }),
         ("clients", Request::Clients),
+        ("locate", Request::Locate),
         ("disconnect", Request::Disconnect(Bytes::from_static(b"192.0.2.1:50000"))),
     ]
 }

@@ -20,6 +20,8 @@ pub const NO_ID: u32 = u32::MAX;
 
 /// The version of the protocol with pinned snapshots and the operator's requests.
 const SNAPSHOTS: u16 = 2;
+/// The version of the protocol with clusters.
+const CLUSTERS: u16 = 3;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -64,6 +66,8 @@ pub enum Kind {
     Clients = 17,
     /// Closes connections of clients.
     Disconnect = 18,
+    /// Asks which nodes the database has, and which one leads.
+    Locate = 19,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -96,6 +100,8 @@ pub enum Kind {
     ClientsReply = REPLY | 17,
     /// The answer to [`Kind::Disconnect`].
     DisconnectReply = REPLY | 18,
+    /// The answer to [`Kind::Locate`].
+    LocateReply = REPLY | 19,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -123,6 +129,7 @@ impl Kind {
             16 => InSnapshot,
             17 => Clients,
             18 => Disconnect,
+            19 => Locate,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -139,6 +146,7 @@ impl Kind {
             0x8f => ReleaseReply,
             0x91 => ClientsReply,
             0x92 => DisconnectReply,
+            0x93 => LocateReply,
             0xff => Failure,
             _ => return None,
         })
@@ -146,8 +154,12 @@ impl Kind {
 
     /// The version of the protocol that this came with.
     pub fn since(self) -> u16 {
-        let is_first = (self as u8 & !REPLY) < Self::Pin as u8 || self == Self::Failure;
-        if is_first { 1 } else { SNAPSHOTS }
+        match self as u8 & !REPLY {
+            _ if self == Self::Failure => 1,
+            code if code < Self::Pin as u8 => 1,
+            code if code < Self::Locate as u8 => SNAPSHOTS,
+            _ => CLUSTERS,
+        }
     }
 
     /// Whether a server sends this, not a client.

@@ -6,7 +6,7 @@
 use crate::frame::{self, Kind};
 use crate::request::{SnapshotId, VALUES_BYTES};
 use crate::wire::{Put, Reader, malformed};
-use plinth_types::{Bytes, CommitReply, Error, RangeResult, Result, Rows, Version};
+use plinth_types::{Bytes, CommitReply, Error, Located, LocatedMember, RangeResult, Result, Rows, Version};
 
 /// Longest detail of an error that is sent; longer ones are cut.
 const MAX_DETAIL: usize = 4096;
@@ -269,4 +269,37 @@ pub fn put_status(out: &mut Vec<u8>, id: u32, document: &str) {
     let start = frame::begin(out, id, Kind::StatusReply);
     out.extend_from_slice(document.as_bytes());
     frame::finish(out, start);
+}
+
+/// Appends a [`Kind::LocateReply`].
+pub fn put_located(out: &mut Vec<u8>, id: u32, located: &Located) {
+    let start = frame::begin(out, id, Kind::LocateReply);
+    out.put_u64(located.term);
+    out.put_u64(located.node);
+    out.put_u64(located.leader.unwrap_or(0));
+    out.put_u32(located.members.len() as u32);
+    for member in &located.members {
+        out.put_u64(member.node);
+        out.push(member.votes.into());
+        out.put_bytes(member.address.as_bytes());
+    }
+    frame::finish(out, start);
+}
+
+/// Which nodes there are, and which of them leads.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn located(body: &[u8]) -> Result<Located> {
+    let mut reader = Reader::new(body);
+    let (term, node, leader) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let count = reader.count(13)?;
+    let mut members = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (node, votes) = (reader.u64()?, reader.flag()?);
+        let address = String::from_utf8_lossy(reader.bytes()?).into_owned();
+        members.push(LocatedMember { node, address, votes });
+    }
+    reader.end()?;
+    Ok(Located { term, node, leader: (leader != 0).then_some(leader), members })
 }

@@ -123,6 +123,8 @@ pub enum Request {
     Clients,
     /// [`Kind::Disconnect`]: `ip:port`, `ip` or `all`.
     Disconnect(Bytes),
+    /// [`Kind::Locate`].
+    Locate,
 }
 
 /// A request for a read version, for one or more transactions.
@@ -180,6 +182,7 @@ impl Request {
             Kind::Release => Self::Release(body.array()?),
             Kind::InSnapshot => in_snapshot(&mut body)?,
             Kind::Clients => Self::Clients,
+            Kind::Locate => Self::Locate,
             Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
             _ => return Err(malformed(format!("no request has the kind {}", frame.kind))),
         };
@@ -211,12 +214,13 @@ impl Request {
                 put_in_snapshot(out, snapshot, |out| read.encode(out, id));
             }
             Self::Clients => empty(out, id, Kind::Clients),
+            Self::Locate => empty(out, id, Kind::Locate),
             Self::Disconnect(client) => put_disconnect(out, id, client),
         }
     }
 }
 
-/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`], [`Kind::Clients`].
+/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`], [`Kind::Clients`], [`Kind::Locate`].
 pub fn empty(out: &mut Vec<u8>, id: u32, kind: Kind) {
     let start = frame::begin(out, id, kind);
     frame::finish(out, start);

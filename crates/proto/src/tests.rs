@@ -8,8 +8,8 @@ use crate::hello::{Hello, Welcome};
 use crate::reply;
 use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace,
-    MutationList, MutationType, RangeList, RangeRead, RangeResult, Rows,
+    Bytes, CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
+    LocatedMember, MutationList, MutationType, RangeList, RangeRead, RangeResult, Rows,
 };
 
 /// Small random numbers from a seed.
@@ -80,11 +80,12 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(18) {
+        match self.below(19) {
             11 => Request::Pin { lease_ms: self.next() as u32 },
             12 => Request::Renew { snapshot: self.snapshot(), lease_ms: self.next() as u32 },
             13 => Request::Release(self.snapshot()),
             14 => Request::Clients,
+            17 => Request::Locate,
             15 => Request::Disconnect(self.bytes(20)),
             16 => loop {
                 let read = Box::new(self.request());
@@ -228,6 +229,20 @@ fn replies_go_there_and_back() {
         let out = encoded(|out| reply::put_pin(out, 7, &pinned));
         assert_eq!(reply::pin(&body(&out, Kind::PinReply)).unwrap(), pinned);
         let list = vec![random.bytes(5), random.bytes(5)];
+        let member = |random: &mut Random| LocatedMember {
+            node: random.next(),
+            address: format!("h:{}", random.below(99)),
+            votes: random.chance(),
+        };
+        let located = Located {
+            term: random.next(),
+            node: random.next(),
+            leader: random.chance().then(|| random.next() | 1),
+            members: (0..random.below(5)).map(|_| member(&mut random)).collect(),
+        };
+        let out = encoded(|out| reply::put_located(out, 7, &located));
+        assert_eq!(reply::located(&body(&out, Kind::LocateReply)).unwrap(), located);
+
         let out = encoded(|out| reply::put_list(out, 7, Kind::SplitPointsReply, &list));
         assert_eq!(reply::list(&body(&out, Kind::SplitPointsReply)).unwrap(), list);
         let error = Error::not_committed().with_detail("why");
@@ -377,7 +392,11 @@ fn version_two_keeps_its_bytes() {
           \x03\x02\x01\0\0\0\0\0\0\x01\x01\0\0\0\x01\0\0\0k"
     );
     for kind in (0..=255).filter_map(Kind::from_code) {
-        let code = kind as u8 & 0x7f;
-        assert_eq!(kind.since(), if (13..=18).contains(&code) { 2 } else { 1 }, "{kind:?}");
+        let since = match kind as u8 & 0x7f {
+            13..=18 => 2,
+            19 => 3,
+            _ => 1,
+        };
+        assert_eq!(kind.since(), since, "{kind:?}");
     }
 }

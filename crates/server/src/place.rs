@@ -1,15 +1,18 @@
 //! Where the server is, as clients are told: settled with the cluster file before anything is accepted.
 //!
-//! An existing file has to name this server and no other one. Servers know nothing of each other: behind one file that names
-//! several, each would take a part of the rows, and a client would find now these, now those.
+//! An existing file has to name this server; and no other one, unless it is a member of a cluster. Single servers know nothing of
+//! each other: behind one file that names several, each would take a part of the rows, and a client would find now these, now those.
 
 use crate::config::ServerConfig;
 use plinth_client::Endpoint;
 use plinth_client::remote::ClusterFile;
 use plinth_env::Env;
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Located, LocatedMember, Result};
 use std::net::SocketAddr;
 use std::path::Path;
+
+/// The node that a server is whose database has no other.
+const ALONE: u64 = 1;
 
 /// Where the server is, as clients are told.
 pub(crate) struct Place {
@@ -24,6 +27,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Where the nodes of a database are that has one alone.
+    pub(crate) fn located(&self) -> Located {
+        let member = |address: &String| LocatedMember { node: ALONE, address: address.clone(), votes: true };
+        let members = self.addresses.iter().map(member).collect();
+        Located { term: 0, node: ALONE, leader: Some(ALONE), members }
+    }
+
     /// What clients are told, from the cluster file if there is one; else a new one is written. The server listens at
     /// `addresses`.
     ///
@@ -48,7 +58,8 @@ impl Place {
         let file = match path {
             Some(path) if env.files().exists(path).await? => {
                 let file = ClusterFile::read(env, path).await?;
-                check(env, &file, path, public, addresses, tls).await?;
+                let is_member = endpoint.located().is_some();
+                check(env, &file, path, public, addresses, tls, is_member).await?;
                 file
             }
             _ => {
@@ -79,13 +90,15 @@ async fn check(
     public: SocketAddr,
     addresses: &[SocketAddr],
     tls: bool,
+    is_member: bool,
 ) -> Result<()> {
     let named = format!("{} exists and names {}", path.display(), file.address_list());
     let refuse = |why: String| Err(Error::connection_string_invalid().with_detail(format!("{named}{why}")));
     if !file.names(env, public).await {
         return refuse(format!(", not {public}; listen there, or name another cluster file"));
     }
-    for address in file.addresses() {
+    // The other nodes of a cluster are named by the same file.
+    for address in file.addresses().iter().filter(|_| !is_member) {
         let found = address.resolve(env).await.unwrap_or_default();
         if !found.iter().any(|found| *found == public || addresses.contains(found)) {
             return refuse(format!(

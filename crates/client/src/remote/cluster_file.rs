@@ -152,6 +152,15 @@ impl ClusterFile {
         false
     }
 
+    /// The same with one of its servers alone.
+    ///
+    /// # Panics
+    /// If it has fewer.
+    #[must_use]
+    pub fn only(&self, at: usize) -> Self {
+        Self { addresses: vec![self.addresses[at].clone()], ..self.clone() }
+    }
+
     /// The same, whose servers speak TLS.
     #[must_use]
     pub fn with_tls(mut self) -> Self {

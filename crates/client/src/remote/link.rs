@@ -38,6 +38,8 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
     wanted: Signal,
+    /// Whether what waits is given up when there is no connection, since others may be asked.
+    gives_up: bool,
 }
 
 #[derive(Default)]
@@ -94,8 +96,10 @@ impl Link {
         options: Arc<RemoteOptions>,
         number: usize,
         database: Arc<OnceLock<String>>,
+        gives_up: bool,
     ) -> Self {
-        Self { env, file, options, number, database, state: Mutex::default(), wanted: Signal::new() }
+        let (state, wanted) = (Mutex::default(), Signal::new());
+        Self { env, file, options, number, database, state, wanted, gives_up }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -302,8 +306,13 @@ impl Link {
         let ended = state_ref.slots.extract(|id, pending| match pending.answer {
             Answer::Commit(_) => !unsent.contains(&id),
             Answer::Ping => true,
-            _ => pending.answer.is_cancelled(),
+            _ => self.gives_up || pending.answer.is_cancelled(),
         });
+        let unsent: Vec<_> = match self.gives_up {
+            true => unsent.into_iter().filter_map(|id| state_ref.slots.take(id)).collect(),
+            false => Vec::new(),
+        };
+        let gathered = if self.gives_up { std::mem::take(&mut state_ref.gathered) } else { Vec::new() };
         if !state_ref.is_idle() {
             self.wanted.notify();
         }
@@ -313,14 +322,17 @@ impl Link {
         for pending in ended {
             match pending.answer {
                 Answer::Commit(_) => pending.answer.fail(&error),
+                answer if self.gives_up => answer.fail(&unasked(why)),
                 answer => drop(answer),
             }
         }
+        unsent.into_iter().for_each(|pending| pending.answer.fail(&unasked(why)));
+        gathered.into_iter().for_each(|(_, promises)| Answer::ReadVersions(promises).fail(&unasked(why)));
     }
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't help either, all are told.
     fn refused(&self, why: &Error) {
-        let is_final = matches!(why.code(), 2100 | 2104 | 2107);
+        let is_final = self.gives_up || matches!(why.code(), 2100 | 2104 | 2107);
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.failure = Some(why.clone());
@@ -339,9 +351,14 @@ impl Link {
             self.wanted.notify();
         }
         drop(state);
-        ended.into_iter().for_each(|pending| pending.answer.fail(why));
+        let why = match why.code() {
+            2100 | 2104 | 2107 => why.clone(),
+            _ if self.gives_up => unasked(why),
+            _ => why.clone(),
+        };
+        ended.into_iter().for_each(|pending| pending.answer.fail(&why));
         for (_, promises) in gathered {
-            Answer::ReadVersions(promises).fail(why);
+            Answer::ReadVersions(promises).fail(&why);
         }
     }
 
@@ -373,6 +390,11 @@ impl Link {
     fn is_closed(&self) -> bool {
         self.lock().closed
     }
+}
+
+/// What becomes of a request that no server has heard, where others may be asked.
+fn unasked(why: &Error) -> Error {
+    Error::all_alternatives_failed().with_detail(why.to_string())
 }
 
 /// Keeps a link connected while there is something to be asked, until it is closed.

@@ -18,6 +18,7 @@
 //! Where the cluster file's addresses end in `:tls` the connections are encrypted, and both sides show certificates (feature
 //! `tls`). A connection that comes to nothing because of them fails at once what waits for it (`tls_error`), since waiting won't help.
 
+mod cluster;
 mod cluster_file;
 mod conversation;
 mod link;
@@ -30,6 +31,7 @@ pub use cluster_file::{Address, ClusterFile};
 pub use plinth_tls::{Source, TlsOptions};
 
 use crate::endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
+use cluster::{Cluster, Whom};
 use link::Link;
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
@@ -37,8 +39,8 @@ use plinth_proto::ReadVersion;
 use plinth_proto::frame::Kind;
 use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, Located, RangeRead,
+    RangeResult, Version,
 };
 use slots::Answer;
 use std::cell::Cell;
@@ -83,6 +85,8 @@ impl RemoteOptions {
 /// A database served by another process. Dropping it, and the snapshots pinned through it, closes its connections.
 pub struct RemoteEndpoint {
     core: Arc<Core>,
+    /// The servers, if there are several; then the core has no connections.
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// The connections, and what is known about where they lead.
@@ -92,7 +96,8 @@ struct Core {
     links: Vec<Arc<Link>>,
     /// The identity of the database, once a server has said it.
     database: Arc<OnceLock<String>>,
-    snapshot_lease: Duration,
+    options: Arc<RemoteOptions>,
+    patient: OnceLock<Arc<Core>>,
 }
 
 impl RemoteEndpoint {
@@ -105,18 +110,35 @@ impl RemoteEndpoint {
     /// The same, with a say in how.
     pub fn with_options(env: &Env, file: ClusterFile, options: &RemoteOptions) -> Self {
         let file = Arc::new(file);
-        let options = options.clone();
+        let options = RemoteOptions { connections: options.connections.max(1), ..options.clone() };
         #[cfg(feature = "tls")]
         let options = RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
-        let options = Arc::new(options);
         let database = Arc::new(OnceLock::new());
-        let link = |number| Link::new(env.clone(), file.clone(), options.clone(), number, database.clone());
-        let links: Vec<_> = (0..options.connections.max(1)).map(|number| Arc::new(link(number))).collect();
-        for link in &links {
-            drop(env.spawn_network("connection", link::run(link.clone())));
+        if file.addresses().len() == 1 {
+            return Self { core: Core::new(env, file, options, database, false), cluster: None };
         }
-        let core = Core { env: env.clone(), file, links, database, snapshot_lease: options.snapshot_lease };
-        Self { core: Arc::new(core) }
+        let cluster = Cluster::connect(env, &file, &options, &database);
+        let options = RemoteOptions { connections: 0, ..options };
+        Self { core: Core::new(env, file, options, database, false), cluster: Some(cluster) }
+    }
+
+    /// One of several servers, which gives up what it can't ask.
+    fn of_one(env: &Env, file: ClusterFile, options: RemoteOptions, database: Arc<OnceLock<String>>) -> Self {
+        Self { core: Core::new(env, Arc::new(file), options, database, true), cluster: None }
+    }
+
+    /// Commits, and keeps the request: where nobody has heard it, it may be sent elsewhere.
+    fn commit_again(&self, request: &CommitRequest) -> Reply<CommitReply> {
+        let (promise, reply) = promise();
+        self.link().submit_commit(promise, request);
+        reply
+    }
+
+    /// Asks a server which nodes there are, and which of them leads.
+    fn ask_where(&self) -> Reply<Located> {
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
+        reply
     }
 
     /// The cluster file that names the database.
@@ -131,6 +153,33 @@ impl RemoteEndpoint {
 }
 
 impl Core {
+    fn new(
+        env: &Env,
+        file: Arc<ClusterFile>,
+        options: RemoteOptions,
+        database: Arc<OnceLock<String>>,
+        gives_up: bool,
+    ) -> Arc<Self> {
+        let options = Arc::new(options);
+        let link = |number| {
+            Link::new(env.clone(), file.clone(), options.clone(), number, database.clone(), gives_up)
+        };
+        let links: Vec<_> = (0..options.connections).map(|number| Arc::new(link(number))).collect();
+        for link in &links {
+            drop(env.spawn_network("connection", link::run(link.clone())));
+        }
+        let patient = OnceLock::new();
+        Arc::new(Self { env: env.clone(), file, links, database, options, patient })
+    }
+
+    /// The same server by connections that don't give up: for what no other server can be asked.
+    fn patiently(&self) -> &Arc<Self> {
+        self.patient.get_or_init(|| {
+            let options = RemoteOptions { connections: 1, ..(*self.options).clone() };
+            Self::new(&self.env, self.file.clone(), options, self.database.clone(), false)
+        })
+    }
+
     /// The connection of the calling thread.
     #[inline]
     fn link(&self) -> &Arc<Link> {
@@ -204,6 +253,14 @@ impl Drop for Core {
     }
 }
 
+impl Drop for RemoteEndpoint {
+    fn drop(&mut self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.close();
+        }
+    }
+}
+
 impl std::fmt::Debug for RemoteEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("RemoteEndpoint").field(&self.core.file.connection_string()).finish()
@@ -216,6 +273,9 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Leader, move |server| server.read_version(request.clone()));
+        }
         let (promise, reply) = promise();
         let priority = match request.priority {
             Priority::Batch => 0,
@@ -234,6 +294,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        if let Some(cluster) = &self.cluster {
+            let keys = keys.clone();
+            return cluster.ask(Whom::Any, move |server| server.get_many(version, space, &keys));
+        }
         if keys.len() > WHOLE_KEYS {
             let core = self.core.clone();
             return many::values(keys, move |promise, keys| core.get_many(promise, version, space, keys));
@@ -244,6 +308,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        if let Some(cluster) = &self.cluster {
+            let selector = selector.clone();
+            return cluster.ask(Whom::Any, move |server| server.get_key(version, space, &selector));
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Key(promise), |out, id| {
             request::put_get_key(out, id, version, space, selector);
@@ -252,6 +320,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        if let Some(cluster) = &self.cluster {
+            let read = read.clone();
+            return cluster.ask(Whom::Any, move |server| server.get_range(version, space, &read));
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Range(promise), |out, id| {
             request::put_get_range(out, id, version, space, read);
@@ -260,12 +332,17 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        let (promise, reply) = promise();
-        self.link().submit_commit(promise, &request);
-        reply
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::LeaderOnce, move |server| server.commit_again(&request));
+        }
+        self.commit_again(&request)
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        if let Some(cluster) = &self.cluster {
+            let ask = move |server: &Self| server.watch(key.clone(), value.clone(), version);
+            return cluster.ask(Whom::AnyForLong, ask);
+        }
         let (promise, reply) = promise();
         Link::submit_watch(self.link(), promise, |out, id| {
             request::put_watch(out, id, &key, value.as_deref(), version);
@@ -274,6 +351,9 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Any, move |server| server.range_size(range.clone()));
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Number(promise, Kind::RangeSizeReply), |out, id| {
             request::put_range_size(out, id, &range);
@@ -282,6 +362,9 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Any, move |server| server.split_points(range.clone(), chunk));
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Keys(promise), |out, id| {
             request::put_split_points(out, id, &range, chunk);
@@ -290,6 +373,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        if let Some(cluster) = &self.cluster {
+            let key = key.to_vec();
+            return cluster.ask(Whom::Any, move |server| server.addresses_for_key(&key));
+        }
         self.core.addresses_for_key(key)
     }
 
@@ -298,14 +385,26 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_json(&self) -> Reply<String> {
+        if let Some(cluster) = &self.cluster {
+            if let Some(failure) = cluster.failure() {
+                return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
+            }
+            return cluster.ask(Whom::Any, Self::status_json);
+        }
         self.core.status_json()
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Leader, |server| snapshot::pin(server.core.patiently()));
+        }
         snapshot::pin(&self.core)
     }
 
     fn clients(&self) -> Reply<Vec<String>> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Leader, Self::clients);
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Texts(promise, Kind::ClientsReply), |out, id| {
             request::empty(out, id, Kind::Clients);
@@ -314,6 +413,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn disconnect(&self, client: &str) -> Reply<i64> {
+        if let Some(cluster) = &self.cluster {
+            let client = client.to_owned();
+            return cluster.ask(Whom::Leader, move |server| server.disconnect(&client));
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Number(promise, Kind::DisconnectReply), |out, id| {
             request::put_disconnect(out, id, client.as_bytes());

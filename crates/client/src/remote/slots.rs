@@ -8,7 +8,7 @@ use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
 use plinth_proto::request::WHOLE_KEYS;
-use plinth_types::{Bytes, CommitReply, Error, RangeResult, Version};
+use plinth_types::{Bytes, CommitReply, Error, Located, RangeResult, Version};
 
 /// Who waits, and for what.
 pub(super) enum Answer {
@@ -28,6 +28,7 @@ pub(super) enum Answer {
     Pinned(Promise<reply::Pinned>),
     Released(Promise<()>),
     Text(Promise<String>),
+    Located(Promise<Located>),
     /// Nobody: the connection itself wants to know whether the server is there.
     Ping,
 }
@@ -83,6 +84,7 @@ impl Answer {
                 let text = || String::from_utf8_lossy(body).into_owned();
                 promise.send(is(Kind::StatusReply).map(|()| text()));
             }
+            Self::Located(promise) => promise.send(is(Kind::LocateReply).and_then(|()| reply::located(body))),
             Self::Ping => {}
         }
     }
@@ -105,6 +107,7 @@ impl Answer {
             Self::Pinned(promise) => promise.send(Err(error)),
             Self::Released(promise) => promise.send(Err(error)),
             Self::Text(promise) => promise.send(Err(error)),
+            Self::Located(promise) => promise.send(Err(error)),
             Self::Ping => {}
         }
     }
@@ -124,6 +127,7 @@ impl Answer {
             Self::Pinned(promise) => promise.is_cancelled(),
             Self::Released(promise) => promise.is_cancelled(),
             Self::Text(promise) => promise.is_cancelled(),
+            Self::Located(promise) => promise.is_cancelled(),
             Self::Ping => true,
         }
     }

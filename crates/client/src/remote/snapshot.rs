@@ -40,7 +40,7 @@ pub(super) struct RemoteSnapshot {
 
 /// Pins a snapshot, and has its lease kept.
 pub(super) fn pin(core: &Arc<Core>) -> Reply<Pinned> {
-    let lease_ms = milliseconds(core.snapshot_lease);
+    let lease_ms = milliseconds(core.options.snapshot_lease);
     let (asked, answer) = promise();
     core.link().submit(Answer::Pinned(asked), |out, id| request::put_pin(out, id, lease_ms));
     let (done, reply) = promise();

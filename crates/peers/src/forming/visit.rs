@@ -1,5 +1,7 @@
 //! Who calls while a cluster is formed: other nodes, which are told how far this one is and may send a charter, and clients, which are
 //! told to come again.
+//!
+//! A charter is handed to the one task that decides; the caller waits for what becomes of it.
 
 use super::Shared;
 use crate::call::PATIENCE;

@@ -108,6 +108,10 @@ impl Connection {
             Request::Renew { snapshot, lease_ms } => self.renew(id, &snapshot, lease_ms)?,
             Request::Release(snapshot) => self.release(id, &snapshot),
             Request::InSnapshot { snapshot, read } => return self.read_in(id, &snapshot, *read, len),
+            Request::Locate => {
+                let located = endpoint.located().unwrap_or_else(|| self.shared.place.located());
+                reply::put_located(&mut self.output, id, &located);
+            }
             Request::Clients => self.clients(id, len),
             Request::Disconnect(client) => self.disconnect(id, &client)?,
         }

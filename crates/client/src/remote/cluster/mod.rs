@@ -1,0 +1,175 @@
+//! A database of several servers: which of them is asked what, and again when that comes to nothing.
+//!
+//! ```text
+//!   read version, commit, pin ──▶ the leader, as far as it is known        | each server: connections of its own,
+//!   reads, watches, sizes     ──▶ the server that answers soonest          | which give up at once when they are lost
+//!                                        │
+//!                                        ▼
+//!   what waits is looked at every 50 ms (`steward`): nobody to ask yet? the leader is another one? silent for 250 ms?
+//! ```
+//!
+//! 1. A commit is sent once more only if no server has taken it: it never left, or whoever got it said that it doesn't lead
+//!    (1037). When its connection is lost, or another server leads before it was answered, its fate is unknown (1021).
+//! 2. Everything else may be asked of several servers, and the first answer counts.
+//! 3. Of two servers that say who leads the one with the later term is right.
+//! 4. Nothing fails because servers can't be reached: it waits, and the transaction's timeout ends it. Only when every server has
+//!    refused this client for good (another cluster, no certificate) are those who wait told so.
+
+mod op;
+mod server;
+mod steward;
+
+use super::cluster_file::ClusterFile;
+use super::{RemoteEndpoint, RemoteOptions};
+pub(super) use op::Whom;
+use op::{Ask, Op, Pending};
+use plinth_env::reply::{Reply, promise};
+use plinth_env::{Env, Signal};
+use plinth_types::{Error, Located};
+use server::Server;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The servers of a database.
+pub(super) struct Cluster {
+    env: Env,
+    servers: Vec<Server>,
+    /// Who leads, as far as is known.
+    leader: Mutex<Leader>,
+    /// What waits for an answer.
+    pending: Mutex<Vec<Arc<dyn Pending>>>,
+    wake: Signal,
+    closed: AtomicBool,
+    turn: AtomicUsize,
+}
+
+/// Who leads: the place of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Leader {
+    term: u64,
+    at: Option<usize>,
+}
+
+impl Cluster {
+    /// The servers that a file with several addresses names.
+    pub(super) fn connect(
+        env: &Env,
+        file: &ClusterFile,
+        options: &RemoteOptions,
+        database: &Arc<OnceLock<String>>,
+    ) -> Arc<Self> {
+        let server = |at| {
+            let options = options.clone();
+            Server::new(
+                RemoteEndpoint::of_one(env, file.only(at), options, database.clone()),
+                &file.addresses()[at],
+            )
+        };
+        let cluster = Arc::new(Self {
+            env: env.clone(),
+            servers: (0..file.addresses().len()).map(server).collect(),
+            leader: Mutex::default(),
+            pending: Mutex::default(),
+            wake: Signal::new(),
+            closed: AtomicBool::new(false),
+            turn: AtomicUsize::new(0),
+        });
+        drop(env.spawn_network("steward", steward::run(cluster.clone())));
+        cluster
+    }
+
+    /// Ends; who waits is told that nobody will answer.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake.notify();
+    }
+
+    /// Asks one of the servers.
+    pub(super) fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        whom: Whom,
+        ask: impl Fn(&RemoteEndpoint) -> Reply<T> + Send + Sync + 'static,
+    ) -> Reply<T> {
+        let (promise, reply) = promise();
+        let ask: Ask<T> = Box::new(ask);
+        let op = Op::new(whom, ask, promise);
+        // A reply that is there needs nobody who looks after it.
+        if !op.start(self) {
+            let is_first = {
+                let mut pending = self.pending();
+                pending.push(op);
+                pending.len() == 1
+            };
+            if is_first {
+                self.wake.notify();
+            }
+        }
+        reply
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<Arc<dyn Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leader(&self) -> Leader {
+        *self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a server has said about who leads.
+    fn note(&self, at: usize, located: &Located) {
+        self.servers[at].introduce(located.node);
+        let place = located.leader.and_then(|leader| {
+            // Servers that know nothing of each other have the same number.
+            let itself = (leader == located.node).then_some(at);
+            let by_node = || self.servers.iter().position(|server| server.node() == leader);
+            itself.or_else(by_node).or_else(|| {
+                let address = located.leader_address()?;
+                self.servers.iter().position(|server| server.address() == address)
+            })
+        });
+        let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_newer = located.term > known.term || (known.at.is_none() && located.term == known.term);
+        if is_newer {
+            *known = Leader { term: located.term, at: place };
+            drop(known);
+            self.wake.notify();
+        }
+    }
+
+    /// A server says that it doesn't lead, or can't be asked.
+    fn leads_not(&self, at: usize) {
+        let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.at == Some(at) {
+            known.at = None;
+        }
+    }
+
+    /// The server to ask, other than those in `tried` (a bit each); `None` if there is none to be asked now.
+    fn choose(&self, whom: Whom, tried: u64) -> Option<usize> {
+        let is_untried = |at: &usize| tried & (1 << at) == 0;
+        if whom != Whom::Any {
+            return self.leader().at.filter(|at| self.servers[*at].is_up());
+        }
+        let up = || (0..self.servers.len()).filter(|at| self.servers[*at].is_up()).filter(is_untried);
+        // Now and then anybody, so that what is known of each stays fresh.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        if turn.is_multiple_of(64) {
+            return up().nth(turn / 64 % up().count().max(1));
+        }
+        up().min_by_key(|at| self.servers[*at].cost())
+    }
+
+    /// Why nobody will ever be reached, if every server has refused this client.
+    fn refusal(&self) -> Option<Error> {
+        self.servers.iter().map(Server::refusal).collect::<Option<Vec<_>>>()?.pop()
+    }
+
+    /// Why no server can be reached, if that was tried with each and none was.
+    pub(super) fn failure(&self) -> Option<Error> {
+        if self.servers.iter().any(Server::is_up) {
+            return None;
+        }
+        let failure = |server: &Server| server.endpoint().core.link().failure();
+        self.servers.iter().map(failure).collect::<Option<Vec<_>>>()?.pop()
+    }
+}

@@ -1,0 +1,230 @@
+//! Something that is asked, of one server after the other if need be.
+//!
+//! What may be asked again is kept as a function; the promise is kept by the first answer that counts. An operation that is
+//! not done stays with the steward, so that none is forgotten.
+
+use super::super::RemoteEndpoint;
+use super::Cluster;
+use plinth_env::reply::{Listener, Promise, Reply};
+use plinth_types::{Error, Result};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// How long a server may be silent before another one is asked too.
+pub(super) const SILENCE: Duration = Duration::from_millis(250);
+
+/// Who can answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Whom {
+    /// Any server.
+    Any,
+    /// Any server, and for as long as it takes: a watch.
+    AnyForLong,
+    /// The leader; it may be asked again.
+    Leader,
+    /// The leader; it must not be asked again if it may have heard.
+    LeaderOnce,
+}
+
+pub(super) type Ask<T> = Box<dyn Fn(&RemoteEndpoint) -> Reply<T> + Send + Sync>;
+
+/// What the steward sees of an operation.
+pub(super) trait Pending: Send + Sync {
+    /// Whether nobody waits any more.
+    fn is_done(&self) -> bool;
+
+    /// Looks whether another server is to be asked, and asks it.
+    fn look(self: Arc<Self>, cluster: &Arc<Cluster>);
+
+    /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the leader is silent.
+    fn wants_leader(&self, now: Duration) -> bool;
+
+    /// Ends it with an error.
+    fn fail(&self, error: &Error);
+}
+
+pub(super) struct Op<T> {
+    whom: Whom,
+    ask: Ask<T>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    promise: Option<Promise<T>>,
+    /// Servers that owe an answer, a bit each.
+    owing: u64,
+    /// Servers that were asked, a bit each.
+    tried: u64,
+    /// The one asked last, in which term, and when.
+    last: Option<(usize, u64, Duration)>,
+    /// How a watch is taken back.
+    listeners: Vec<Listener<T>>,
+}
+
+impl<T: Send + 'static> Op<T> {
+    pub(super) fn new(whom: Whom, ask: Ask<T>, mut promise: Promise<T>) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            if whom == Whom::AnyForLong {
+                let this = this.clone();
+                promise.on_cancel(move || {
+                    if let Some(op) = this.upgrade() {
+                        op.take_back();
+                    }
+                });
+            }
+            let state =
+                State { promise: Some(promise), owing: 0, tried: 0, last: None, listeners: Vec::new() };
+            Self { whom, ask, state: Mutex::new(state) }
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_back(&self) {
+        let listeners = std::mem::take(&mut self.state().listeners);
+        listeners.into_iter().for_each(Listener::cancel);
+    }
+
+    /// Asks for the first time; says whether it is done already.
+    pub(super) fn start(self: &Arc<Self>, cluster: &Arc<Cluster>) -> bool {
+        if let Some(at) = cluster.choose(self.whom(), 0) {
+            self.clone().dispatch(cluster, at);
+        }
+        self.is_done()
+    }
+
+    fn whom(&self) -> Whom {
+        match self.whom {
+            Whom::Any | Whom::AnyForLong => Whom::Any,
+            Whom::Leader | Whom::LeaderOnce => Whom::Leader,
+        }
+    }
+
+    fn dispatch(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize) {
+        let now = cluster.env.now();
+        {
+            let mut state = self.state();
+            state.owing |= 1 << at;
+            state.tried |= 1 << at;
+            state.last = Some((at, cluster.leader().term, now));
+        }
+        cluster.servers[at].asked();
+        let reply = (self.ask)(cluster.servers[at].endpoint());
+        if self.whom == Whom::AnyForLong
+            && let Some(listener) = reply.listener()
+        {
+            self.state().listeners.push(listener);
+        }
+        let cluster = Arc::downgrade(cluster);
+        reply.on_complete(move |result| {
+            if let Some(cluster) = cluster.upgrade() {
+                cluster.servers[at].done();
+                self.settle(&cluster, at, now, result);
+            }
+        });
+    }
+
+    /// A server has answered, or can't.
+    fn settle(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize, asked: Duration, result: Result<T>) {
+        let server = &cluster.servers[at];
+        let again = result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(error));
+        match &result {
+            Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
+            Err(error) if matches!(error.code(), 2100 | 2104 | 2107) => server.lost(Some(error)),
+            Err(error) if *error == Error::commit_unknown_result() => {}
+            _ => server.answered(cluster.env.now().saturating_sub(asked)),
+        }
+        if again && self.whom() == Whom::Leader {
+            cluster.leads_not(at);
+        }
+        let mut state = self.state();
+        state.owing &= !(1 << at);
+        if again {
+            // The steward looks for somebody else.
+            drop(state);
+            cluster.wake.notify();
+            return;
+        }
+        // Others may have it still: they are of no use any more.
+        let promise = state.promise.take();
+        state.listeners.clear();
+        drop(state);
+        if let Some(promise) = promise {
+            promise.send(result);
+        }
+    }
+
+    /// Whether an error says nothing about what was asked.
+    fn is_to_be_asked_again(&self, error: &Error) -> bool {
+        match (error.code(), self.whom) {
+            // Not sent; sent to who doesn't lead; refused for good, by this one.
+            (1006 | 1037 | 2100 | 2104 | 2107, _) => true,
+            (_, Whom::LeaderOnce) => false,
+            // Lost, or stopping.
+            (1026 | 1043 | 1100, _) => true,
+            // It lags, and others may not.
+            (1009, Whom::Any) => self.state().tried.count_ones() == 1,
+            _ => false,
+        }
+    }
+}
+
+impl<T: Send + 'static> Pending for Op<T> {
+    fn is_done(&self) -> bool {
+        self.state().promise.as_ref().is_none_or(Promise::is_cancelled)
+    }
+
+    fn look(self: Arc<Self>, cluster: &Arc<Cluster>) {
+        let (owing, last, tried) = {
+            let state = self.state();
+            (state.owing, state.last, state.tried)
+        };
+        if owing == 0 {
+            if let Some(refusal) = cluster.refusal() {
+                return self.fail(&refusal);
+            }
+            // Those who failed may be asked again when nobody else is there.
+            let next = cluster.choose(self.whom(), tried).or_else(|| cluster.choose(self.whom(), 0));
+            if let Some(at) = next {
+                self.dispatch(cluster, at);
+            }
+            return;
+        }
+        let Some((at, term, asked)) = last else { return };
+        let is_silent = cluster.env.now().saturating_sub(asked) >= SILENCE;
+        match self.whom {
+            Whom::Any if is_silent => {
+                cluster.servers[at].lost(None);
+                if let Some(at) = cluster.choose(Whom::Any, tried) {
+                    self.dispatch(cluster, at);
+                }
+            }
+            Whom::Any | Whom::AnyForLong => {}
+            Whom::Leader | Whom::LeaderOnce => {
+                let leader = cluster.leader();
+                let Some(next) = leader.at.filter(|next| leader.term > term && *next != at) else { return };
+                if self.whom == Whom::Leader {
+                    return self.dispatch(cluster, next);
+                }
+                let detail = "another server leads before the one that had the commit has answered";
+                self.fail(&Error::commit_unknown_result().with_detail(detail));
+            }
+        }
+    }
+
+    fn wants_leader(&self, now: Duration) -> bool {
+        let state = self.state();
+        let asked = state.last.map_or(Duration::ZERO, |(_, _, asked)| asked);
+        let is_silent = self.whom() == Whom::Leader && now.saturating_sub(asked) >= SILENCE;
+        state.owing == 0 || is_silent
+    }
+
+    fn fail(&self, error: &Error) {
+        let promise = self.state().promise.take();
+        if let Some(promise) = promise {
+            promise.send(Err(error.clone()));
+        }
+    }
+}

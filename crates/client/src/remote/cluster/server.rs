@@ -1,0 +1,98 @@
+//! One server of several: how soon it answers, whether it does at all, and which node it is.
+
+use super::super::RemoteEndpoint;
+use super::super::cluster_file::Address;
+use plinth_types::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Of an average of times the last one counts for an eighth.
+const WEIGHT: u64 = 8;
+
+pub(super) struct Server {
+    endpoint: RemoteEndpoint,
+    address: String,
+    /// Which node it is; 0 until it has said so.
+    node: AtomicU64,
+    /// Whether it has answered since it was lost or silent.
+    up: AtomicBool,
+    /// The time that answers take on average, in microseconds.
+    latency_us: AtomicU64,
+    under_way: AtomicU64,
+    /// Whether it has been asked who leads, and hasn't said.
+    pub(super) asked: AtomicBool,
+    refusal: Mutex<Option<Error>>,
+}
+
+impl Server {
+    pub(super) fn new(endpoint: RemoteEndpoint, address: &Address) -> Self {
+        Self {
+            endpoint,
+            address: Address { tls: false, ..address.clone() }.to_string(),
+            node: AtomicU64::new(0),
+            up: AtomicBool::new(false),
+            latency_us: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
+            refusal: Mutex::default(),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &RemoteEndpoint {
+        &self.endpoint
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn node(&self) -> u64 {
+        self.node.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn introduce(&self, node: u64) {
+        self.node.store(node, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// What asking it costs, to be compared.
+    pub(super) fn cost(&self) -> u64 {
+        (self.latency_us.load(Ordering::Relaxed) + 1) * (self.under_way.load(Ordering::Relaxed) + 1)
+    }
+
+    pub(super) fn asked(&self) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has answered something, after so long.
+    pub(super) fn answered(&self, after: Duration) {
+        self.is_there();
+        let last = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
+        let average = self.latency_us.load(Ordering::Relaxed);
+        self.latency_us.store((average * (WEIGHT - 1) + last) / WEIGHT, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_there(&self) {
+        self.up.store(true, Ordering::Relaxed);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// A request has ended, answered or not.
+    pub(super) fn done(&self) {
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// It is silent, or can't be reached: why, if it will never be.
+    pub(super) fn lost(&self, refusal: Option<&Error>) {
+        self.up.store(false, Ordering::Relaxed);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal.cloned();
+    }
+
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

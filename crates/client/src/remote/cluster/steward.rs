@@ -1,0 +1,81 @@
+//! The task that looks after what waits: every 50 ms, and whenever something has changed, as long as anything waits.
+//!
+//! Servers are asked who leads when somebody waits for that: nobody is known to lead, or whoever does has been silent. All of them are
+//! asked, so that one that was lost is noticed when it is back.
+
+use super::Cluster;
+use plinth_env::reply::Reply;
+use plinth_env::sync::race;
+use plinth_types::{Error, Located};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often what waits is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// The shortest time from one look to the next.
+const BREATH: Duration = Duration::from_millis(5);
+
+pub(super) async fn run(cluster: Arc<Cluster>) {
+    loop {
+        if cluster.closed.load(Ordering::Acquire) {
+            return end(&cluster);
+        }
+        let pending: Vec<_> = {
+            let mut pending = cluster.pending();
+            pending.retain(|op| !op.is_done());
+            pending.clone()
+        };
+        if pending.is_empty() {
+            cluster.wake.wait().await;
+            continue;
+        }
+        let now = cluster.env.now();
+        if pending.iter().any(|op| op.wants_leader(now)) {
+            (0..cluster.servers.len()).for_each(|at| locate(&cluster, at));
+        }
+        for op in pending {
+            op.look(&cluster);
+        }
+        cluster.env.sleep(BREATH).await;
+        race(cluster.wake.wait(), cluster.env.sleep(TICK - BREATH)).await;
+    }
+}
+
+/// Asks a server who leads, unless it owes an answer to that.
+fn locate(cluster: &Arc<Cluster>, at: usize) {
+    let server = &cluster.servers[at];
+    if server.asked.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let reply: Reply<Located> = server.endpoint().ask_where();
+    let cluster = Arc::downgrade(cluster);
+    reply.on_complete(move |located| {
+        let Some(cluster) = cluster.upgrade() else { return };
+        let server = &cluster.servers[at];
+        server.asked.store(false, Ordering::Relaxed);
+        match located {
+            Ok(located) => {
+                server.is_there();
+                cluster.note(at, &located);
+            }
+            // A server from before there were clusters leads itself.
+            Err(error) if error == Error::unsupported_operation() => {
+                server.is_there();
+                let located = Located { node: u64::MAX, leader: Some(u64::MAX), ..Located::default() };
+                cluster.note(at, &located);
+            }
+            Err(error) => {
+                let is_final = matches!(error.code(), 2100 | 2104 | 2107);
+                server.lost(is_final.then_some(&error));
+            }
+        }
+        cluster.wake.notify();
+    });
+}
+
+/// Tells all who wait that nobody will answer.
+fn end(cluster: &Cluster) {
+    let pending = std::mem::take(&mut *cluster.pending());
+    pending.into_iter().for_each(|op| op.fail(&Error::broken_promise()));
+}

@@ -1,0 +1,393 @@
+//! Clients of a database of several servers, in simulation: the leader is another one again and again, servers are killed, cut off and
+//! come back, and every increment takes effect once.
+//!
+//! The servers here have one database behind them and are told who leads: what is tested is how clients find their way. That the
+//! rows survive is tested where the nodes are real.
+
+use plinth_client::TransactionOption;
+use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::{
+    Database, Description, Endpoint, Pinned, RangeOptions, ReadVersionReply, ReadVersionRequest,
+};
+use plinth_env::reply::Reply;
+use plinth_env::simulated::{NetworkPlan, Simulation};
+use plinth_env::{Env, Task};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_server::{Server, ServerConfig};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
+    LocatedMember, RangeRead, RangeResult, Result, Version,
+};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SERVERS: usize = 3;
+const CLIENTS: usize = 3;
+const OPERATIONS: usize = 25;
+
+/// Who leads, and how often reads went to which server.
+struct World {
+    sim: Simulation,
+    located: Mutex<Located>,
+    reads: [AtomicUsize; SERVERS],
+    store: Arc<Node>,
+    file: ClusterFile,
+}
+
+/// What one server of the cluster offers.
+struct Seat {
+    env: Env,
+    at: usize,
+    world: Arc<World>,
+    behind: Arc<dyn Endpoint>,
+}
+
+impl Seat {
+    fn leads(&self) -> Result<()> {
+        let located = self.world.located.lock().unwrap();
+        match located.leader == Some(self.at as u64 + 1) {
+            true => Ok(()),
+            false => Err(Error::process_behind().with_detail("this node doesn't lead")),
+        }
+    }
+
+    fn note(&self) {
+        self.world.reads[self.at].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Endpoint for Seat {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.leads().map_or_else(|error| Reply::ready(Err(error)), |()| self.behind.read_version(request))
+    }
+
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.note();
+        self.behind.get_many(version, space, keys)
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.behind.get_key(version, space, selector)
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.note();
+        self.behind.get_range(version, space, read)
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.leads().map_or_else(|error| Reply::ready(Err(error)), |()| self.behind.commit(request))
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.behind.watch(key, value, version)
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.behind.range_size(range)
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.behind.split_points(range, chunk)
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.behind.addresses_for_key(key)
+    }
+
+    fn describe(&self) -> Description {
+        self.behind.describe()
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.behind.status_json()
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        self.behind.pin_snapshot()
+    }
+
+    fn located(&self) -> Option<Located> {
+        let located = self.world.located.lock().unwrap().clone();
+        Some(Located { node: self.at as u64 + 1, ..located })
+    }
+}
+
+fn name(at: usize) -> String {
+    format!("server-{at}")
+}
+
+impl World {
+    fn new(seed: u64) -> Arc<Self> {
+        let sim = Simulation::new(seed);
+        let address = |at| SocketAddr::new(sim.ip(&sim.process(&name(at))), 4500).to_string();
+        let addresses: Vec<_> = (0..SERVERS).map(address).collect();
+        let file = ClusterFile::parse(&format!("test:several@{}", addresses.join(","))).unwrap();
+        let env = sim.process("store");
+        let store = sim.run_until(Node::open(&env, Path::new("/data"), NodeConfig::default())).unwrap();
+        let member = |(address, node)| LocatedMember { node, address, votes: true };
+        let members = addresses.into_iter().zip(1..).map(member).collect();
+        let located = Mutex::new(Located { term: 1, node: 0, leader: Some(1), members });
+        let world = Arc::new(Self { sim, located, reads: Default::default(), store, file });
+        (0..SERVERS).for_each(|at| world.start(at));
+        world
+    }
+
+    fn env(&self, at: usize) -> Env {
+        self.sim.process(&name(at))
+    }
+
+    fn start(self: &Arc<Self>, at: usize) {
+        let env = self.env(at);
+        let seat =
+            Seat { env: env.clone(), at, world: self.clone(), behind: Arc::new(self.store.endpoint()) };
+        let address: SocketAddr = self.file.addresses()[at].to_string().parse().unwrap();
+        let line = self.file.connection_string();
+        drop(env.clone().spawn("server", async move {
+            let path = Path::new("/fdb.cluster");
+            env.files().replace(path, line.as_bytes()).await.expect("the disk has no faults");
+            let config = ServerConfig {
+                listen: vec![address],
+                cluster_file: Some(path.to_path_buf()),
+                ..ServerConfig::default()
+            };
+            let server = Server::start(Arc::new(seat), config).await.expect("the address is free");
+            std::future::pending::<()>().await;
+            drop(server);
+        }));
+    }
+
+    fn kill(self: &Arc<Self>, at: usize) {
+        self.sim.kill(&self.env(at));
+    }
+
+    fn leader(&self) -> usize {
+        self.located.lock().unwrap().leader.expect("somebody leads") as usize - 1
+    }
+
+    fn lead(&self, at: usize) {
+        let mut located = self.located.lock().unwrap();
+        located.term += 1;
+        located.leader = Some(at as u64 + 1);
+    }
+
+    fn connect(&self, process: &str) -> Database {
+        Database::new(Arc::new(RemoteEndpoint::connect(&self.sim.process(process), self.file.clone())))
+    }
+
+    /// Runs the world until a task has ended.
+    fn finish(&self, tasks: &[Task]) {
+        while !tasks.iter().all(Task::is_finished) {
+            self.sim.run_for(Duration::from_millis(100));
+            assert!(self.sim.now() < Duration::from_secs(3600), "seed {}: no progress", self.sim.seed());
+        }
+    }
+}
+
+fn number(bytes: Bytes) -> u64 {
+    u64::from_be_bytes(bytes[..].try_into().expect("numbers have eight bytes"))
+}
+
+/// Adds one to the counter and leaves a row that says so, once, whatever happens to answers.
+async fn increment(db: &Database, row: &str) -> Result<()> {
+    let tr = db.create_transaction();
+    loop {
+        let attempt = async {
+            let (count, done) = (tr.get("counter"), tr.get(row));
+            if done.await?.is_some() {
+                return Ok(());
+            }
+            let count = count.await?.map_or(0, number) + 1;
+            tr.set("counter", count.to_be_bytes());
+            tr.set(row, count.to_be_bytes());
+            tr.commit().await
+        };
+        match attempt.await {
+            Ok(()) => return Ok(()),
+            Err(error) => tr.on_error(error).await?,
+        }
+    }
+}
+
+async fn check(db: &Database) -> Result<u64> {
+    db.transact(|tr| async move {
+        let count = tr.get("counter").await?.map_or(0, number);
+        let rows = tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect().await?;
+        let mut seen: Vec<_> = rows.into_iter().map(|row| number(row.value)).collect();
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(1..=count), "the counter is {count}, the rows say {seen:?}");
+        Ok(count)
+    })
+    .await
+}
+
+fn spawn_clients(world: &World) -> Vec<Task> {
+    let spawn = |client: usize| {
+        let (db, env) =
+            (world.connect(&format!("client-{client}")), world.sim.process(&format!("client-{client}")));
+        env.clone().spawn("client", async move {
+            for operation in 0..OPERATIONS {
+                increment(&db, &format!("row/{client}/{operation}")).await.expect("it is retried");
+                env.sleep(Duration::from_millis(20)).await;
+            }
+        })
+    };
+    (0..CLIENTS).map(spawn).collect()
+}
+
+#[test]
+fn increments_take_effect_once_while_leaders_come_and_go() {
+    for seed in 0..24 {
+        let world = World::new(seed);
+        let mut random = world.sim.random();
+        let tasks = spawn_clients(&world);
+        let close = if seed % 2 == 0 { 0.002 } else { 0.0 };
+        world.sim.set_network(NetworkPlan { close, clog: 0.001, ..NetworkPlan::default() });
+        for _ in 0..25 {
+            world.sim.run_for(Duration::from_millis(1 + random.below(300)));
+            let (leader, next) = (world.leader(), random.index(SERVERS));
+            let client = world.sim.process(&format!("client-{}", random.index(CLIENTS)));
+            match random.below(5) {
+                0 => {
+                    world.kill(leader);
+                    world.sim.run_for(Duration::from_millis(random.below(600)));
+                    world.lead((leader + 1) % SERVERS);
+                    world.sim.run_for(Duration::from_millis(random.below(600)));
+                    world.start(leader);
+                }
+                1 => world.lead(next),
+                2 => {
+                    let env = world.env(next);
+                    world.sim.partition(&client, &env);
+                    world.sim.run_for(Duration::from_millis(random.below(5000)));
+                    world.sim.heal(&client, &env);
+                }
+                3 => {
+                    // The leader hangs: nobody hears of it, and another one leads.
+                    let env = world.env(leader);
+                    let clients: Vec<_> =
+                        (0..CLIENTS).map(|at| world.sim.process(&format!("client-{at}"))).collect();
+                    clients.iter().for_each(|client| world.sim.partition(client, &env));
+                    world.sim.run_for(Duration::from_millis(300));
+                    world.lead((leader + 1) % SERVERS);
+                    world.sim.run_for(Duration::from_millis(random.below(3000)));
+                    clients.iter().for_each(|client| world.sim.heal(client, &env));
+                }
+                _ => world.sim.close_connections(&client, &world.env(next)),
+            }
+        }
+        world.sim.set_network(NetworkPlan::default());
+        world.finish(&tasks);
+        let db = world.connect("checker");
+        let count = world.sim.run_until(check(&db)).expect("it is retried");
+        assert_eq!(count as usize, CLIENTS * OPERATIONS, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_leader_that_hangs_is_left_for_the_next_as_soon_as_there_is_one() {
+    for seed in 0..10 {
+        let world = World::new(seed);
+        let db = world.connect("client");
+        world.sim.run_until(increment(&db, "row/1")).unwrap();
+        let client = world.sim.process("client");
+        world.sim.partition(&client, &world.env(0));
+        world.lead(1);
+        let began = world.sim.now();
+        world.sim.run_until(increment(&db, "row/2")).unwrap();
+        let took = world.sim.now() - began;
+        // Silent for a quarter of a second, and found out: far less than a connection takes to be given up.
+        assert!(took < Duration::from_millis(1500), "seed {seed}: {took:?}");
+        world.sim.run_until(check(&db)).unwrap();
+    }
+}
+
+#[test]
+fn reads_go_to_all_servers_and_to_others_when_one_is_silent() {
+    let world = World::new(5);
+    let db = world.connect("client");
+    world.sim.run_until(increment(&db, "row/1")).unwrap();
+    world.sim.run_until(async {
+        for _ in 0..600 {
+            let tr = db.create_transaction();
+            let reads: Vec<_> = (0..8).map(|key| tr.get(format!("key{key}"))).collect();
+            for read in reads {
+                read.await.unwrap();
+            }
+        }
+    });
+    let counts = || world.reads.each_ref().map(|reads| reads.load(Ordering::Relaxed));
+    assert!(counts().iter().all(|count| *count > 20), "{:?}", counts());
+    let client = world.sim.process("client");
+    world.sim.partition(&client, &world.env(2));
+    let before = counts();
+    world.sim.run_until(async {
+        for _ in 0..100 {
+            db.create_transaction().get("key").await.unwrap();
+        }
+    });
+    assert!(counts()[0] + counts()[1] >= before[0] + before[1] + 95, "{before:?} {:?}", counts());
+}
+
+#[test]
+fn a_watch_outlives_the_server_that_it_waited_at() {
+    for seed in 0..6 {
+        let world = World::new(seed);
+        let db = world.connect("client");
+        let tr = db.create_transaction();
+        let watch = tr.watch("watched");
+        world.sim.run_until(tr.commit()).unwrap();
+        for at in 0..SERVERS {
+            world.kill(at);
+            world.sim.run_for(Duration::from_millis(100));
+            world.start(at);
+            world.sim.run_for(Duration::from_secs(2));
+        }
+        let other = world.connect("other");
+        let set = async {
+            other
+                .transact(|tr| async move {
+                    tr.set("watched", "x");
+                    Ok(())
+                })
+                .await
+                .unwrap();
+        };
+        world.sim.run_until(set);
+        world.sim.run_until(watch).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn a_majority_that_is_gone_is_waited_for_until_the_timeout_and_then_found_again() {
+    let world = World::new(3);
+    let db = world.connect("client");
+    world.sim.run_until(increment(&db, "row/1")).unwrap();
+    (0..SERVERS).for_each(|at| world.kill(at));
+    let error = world.sim.run_until(async {
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::Timeout(2000)).unwrap();
+        tr.get("counter").await.unwrap_err()
+    });
+    assert_eq!(error, Error::transaction_timed_out());
+    (0..SERVERS).for_each(|at| world.start(at));
+    world.sim.run_until(increment(&db, "row/2")).unwrap();
+    assert_eq!(world.sim.run_until(check(&db)), Ok(2));
+}
+
+#[test]
+fn servers_of_another_cluster_are_told_to_who_waits() {
+    let world = World::new(4);
+    let file = ClusterFile::parse(&format!("other:cluster@{}", world.file.address_list())).unwrap();
+    let endpoint = RemoteEndpoint::connect(&world.sim.process("client"), file);
+    let asked = endpoint.read_version(ReadVersionRequest::default());
+    let error = world.sim.run_until(asked).unwrap_err();
+    assert!(error.code() == 2104 && error.detail().unwrap().contains("test:several"), "{error}");
+}
