@@ -1,6 +1,6 @@
 //! Curves: how one quantity depends on another, beside what the seeds say of it. What a report plots.
 
-use crate::outcome::Unit;
+use crate::unit::Unit;
 use serde_json::{Value, json};
 
 /// How values are spread along an axis.

@@ -8,6 +8,7 @@ use crate::curve::Curve;
 use crate::figures::Target;
 use crate::machine::CpuUse;
 use crate::tally::Tally;
+use crate::unit::Unit;
 use crate::words;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -27,25 +28,6 @@ pub struct Figure {
     pub served: Option<Target>,
     /// Whether it needs the machine for itself: it compares two measurements that other processes disturb differently.
     pub needs_quiet: bool,
-}
-
-/// What a figure counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// Reads, writes, keys or operations a second.
-    PerSecond(&'static str),
-    /// So many times something.
-    Times,
-    /// A part of something, shown in percent.
-    Part,
-    /// Bytes for each key.
-    BytesPerKey,
-    /// Bytes a second.
-    BytesPerSecond,
-    /// A duration, in seconds.
-    Seconds,
-    /// Things, of whatever kind the words say.
-    Count,
 }
 
 /// Whether a bound was reached.

@@ -4,7 +4,8 @@
 //! the machine. What a read costs the server comes from its own accounts: processor time and keys read, before and after.
 
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
+use crate::unit::Unit;
 use plinth_client::Database;
 use serde_json::Value;
 use std::net::SocketAddr;

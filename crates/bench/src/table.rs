@@ -164,7 +164,7 @@ fn rule(out: &mut String, widths: &[usize], words: usize) {
 mod tests {
     use super::*;
     use crate::figures::{self, Target};
-    use crate::outcome::Unit;
+    use crate::unit::Unit;
 
     fn outcomes() -> Vec<Outcome> {
         let figure = |value| Figure::new("writes/s", value, Unit::PerSecond("writes"), figures::WRITE_1);

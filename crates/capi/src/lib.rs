@@ -42,3 +42,4 @@ mod store_options;
 mod target;
 mod value;
 mod version;
+mod world;

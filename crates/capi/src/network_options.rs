@@ -153,7 +153,7 @@ pub(crate) fn check_clients() -> Result<()> {
 
 fn is_missing_file(path: &[u8]) -> bool {
     let Ok(path) = std::str::from_utf8(path) else { return true };
-    let exists = plinth_env::block_on(crate::target::env().files().exists(path));
+    let exists = plinth_env::block_on(crate::world::env().files().exists(path));
     !exists.unwrap_or(false)
 }
 

@@ -13,14 +13,15 @@
 
 use crate::absent::Absent;
 use crate::store_options;
+use crate::world::env;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Description, Endpoint};
-use plinth_env::{Env, block_on};
+use plinth_env::block_on;
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 const MEMORY: &str = ":memory:";
@@ -32,12 +33,6 @@ const SYSTEM_CLUSTER_FILE: &str = if cfg!(target_os = "macos") {
 } else {
     "/etc/foundationdb/fdb.cluster"
 };
-
-/// The world that the library runs in: the real one.
-pub(crate) fn env() -> &'static Env {
-    static ENV: OnceLock<Env> = OnceLock::new();
-    ENV.get_or_init(Env::real)
-}
 
 /// The stores that are open in this process, by directory or by name.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Node>>> = Mutex::new(BTreeMap::new());

@@ -35,6 +35,7 @@ mod demo;
 mod failure;
 mod interrupt;
 mod log;
+mod log_line;
 mod log_wish;
 mod migrate;
 mod monitor;

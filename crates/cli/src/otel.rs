@@ -6,7 +6,7 @@
 //! once a second. What a collector doesn't take is dropped and counted, and the count is sent as an attribute with the next ones.
 
 use crate::failure::Failure;
-use crate::log::Fields;
+use crate::log_line::Fields;
 use plinth_bench::Value;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Stream, Task};

@@ -30,11 +30,13 @@
 
 mod destination;
 mod migration;
+mod progress;
 mod prover;
 mod reading;
 mod round;
 mod sum;
 mod table;
 
-pub use migration::{Phase, Progress, Report, Settings, Watcher, migrate};
+pub use migration::{Report, migrate};
+pub use progress::{Phase, Progress, Settings, Watcher};
 pub use sum::Sum;

@@ -4,7 +4,7 @@
 //! A beat moves it on. Nothing but a beat, or a cut while no beat runs, changes a clean piece.
 
 use crate::destination::Destination;
-use crate::migration::{Phase, Progress, Settings};
+use crate::progress::{Phase, Progress, Settings};
 use crate::prover::prove;
 use crate::reading::{Part, read, read_version};
 use crate::sum::Sum;

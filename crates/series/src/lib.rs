@@ -36,6 +36,7 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 pub mod codec;
+mod digits;
 pub mod dump;
 mod error;
 pub mod event;

@@ -3,7 +3,7 @@
 //! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and the last in 2262. What is no date, such as the
 //! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
 
-use crate::query::{put_eight, put_pair};
+use crate::digits::{put_eight, put_pair};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;

@@ -267,7 +267,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Unit;
+    use crate::unit::Unit;
 
     #[test]
     fn linear_axes_begin_at_zero_and_end_at_a_tick_above() {

@@ -5,7 +5,8 @@ use super::{Group, Workload};
 use crate::clients::{Client, Plan, Work, drive};
 use crate::dataset::key;
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;
 

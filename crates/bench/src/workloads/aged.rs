@@ -3,14 +3,15 @@
 //! Freshly loaded rows lie in order, which flatters a database. So a database of its own is loaded, measured, aged (each
 //! row overwritten, or removed and written again, several times over, at random), and measured once more.
 
+use super::mix::set_random;
 use super::mix::{Mix, OPERATIONS};
-use super::write::set_random;
 use super::{Group, Workload, range};
 use crate::clients::{Client, Plan, Work, drive};
 use crate::dataset::key;
 use crate::figures::Target;
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
 use crate::place::Place;
+use crate::unit::Unit;
 use crate::{Bench, Error, Progress, Result, words};
 use plinth_client::Transaction;
 use serde_json::json;

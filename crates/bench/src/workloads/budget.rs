@@ -10,7 +10,8 @@ use super::{Group, Workload, join, uncached};
 use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::machine::MemoryWatch;
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Error, Result, words};
 use serde_json::json;
 

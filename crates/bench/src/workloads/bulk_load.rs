@@ -4,7 +4,8 @@
 use super::{Group, Workload};
 use crate::curve::{Axis, Curve};
 use crate::figures;
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Error, Result, words};
 
 /// The load.

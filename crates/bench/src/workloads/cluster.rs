@@ -4,7 +4,8 @@
 use super::mix::Mix;
 use super::{Group, Workload};
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 
 /// The guide's 12-machine write test.

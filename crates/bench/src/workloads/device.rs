@@ -2,7 +2,8 @@
 
 use crate::figures;
 use crate::machine::FileUse;
-use crate::outcome::{Figure, Unit};
+use crate::outcome::Figure;
+use crate::unit::Unit;
 use plinth_client::Database;
 use plinth_env::Env;
 use serde_json::Value;

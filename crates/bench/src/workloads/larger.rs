@@ -9,8 +9,9 @@ use super::{Group, Workload};
 use crate::clients::Plan;
 use crate::dataset::{KEY_LEN, VALUE_MAX, VALUE_MIN};
 use crate::figures::Target;
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
 use crate::place::Place;
+use crate::unit::Unit;
 use crate::{Bench, Error, Progress, Result, words};
 
 /// Data larger than memory.

@@ -3,16 +3,17 @@
 //! First the peak is looked for, with a hundred transactions under way. Then transactions arrive at parts of that rate,
 //! whether or not earlier ones have ended, and each latency counts from the arrival (see `open_loop.rs`).
 
+use super::mix::set_random;
 use super::mix::{Mix, OPERATIONS};
-use super::write::set_random;
 use super::{Group, Workload};
 use crate::calibrate::SyncTimes;
 use crate::clients::Client;
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
 use crate::open_loop::{Arrivals, Begin, Kind, Offered, PEAK_UNDER_WAY, Parts, offer};
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
 use crate::tally::Tally;
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;
 use serde_json::json;

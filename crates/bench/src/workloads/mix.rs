@@ -1,6 +1,5 @@
 //! Transactions of reads and writes of random keys, in any proportion: what most of the seeds' workloads are.
 
-use super::write::set_random;
 use crate::clients::{Client, Plan, Work, drive};
 use crate::outcome::Measurement;
 use crate::random::Random;
@@ -58,5 +57,13 @@ impl Work for Mix {
             transaction.commit().await?;
         }
         Ok(self.reads + self.writes)
+    }
+}
+
+/// Gives so many random keys new values.
+pub fn set_random(transaction: &Transaction, client: &mut Client, writes: u64) {
+    for _ in 0..writes {
+        let key = client.dataset.random_key(&mut client.random);
+        transaction.set(key, client.dataset.random_value(&mut client.random));
     }
 }

@@ -32,7 +32,7 @@ mod uncached;
 mod write;
 
 pub use memory::{Load, load};
-pub use write::set_random;
+pub use mix::set_random;
 
 use crate::outcome::{Measurement, Outcome};
 use crate::{Bench, Error, Result};

@@ -5,7 +5,8 @@ use super::{Group, Workload};
 use crate::clients::Plan;
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use serde_json::json;
 

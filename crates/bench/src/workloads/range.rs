@@ -5,7 +5,8 @@ use crate::clients::{Client, Plan, Work, drive};
 use crate::curve::{Axis, Curve};
 use crate::dataset::{MAX_ROWS, key};
 use crate::figures;
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 

@@ -8,7 +8,8 @@ use super::{Group, Workload, read};
 use crate::calibrate;
 use crate::clients::Plan;
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use serde_json::json;
 

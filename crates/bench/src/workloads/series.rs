@@ -6,8 +6,9 @@
 
 use super::{Group, Workload};
 use crate::figures;
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
 use crate::served::{Spent, series_address};
+use crate::unit::Unit;
 use crate::{Bench, Error, Result};
 use plinth_env::{Env, Stream, block_on};
 use plinth_series::time;

@@ -6,7 +6,8 @@ use super::{Group, Workload};
 use crate::clients::Plan;
 use crate::curve::{Axis, Curve};
 use crate::figures;
-use crate::outcome::{Figure, Outcome, Unit};
+use crate::outcome::{Figure, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result};
 
 /// Throughput by the share of writes.

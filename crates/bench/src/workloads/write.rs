@@ -4,12 +4,13 @@
 //! counts, so it waits for its commit without an executor between, and the disk's own speed is measured in
 //! slices between slices of the workload: both then saw the same disk.
 
-use super::mix::Mix;
+use super::mix::{Mix, set_random};
 use super::{Group, Workload};
 use crate::calibrate::SyncTimes;
 use crate::clients::{Client, Plan, Work, drive};
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Measurement, Outcome, Unit};
+use crate::outcome::{Figure, Measurement, Outcome};
+use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;
 
@@ -54,14 +55,6 @@ const TURNS: u32 = 5;
 const WRITES: u64 = 10;
 /// With so many clients it is told whether all of them are served.
 const MANY: usize = 1_000;
-
-/// Gives so many random keys new values.
-pub fn set_random(transaction: &Transaction, client: &mut Client, writes: u64) {
-    for _ in 0..writes {
-        let key = client.dataset.random_key(&mut client.random);
-        transaction.set(key, client.dataset.random_value(&mut client.random));
-    }
-}
 
 /// Clients that write ten keys a transaction.
 pub fn ten_writes(bench: &Bench, plan: &Plan) -> Result<Measurement> {

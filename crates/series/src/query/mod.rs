@@ -31,7 +31,6 @@ mod source;
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
-pub(crate) use numbers::{put_eight, put_pair};
 pub use parse::Query;
 pub use prometheus::{delete_series, form_pairs, is_prometheus, prometheus};
 

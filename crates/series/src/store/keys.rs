@@ -2,7 +2,6 @@
 //!
 //! All of a kind lies together, and within it all of a series, so a tree is a few short ranges and a series goes with a few range clears.
 
-use super::search::Listing;
 use crate::error::{Error, Result};
 use crate::tree::Address;
 use foundationdb_tuple::{Subspace, TuplePack, Versionstamp};
@@ -22,6 +21,25 @@ const TAIL: i64 = 10;
 const INBOX: i64 = 11;
 const INBOX_SIZE: i64 = 12;
 const COUNT: i64 = 13;
+
+/// What there is a list of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Listing {
+    /// All metrics.
+    Metrics,
+    /// The tags that series of a metric have.
+    Tags {
+        /// The metric.
+        metric: String,
+    },
+    /// The values that a tag of a metric's series has.
+    Values {
+        /// The metric.
+        metric: String,
+        /// The tag.
+        tag: String,
+    },
+}
 
 /// The keys under one prefix.
 #[derive(Clone, Debug)]

@@ -37,13 +37,14 @@ mod tail;
 
 pub(crate) use budget::Share;
 pub use inbox::Appended;
+pub use keys::Listing;
 pub use layer::SeriesLayer;
 pub(crate) use limits::Admitted;
 pub use limits::{Newcomers, SeriesLimits};
 pub use query::{GroupStream, PointStream};
 pub use retention::Retention;
 pub(crate) use search::Found;
-pub use search::{Listing, StoreStats};
+pub use search::StoreStats;
 
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@
 //! side, each skipping to where the other is; nothing is held but a page of each. What is found is a number and a name: a series
 //! that is only read is neither made nor kept in memory.
 
-use super::keys::{Id, Keys};
+use super::keys::{Id, Keys, Listing};
 use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -18,25 +18,6 @@ use std::time::Duration;
 
 /// Rows that are read at a time.
 const PAGE: usize = 1000;
-
-/// What there is a list of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Listing {
-    /// All metrics.
-    Metrics,
-    /// The tags that series of a metric have.
-    Tags {
-        /// The metric.
-        metric: String,
-    },
-    /// The values that a tag of a metric's series has.
-    Values {
-        /// The metric.
-        metric: String,
-        /// The tag.
-        tag: String,
-    },
-}
 
 /// What of the series is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

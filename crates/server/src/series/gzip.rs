@@ -3,7 +3,7 @@
 //! A few bytes can stand for very many, or for much work and nothing at all. So bounded are the bytes that come out, how many of them there are for each
 //! that went in, and the members of which a body is made.
 
-use super::write::{Held, NO_ROOM};
+use super::bodies::{Held, NO_ROOM};
 use flate2::bufread::GzDecoder;
 use hyper::StatusCode;
 use plinth_env::Env;
@@ -67,7 +67,7 @@ fn check(compressed: usize, plain: usize) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::write::Bodies;
+    use super::super::bodies::Bodies;
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;

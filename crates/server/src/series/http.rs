@@ -5,7 +5,7 @@
 //! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line. A
 //! stream of Arrow's has no room for one: it breaks off, and its reader finds no end.
 
-use super::{Hub, write};
+use super::{Hub, bodies, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
@@ -252,7 +252,7 @@ async fn admitted(
 /// Why a body was not taken.
 fn why_not(status: StatusCode, most: &str) -> String {
     match status {
-        StatusCode::SERVICE_UNAVAILABLE => write::NO_ROOM.to_owned(),
+        StatusCode::SERVICE_UNAVAILABLE => bodies::NO_ROOM.to_owned(),
         _ => format!("the body broke off, or is longer than {most}"),
     }
 }
@@ -268,7 +268,7 @@ async fn prometheus_answer(
     path: &str,
     request: Request<Incoming>,
     patience: &Patience,
-    held: &mut write::Held<'_>,
+    held: &mut bodies::Held<'_>,
 ) -> (StatusCode, String) {
     let url = request.uri().query().unwrap_or_default().to_string();
     let form = match body(request.into_body(), MAX_QUERY_BYTES, patience, held).await {
@@ -369,7 +369,7 @@ async fn body(
     body: Incoming,
     most: usize,
     patience: &Patience,
-    held: &mut write::Held<'_>,
+    held: &mut bodies::Held<'_>,
 ) -> Result<Vec<u8>, StatusCode> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();

@@ -11,6 +11,7 @@
 //! up. Stopping reads no more, saves what was read, and commits it.
 
 mod access;
+mod bodies;
 mod callers;
 mod datagrams;
 mod gzip;
@@ -19,6 +20,7 @@ mod keep;
 mod lines;
 mod opening;
 mod own;
+mod waiting;
 mod write;
 
 use self::callers::Callers;
@@ -89,7 +91,7 @@ pub(crate) struct Hub {
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
     /// What requests hold of bodies.
-    bodies: write::Bodies,
+    bodies: bodies::Bodies,
     access: access::Access,
     /// Threads on which connections on lines are served.
     threads: usize,
@@ -138,7 +140,7 @@ impl Hub {
             slot: opening::Slot::default(),
             memory: Memory::default(),
             counts: Counts::default(),
-            bodies: write::Bodies::default(),
+            bodies: bodies::Bodies::default(),
             access,
             threads: config.threads.unwrap_or(usize::MAX),
             bounds: Bounds {

@@ -9,7 +9,8 @@
 //! Whoever sends points or asks for some gets the store, or why there is none. While it is opened for the first time they wait: that takes as long as
 //! reading the tail does.
 
-use super::{Hub, write};
+use super::Hub;
+use super::waiting::Waiting;
 use crate::events;
 use plinth_client::Database;
 use plinth_env::Signal;
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Opened {
     pub(crate) store: SeriesStore,
     /// Sessions between two requests that write: they remember series of this store.
-    pub(super) waiting: write::Waiting,
+    pub(super) waiting: Waiting,
 }
 
 /// The store, or why there is none.
@@ -107,10 +108,7 @@ pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
             First::Left(()) => return,
             First::Right(Ok(store)) => {
                 events::series_open();
-                slot.set(State::Open(Arc::new(Opened {
-                    store: store.clone(),
-                    waiting: write::Waiting::default(),
-                })));
+                slot.set(State::Open(Arc::new(Opened { store: store.clone(), waiting: Waiting::default() })));
                 while store.failure().is_none() {
                     if !go_on().await {
                         return;

@@ -5,6 +5,7 @@
 //! one request to the next.
 
 use super::Hub;
+use super::bodies::{Held, NO_ROOM};
 use super::gzip;
 use super::opening::Opened;
 use hyper::http::request::Parts;
@@ -12,8 +13,6 @@ use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Protocol, RemoteWrite, Session};
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Largest body as it is sent.
 pub(super) const MAX_BODY: usize = 32 << 20;
@@ -21,72 +20,6 @@ pub(super) const MAX_BODY: usize = 32 << 20;
 const PIECE_LINES: usize = 1000;
 const PIECE: usize = 128 << 10;
 const _: () = assert!(PIECE > 2 * MAX_LINE_BYTES, "a piece has a whole line");
-/// Sessions that wait for the next request.
-const WAITING: usize = 16;
-/// Bytes of bodies that all requests under way may hold, as they came and decompressed.
-const BODIES: usize = 256 << 20;
-
-/// Bytes of bodies that requests under way hold.
-#[derive(Default)]
-pub(super) struct Bodies(AtomicUsize);
-
-/// What one request holds of them.
-pub(super) struct Held<'a> {
-    bodies: &'a Bodies,
-    bytes: usize,
-}
-
-impl Bodies {
-    /// A request that holds nothing yet.
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held { bodies: self, bytes: 0 }
-    }
-
-    /// Bytes that are held.
-    pub(super) fn held(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Held<'_> {
-    /// Holds so many bytes more. Whether there was room for them.
-    pub(super) fn add(&mut self, bytes: usize) -> bool {
-        self.bytes += bytes;
-        self.bodies.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// What is said of a request for which there is no room.
-pub(super) const NO_ROOM: &str = "other requests take all the memory that there is for bodies: send it again";
-
-/// Sessions between two requests.
-#[derive(Default)]
-pub(super) struct Waiting(Mutex<Vec<Session>>);
-
-impl Waiting {
-    fn take(&self, hub: &Hub, protocol: Protocol, sender: IpAddr) -> Session {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let Some(mut session) = waiting else {
-            return hub.session(protocol, sender);
-        };
-        session.restart(protocol);
-        session.count_for(hub.callers.newcomers(&hub.env, sender, hub.bounds.new_series));
-        session
-    }
-
-    fn put(&self, session: Session) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < WAITING {
-            waiting.push(session);
-        }
-    }
-}
 
 /// What InfluxDB's clients are told: the version whose requests are understood.
 pub(super) const INFLUX_VERSION: &str = "1.8.0-plinth";
@@ -299,23 +232,5 @@ async fn decoded<'a>(
             let why = "a body may be compressed by gzip, and not otherwise".to_owned();
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_requests_hold_together_is_bounded_and_given_back() {
-        let bodies = Bodies::default();
-        let (mut one, mut other) = (bodies.hold(), bodies.hold());
-        assert!(one.add(BODIES / 2) && other.add(BODIES / 4));
-        assert!(!other.add(BODIES / 2), "that is more than there is");
-        drop(other);
-        assert_eq!(bodies.held(), BODIES / 2);
-        assert!(one.add(BODIES / 2));
-        drop(one);
-        assert_eq!(bodies.held(), 0);
     }
 }

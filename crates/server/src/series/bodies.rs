@@ -1,0 +1,63 @@
+//! What the bodies of requests hold together, so that many of them at once cost no more memory than there is for them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of bodies that all requests under way may hold, as they came and decompressed.
+const BODIES: usize = 256 << 20;
+
+/// Bytes of bodies that requests under way hold.
+#[derive(Default)]
+pub(super) struct Bodies(AtomicUsize);
+
+/// What one request holds of them.
+pub(super) struct Held<'a> {
+    bodies: &'a Bodies,
+    bytes: usize,
+}
+
+impl Bodies {
+    /// A request that holds nothing yet.
+    pub(super) fn hold(&self) -> Held<'_> {
+        Held { bodies: self, bytes: 0 }
+    }
+
+    /// Bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Held<'_> {
+    /// Holds so many bytes more. Whether there was room for them.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.bodies.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is said of a request for which there is no room.
+pub(super) const NO_ROOM: &str = "other requests take all the memory that there is for bodies: send it again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_requests_hold_together_is_bounded_and_given_back() {
+        let bodies = Bodies::default();
+        let (mut one, mut other) = (bodies.hold(), bodies.hold());
+        assert!(one.add(BODIES / 2) && other.add(BODIES / 4));
+        assert!(!other.add(BODIES / 2), "that is more than there is");
+        drop(other);
+        assert_eq!(bodies.held(), BODIES / 2);
+        assert!(one.add(BODIES / 2));
+        drop(one);
+        assert_eq!(bodies.held(), 0);
+    }
+}
