@@ -101,7 +101,15 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 5,
         name: "plinth-server",
-        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-client", "plinth-series"],
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth-proto",
+            "plinth-tls",
+            "plinth-client",
+            "plinth-peers",
+            "plinth-series",
+        ],
         // Whose own tests run against a server as well.
         tests_use: &["plinth-pipeline", "plinth", "plinth-migrate"],
     },
@@ -141,6 +149,7 @@ const LAYERS: &[Layer] = &[
             "plinth-types",
             "plinth-env",
             "plinth",
+            "plinth-peers",
             "plinth-server",
             "plinth-bench",
             "plinth-migrate",

@@ -37,6 +37,7 @@ mod interrupt;
 mod log;
 mod log_line;
 mod log_wish;
+mod member;
 mod migrate;
 mod monitor;
 #[cfg(feature = "otel")]

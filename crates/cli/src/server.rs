@@ -6,20 +6,22 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::log;
+use crate::member::{self, Member, Plan};
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{ArgMatches, Command};
 use plinth::series::SeriesLimits;
-use plinth::{Compression, Database, block_on};
+use plinth::{Builder, Compression, Database, block_on};
 use plinth_env::Env;
 use plinth_server::{
     ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The cluster file's name in the database's directory, unless another place was given.
@@ -176,24 +178,12 @@ fn serve(
     tracing::info!(version, pid = env.process_id(), directory = %dir.display(), "plinth server starts");
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
-    let engine = settings.text("engine").unwrap_or_default();
-    let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
-    let mut builder = Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
-    if let Some(bytes) = settings.bytes("memory") {
-        builder = builder.memory_bytes(bytes);
-    }
-    if let Some(milliseconds) = settings.count("slow-ms") {
-        builder = builder.slow_transaction(Duration::from_millis(milliseconds as u64));
-    }
-    if let Some(seconds) = settings.count("window") {
-        builder = builder.window(Duration::from_secs(seconds as u64));
-    }
-    let database = starting::interruptible(env, &stop, || builder.compression(compression(settings)).open());
-    let database = database.map_err(|error| Failure::of(format!("cannot open {}", dir.display()), error))?;
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
+    let Some((database, member)) = open(env, settings, dir, &file, &stop)? else { return Ok(0) };
     let measured = database.clone();
     let metrics = Some(Page::new(move || measured.metrics_text()));
-    let mut config = ServerConfig { metrics, ..config(env, settings, &file, usual)? };
+    let peers = member.as_ref().map(|member| member.mesh.clone());
+    let mut config = ServerConfig { metrics, peers, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
@@ -203,7 +193,9 @@ fn serve(
     let console = http(&server).trim_start().to_owned();
     let cluster_file = file.display();
     tracing::info!(addresses = addresses(&server), console, %cluster_file, "serving clients");
-    announce(&server, &file)?;
+    if member.as_ref().is_none_or(|member| member.until_served(env, &stop)) {
+        announce(&server, &file)?;
+    }
     while !stop.load(Ordering::Relaxed) && database.failure().is_none() {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
@@ -219,14 +211,70 @@ fn serve(
         Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
         None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
     }
+    if let Some(member) = &member {
+        member.hand_over();
+    }
     block_on(server.stop());
     if let Some(error) = database.failure() {
         // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
         return Err(Failure::of(format!("the database in {} failed", dir.display()), error));
     }
-    database.close().map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
+    let closed = database.close();
+    if let Some(member) = &member {
+        block_on(member.mesh.end());
+    }
+    closed.map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     tracing::info!("the server has ended");
     Ok(0)
+}
+
+/// The database that is served, and the member that it is if the cluster file names several servers. `None` if somebody asked for the end
+/// before a cluster was formed.
+fn open(
+    env: &Env,
+    settings: &Settings,
+    dir: &Path,
+    file: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<(Database, Option<Member>)>, Failure> {
+    let builder = builder(env, settings, dir);
+    match cluster(env, file)? {
+        Some(named) => {
+            let listen = settings.addresses("listen");
+            let plan = Plan {
+                file: &named,
+                dir,
+                listen: &listen,
+                public: settings.address("public-address"),
+                tls: tls(settings)?,
+                without_tls: settings.flag("without-tls"),
+            };
+            let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
+            Ok(Some((member.database.clone(), Some(member))))
+        }
+        None => {
+            let opened = starting::interruptible(env, stop, || builder.open());
+            let failed = |error| Failure::of(format!("cannot open {}", dir.display()), error);
+            Ok(Some((opened.map_err(failed)?, None)))
+        }
+    }
+}
+
+/// How the database is to be opened.
+fn builder(env: &Env, settings: &Settings, dir: &Path) -> Builder {
+    let engine = settings.text("engine").unwrap_or_default();
+    let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
+    let mut builder = Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
+    if let Some(bytes) = settings.bytes("memory") {
+        builder = builder.memory_bytes(bytes);
+    }
+    if let Some(milliseconds) = settings.count("slow-ms") {
+        builder = builder.slow_transaction(Duration::from_millis(milliseconds as u64));
+    }
+    if let Some(seconds) = settings.count("window") {
+        builder = builder.window(Duration::from_secs(seconds as u64));
+    }
+    builder.compression(compression(settings))
 }
 
 /// How the engine `ssd` compresses. That zstd is not built in, it says itself.
@@ -289,6 +337,7 @@ fn config(
             new_series: settings.count("series-new-limit").and_then(|count| u32::try_from(count).ok()),
         },
         metrics: None,
+        peers: None,
         limits,
     })
 }
@@ -332,6 +381,16 @@ fn tls(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
         (None, false) => Err(Failure::usage("TLS needs the server's certificate: tls-cert")),
         (Some(_), _) => Ok(Some(options)),
     }
+}
+
+/// The cluster file, if there is one that names several servers: then this one is a member of a cluster.
+fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
+    let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
+    if !block_on(env.files().exists(file)).map_err(failed)? {
+        return Ok(None);
+    }
+    let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
+    Ok(Some(named).filter(|named| named.addresses().len() > 1))
 }
 
 /// The address that an existing cluster file gives the server.

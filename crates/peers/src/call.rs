@@ -49,6 +49,9 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             First::Left(Err(why)) => why,
             First::Right(()) => Error::connection_failed().with_detail("it does not answer"),
         };
+        if shared.has_ended() {
+            return;
+        }
         note(&link, &why);
         let random = shared.env.random_u64() % (pause.as_millis() as u64 / 2).max(1);
         let pausing = shared.env.sleep(pause + Duration::from_millis(random));

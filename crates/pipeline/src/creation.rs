@@ -45,6 +45,9 @@ use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
 use std::sync::Arc;
 
+/// What the nodes of a cluster write before there is a directory: who founded it (crate `peers`). Never touched here.
+const CHARTER: [&str; 2] = ["CHARTER", "CHARTER.new"];
+
 /// The name of the file that says that a database is being made here.
 const CREATING: &str = "CREATING";
 
@@ -83,7 +86,9 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
         return Err(identity_is_missing(dir, part));
     }
     let is_ours = |name: &String| {
-        is_part(&name) || matches!(&**name, LOCK | CREATING | "CREATING.new" | membership::UNFINISHED_NAME)
+        is_part(&name)
+            || matches!(&**name, LOCK | CREATING | "CREATING.new" | membership::UNFINISHED_NAME)
+            || CHARTER.contains(&&**name)
     };
     if let Some(stranger) = names.iter().find(|name| !is_ours(name)) {
         let detail = format!(

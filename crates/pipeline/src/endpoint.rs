@@ -4,6 +4,7 @@
 //! thread, and reads of versions that are yet to come wait for them.
 
 use crate::backpressure;
+use crate::cluster::Voter;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::{Node, Seat};
 use crate::pace;
@@ -13,8 +14,8 @@ use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersion
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Version, planted,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
+    LocatedMember, RangeRead, RangeResult, Version, planted,
 };
 use std::sync::Arc;
 
@@ -207,6 +208,21 @@ impl Endpoint for InProcess {
 
     fn describe(&self) -> Description {
         self.node.describe()
+    }
+
+    fn located(&self) -> Option<Located> {
+        let membership = self.node.membership()?;
+        let leadership = self.node.leadership();
+        let member = |voter: &Voter| {
+            let Voter { id, address } = voter;
+            LocatedMember { node: *id, address: address.clone(), votes: true }
+        };
+        Some(Located {
+            term: leadership.term,
+            node: membership.node,
+            leader: leadership.leader,
+            members: membership.voters.iter().map(member).collect(),
+        })
     }
 
     fn status_json(&self) -> Reply<String> {

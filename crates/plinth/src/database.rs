@@ -6,6 +6,7 @@
 
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
+use plinth_pipeline::cluster::{Membership, Peers};
 use plinth_pipeline::{Compression, Creation, EngineKind, LongestWaits, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
@@ -175,6 +176,10 @@ impl Database {
         crate::series::SeriesLayer::new(&self.client)
     }
 
+    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
+    }
+
     /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
     /// database does so by itself now and then; commits and reads go on meanwhile. Gives the version of its data.
     ///
@@ -332,6 +337,36 @@ impl Builder {
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
+    }
+
+    /// Makes the directory of a member of a cluster, unless it is one already.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `client_invalid_operation` if the directory is that of another node, or of a database of its own.
+    pub async fn form_member(&self, membership: &Membership) -> Result<()> {
+        let mut config = self.config.clone();
+        if let Some(name) = &self.engine {
+            config.engine = EngineKind::from_name(name)?;
+        }
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        Node::form(&env, self.place()?, &config, membership).await
+    }
+
+    /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings what it says to other members.
+    /// It answers reads of the versions that it has come to, and begins and commits transactions while it leads.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `file_not_found` if there is nothing, `client_invalid_operation` if it is a database of its own.
+    pub async fn open_member(self, peers: Arc<dyn Peers>) -> Result<Database> {
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        let node = Node::open_member(&env, self.place()?, self.config.clone(), peers).await?;
+        let client = plinth_client::Database::new(Arc::new(node.endpoint()));
+        Ok(Database { client, node: Some(node) })
+    }
+
+    fn place(&self) -> Result<&Path> {
+        let detail = "a member of a cluster needs a directory";
+        self.directory.as_deref().ok_or_else(|| Error::invalid_option_value().with_detail(detail))
     }
 
     /// Opens the database.

@@ -99,6 +99,7 @@
 
 mod database;
 pub mod directory;
+mod member;
 pub mod subspace;
 pub mod tuple;
 
@@ -117,6 +118,7 @@ pub use plinth_client::{
 pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]
 pub use plinth_fdb as fdb;
+pub use plinth_pipeline::cluster;
 pub use plinth_pipeline::{CheckReport, Compression, LongestWaits, SalvageReport, check, salvage};
 #[cfg(feature = "series")]
 pub use plinth_series as series;

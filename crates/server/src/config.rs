@@ -4,8 +4,10 @@ use crate::console::ConsoleConfig;
 use crate::http::Page;
 use crate::series::SeriesConfig;
 use crate::wanted::Wanted;
+use plinth_peers::Mesh;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The port that FoundationDB's documentation uses, and so ours.
@@ -39,6 +41,8 @@ pub struct ServerConfig {
     pub series: SeriesConfig,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
+    /// The connections of this node with the others of its cluster, if it is a member of one: they come in where clients do.
+    pub peers: Option<Arc<Mesh>>,
     /// How much at most.
     pub limits: Limits,
 }
@@ -58,6 +62,7 @@ impl Default for ServerConfig {
             console: ConsoleConfig::default(),
             series: SeriesConfig::default(),
             metrics: None,
+            peers: None,
             limits: Limits::default(),
         }
     }

@@ -20,6 +20,7 @@ use crate::wanted::Wanted;
 use plinth_client::Endpoint;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Stream};
+use plinth_peers::Mesh;
 use plinth_proto::Welcome;
 use plinth_types::{Error, Result};
 use std::future::poll_fn;
@@ -57,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     /// Requests that take long.
     pub(crate) heavy: Arc<Heavy>,
-    refusals: AtomicUsize,
+    doorstep: Doorstep,
     pub(crate) stops: Stops,
     pub(crate) console: Console,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -65,6 +66,15 @@ pub(crate) struct Shared {
     pub(crate) series: SeriesConfig,
     /// And what its listeners share, if it does.
     pub(crate) hub: Option<Arc<series::Hub>>,
+}
+
+/// Connections that are not in the registry, counted.
+#[derive(Default)]
+struct Doorstep {
+    /// Those that are told why they can't come in.
+    refusals: AtomicUsize,
+    /// Those that have yet to tell whose they are.
+    arriving: AtomicUsize,
 }
 
 /// What tells each task that the server stops.
@@ -147,7 +157,7 @@ impl Server {
             doors,
             memory,
             heavy: Arc::default(),
-            refusals: AtomicUsize::new(0),
+            doorstep: Doorstep::default(),
             stops: Stops {
                 is_stopping: AtomicBool::new(false),
                 tasks,
@@ -349,25 +359,63 @@ async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
     }
 }
 
-/// Gives a connection its task, or tells it why not.
+/// Lets a connection in: another node's go to those who know it, all others are clients.
 fn admit(shared: &Arc<Shared>, stream: Stream) {
+    match &shared.config.peers {
+        Some(mesh) => drop(shared.env.spawn_network("arrival", arrive(shared.clone(), mesh.clone(), stream))),
+        None => admit_client(shared, stream, Vec::new()),
+    }
+}
+
+/// Waits for the first bytes of a connection, which tell who it is.
+async fn arrive(shared: Arc<Shared>, mesh: Arc<Mesh>, mut stream: Stream) {
+    if shared.doorstep.arriving.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
+        shared.doorstep.arriving.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let mut first = Vec::new();
+    let telling = poll_fn(|context| {
+        loop {
+            let mut buffer = [0; 4096];
+            match stream.poll_receive(context, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(len)) if len > 0 => first.extend_from_slice(&buffer[..len]),
+                Poll::Ready(_) => return Poll::Ready(None),
+            }
+            if let Some(is_peer) = Mesh::is_peer(&first) {
+                return Poll::Ready(Some(is_peer));
+            }
+        }
+    });
+    let told = race(telling, shared.env.sleep(shared.config.limits.greeting)).await;
+    shared.doorstep.arriving.fetch_sub(1, Ordering::Relaxed);
+    match told {
+        First::Left(Some(true)) => mesh.receive(stream, first).await,
+        First::Left(Some(false)) => admit_client(&shared, stream, first),
+        // It has gone, or says nothing.
+        First::Left(None) | First::Right(()) => {}
+    }
+}
+
+/// Gives a client's connection its task, or tells it why not. `first` is what it has said so far.
+fn admit_client(shared: &Arc<Shared>, stream: Stream, first: Vec<u8>) {
     let outbox = Outbox::new(stream.peer_address(), shared.memory.clone());
     match shared.connections.enter(&outbox, &shared.config.limits) {
         Ok(number) => {
-            let connection = Connection::new(stream, shared.clone(), outbox, number);
+            let connection = Connection::new(stream, first, shared.clone(), outbox, number);
             drop(shared.env.spawn_network("connection", connection));
         }
         Err(why) => {
             shared.counters.add(&Figures { refused: 1, ..Figures::default() });
             shared.doors.bursts.refused(outbox.peer, &why);
-            if shared.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
-                shared.refusals.fetch_sub(1, Ordering::Relaxed);
+            if shared.doorstep.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
+                shared.doorstep.refusals.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
             let theirs = shared.clone();
             let refusal = async move {
                 race(turn_away(stream, why), theirs.env.sleep(REFUSAL)).await;
-                theirs.refusals.fetch_sub(1, Ordering::Relaxed);
+                theirs.doorstep.refusals.fetch_sub(1, Ordering::Relaxed);
             };
             drop(shared.env.spawn_network("refusal", refusal));
         }

@@ -22,7 +22,11 @@ impl Running {
 
     /// Starts a server by a command, and waits until it is ready.
     pub fn of(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::ready(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits until a server that was started is ready.
+    pub fn ready(mut child: Child) -> Self {
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
         assert!(ready.starts_with("ready 127.0.0.1:"), "{ready:?}");

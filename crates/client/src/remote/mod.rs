@@ -134,8 +134,15 @@ impl RemoteEndpoint {
         reply
     }
 
-    /// Asks a server which nodes there are, and which of them leads.
-    fn ask_where(&self) -> Reply<Located> {
+    /// Which nodes the database has, and which of them leads, as the first server says that answers. A server that is all there is names
+    /// itself.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if the server is from before there were clusters.
+    pub fn locate(&self) -> Reply<Located> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::Any, Self::locate);
+        }
         let (promise, reply) = promise();
         self.link().submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
         reply

@@ -146,7 +146,7 @@ pub async fn form(env: &Env, wish: Wish, listener: Listener, ground: Arc<dyn Gro
         }
         ground.found(standing).await?;
     } else {
-        env.files().create_dir_all(&wish.dir).await?;
+        env.keeping_private().files().create_dir_all(&wish.dir).await?;
     }
     let mut sorted = wish.addresses.clone();
     sorted.sort();

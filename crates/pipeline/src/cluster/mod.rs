@@ -47,4 +47,5 @@ pub use membership::{Membership, Voter};
 pub use participant::Leadership;
 pub(crate) use participant::Participant;
 pub(crate) use plinth_replication::Standing;
+pub use plinth_replication::{Frame, Peers};
 pub(crate) use upkeep::keep_for_followers;

@@ -88,8 +88,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that `number` stands for in the registry.
-    pub(crate) fn new(stream: Stream, shared: Arc<Shared>, outbox: Arc<Outbox>, number: u64) -> Self {
+    /// A connection that `number` stands for in the registry. `first` is what has been received of it.
+    pub(crate) fn new(
+        stream: Stream,
+        first: Vec<u8>,
+        shared: Arc<Shared>,
+        outbox: Arc<Outbox>,
+        number: u64,
+    ) -> Self {
         outbox.expect_within(&shared.env, shared.config.limits.greeting);
         Self {
             stream,
@@ -98,7 +104,7 @@ impl Connection {
             number,
             phase: Phase::Greeting,
             version: 0,
-            input: Vec::new(),
+            input: first,
             output: Vec::new(),
             sent: 0,
             watches: BTreeMap::new(),

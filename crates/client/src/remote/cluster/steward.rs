@@ -48,7 +48,7 @@ fn locate(cluster: &Arc<Cluster>, at: usize) {
     if server.asked.swap(true, Ordering::Relaxed) {
         return;
     }
-    let reply: Reply<Located> = server.endpoint().ask_where();
+    let reply: Reply<Located> = server.endpoint().locate();
     let cluster = Arc::downgrade(cluster);
     reply.on_complete(move |located| {
         let Some(cluster) = cluster.upgrade() else { return };

@@ -1,0 +1,195 @@
+//! A server that is a member of a cluster: formed if it isn't yet, connected to the others, opened.
+//!
+//! What makes it one is its cluster file, which names several servers. Until all of them are there and agree, it says whom it
+//! waits for; then it opens its directory, and the server serves it as any other.
+
+use crate::failure::Failure;
+use plinth::cluster::{Membership, Voter};
+use plinth::{Builder, ClusterFile, Database, Error};
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, block_on};
+use plinth_peers::forming::{self, Ground, Wish};
+use plinth_peers::{Mesh, Standing, Trust};
+use plinth_server::TlsOptions;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How soon a request to end is noticed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A member that is up.
+pub struct Member {
+    pub database: Database,
+    pub mesh: Arc<Mesh>,
+}
+
+/// How a member is to be.
+pub struct Plan<'a> {
+    pub file: &'a ClusterFile,
+    pub dir: &'a Path,
+    /// Where it listens, and where others find it if that is another address.
+    pub listen: &'a [SocketAddr],
+    pub public: Option<SocketAddr>,
+    pub tls: Option<TlsOptions>,
+    /// Whether nodes may speak in the clear where other machines can hear them.
+    pub without_tls: bool,
+}
+
+/// Makes directories, and tells people.
+struct Founder {
+    builder: Builder,
+    env: Env,
+    dir: PathBuf,
+}
+
+impl Ground for Founder {
+    fn found<'a>(
+        &'a self,
+        standing: &'a Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
+        Box::pin(async move {
+            // Its identity is the last thing that a directory gets.
+            if self.env.files().exists(self.dir.join("IDENTITY")).await? {
+                return Ok(());
+            }
+            self.builder.form_member(&membership(standing)).await
+        })
+    }
+
+    fn say(&self, text: &str) {
+        tracing::info!(text, "forming the cluster");
+        eprintln!("plinth: {text}");
+    }
+}
+
+fn membership(standing: &Standing) -> Membership {
+    let voter = |peer: &plinth_peers::Peer| Voter { id: peer.node, address: peer.address.clone() };
+    Membership {
+        cluster_id: standing.charter.cluster_id,
+        node: standing.node,
+        voters: standing.charter.members.iter().map(voter).collect(),
+    }
+}
+
+/// Forms the cluster if need be, and opens the member. `None` if somebody asked for the end meanwhile.
+pub fn open(
+    env: &Env,
+    plan: &Plan<'_>,
+    builder: Builder,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<Member>, Failure> {
+    let ours = |name: &str| block_on(env.files().exists(plan.dir.join(name)));
+    let failed =
+        |error| Failure::of(format!("cannot be a member of {}", plan.file.connection_string()), error);
+    let (wish, own) = block_on(wish(env, plan)).map_err(failed)?;
+    if ours("IDENTITY").map_err(failed)? && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)? {
+        let detail = format!(
+            "{} holds a database that is no member of a cluster: a cluster is formed of empty directories, and rows get \
+             into it with `plinth migrate`",
+            plan.dir.display()
+        );
+        return Err(failed(Error::client_invalid_operation().with_detail(detail)));
+    }
+    let listen = plan.listen.first().copied().unwrap_or(own);
+    let listener = block_on(env.sockets().listen(listen))
+        .map_err(|error| Failure::of(format!("cannot listen on {listen}"), error))?;
+    let founder = Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
+    let trust = wish.trust.clone();
+    let forming = forming::form(env, wish, listener, Arc::new(founder));
+    let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
+    let standing = standing.map_err(failed)?;
+    let mesh = Mesh::start(env, standing, trust);
+    let opened = block_on(builder.open_member(mesh.clone()));
+    let database =
+        opened.map_err(|error| Failure::of(format!("cannot open {}", plan.dir.display()), error))?;
+    let receiver = database.clone();
+    mesh.deliver_to(move |frame| receiver.receive(frame));
+    Ok(Some(Member { database, mesh }))
+}
+
+/// What the cluster file makes of this server, and its address there.
+async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
+    let invalid = |what: String| Error::connection_string_invalid().with_detail(what);
+    let wanted: Vec<_> = plan.public.into_iter().chain(plan.listen.iter().copied()).collect();
+    if wanted.is_empty() {
+        return Err(invalid(
+            "the cluster file names several servers; say which of them this is: --listen".to_owned(),
+        ));
+    }
+    let mut own = None;
+    for address in plan.file.addresses() {
+        let found = address.resolve(env).await.unwrap_or_default();
+        let is_open = found.iter().any(|address| !address.ip().is_loopback());
+        if is_open && !address.tls && !plan.without_tls {
+            return Err(Error::invalid_local_address().with_detail(format!(
+                "{address} can be reached by other machines, and nodes would speak in the clear with it; end the addresses in \
+                 :tls and give certificates (--tls-cert, --tls-key, --tls-ca), or allow it in so many words (--without-tls)"
+            )));
+        }
+        if let Some(place) = wanted.iter().find(|wanted| found.contains(wanted)) {
+            own = own.or(Some((bare(address), *place)));
+        }
+    }
+    if plan.file.is_tls() != plan.tls.is_some() {
+        let why = if plan.tls.is_some() {
+            "doesn't end its addresses in :tls"
+        } else {
+            "ends its addresses in :tls"
+        };
+        return Err(invalid(format!("the cluster file {why}, and the server's certificates say otherwise")));
+    }
+    let Some((own, place)) = own else {
+        let list: Vec<_> = wanted.iter().map(SocketAddr::to_string).collect();
+        let named = plan.file.address_list();
+        return Err(invalid(format!("the cluster file names {named}, and not {}", list.join(", "))));
+    };
+    let wish = Wish {
+        cluster: plan.file.key(),
+        addresses: plan.file.addresses().iter().map(bare).collect(),
+        own,
+        dir: plan.dir.to_path_buf(),
+        trust: Trust { tls: plan.tls.clone() },
+    };
+    wish.check()?;
+    Ok((wish, place))
+}
+
+/// The address without its mark for TLS.
+fn bare(address: &plinth::client::remote::Address) -> String {
+    plinth::client::remote::Address { tls: false, ..address.clone() }.to_string()
+}
+
+/// Waits for something, unless somebody asks for the end.
+fn until_stopped<T>(env: &Env, stop: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            env.sleep(TICK).await;
+        }
+    };
+    match block_on(race(work, stopped)) {
+        First::Left(done) => Some(done),
+        First::Right(()) => None,
+    }
+}
+
+impl Member {
+    /// Waits until somebody leads, so that clients are served. False if somebody asked for the end meanwhile.
+    pub fn until_served(&self, env: &Env, stop: &AtomicBool) -> bool {
+        let served = async {
+            while self.database.leadership().leader.is_none() {
+                env.sleep(TICK).await;
+            }
+        };
+        until_stopped(env, stop, served).is_some()
+    }
+
+    /// Gives the leader's part to somebody else, if this member has it.
+    pub fn hand_over(&self) {
+        block_on(self.database.hand_over());
+    }
+}

@@ -1,0 +1,202 @@
+//! Three servers as processes, formed by one cluster file: the leader is killed again and again, and nothing that was acknowledged
+//! is missing.
+//!
+//! The clients count in a row that all of them write, and leave a row for each count, as those of one server do (`server.rs`): a
+//! count that was lost, or took effect twice, shows.
+
+mod common;
+
+use common::{Running, scratch};
+use plinth::client::Endpoint;
+use plinth::client::remote::RemoteEndpoint;
+use plinth::{ClusterFile, Database, RangeOptions, Result, Transaction};
+use plinth_env::{Env, Task, block_on};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const KILLS: usize = 20;
+const CLIENTS: usize = 16;
+
+struct Cluster {
+    place: PathBuf,
+    file: PathBuf,
+    addresses: Vec<String>,
+    servers: Vec<Option<Running>>,
+}
+
+fn command(place: &Path, file: &Path, address: &str, at: usize) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.arg("server").arg("--dir").arg(place.join(format!("node-{at}")));
+    command.args(["--listen", address, "--log", "text,error"]).arg("--cluster-file").arg(file);
+    command
+}
+
+/// Addresses where nobody listens now.
+fn free_addresses(count: usize) -> Vec<String> {
+    let env = Env::real();
+    let listen = |_| block_on(env.sockets().listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let listeners: Vec<_> = (0..count).map(listen).collect();
+    listeners.iter().map(|listener| listener.local_address().to_string()).collect()
+}
+
+impl Cluster {
+    /// Three servers that form a cluster.
+    fn form(place: &Path) -> Self {
+        let addresses = free_addresses(3);
+        let file = place.join("fdb.cluster");
+        let line = format!("test:three@{}\n", addresses.join(","));
+        block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
+        let mut children: Vec<_> = addresses
+            .iter()
+            .enumerate()
+            .map(|(at, address)| {
+                let mut command = command(place, &file, address, at);
+                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        let servers = children.drain(..).map(|child| Some(Running::ready(child))).collect();
+        Self { place: place.to_path_buf(), file, addresses, servers }
+    }
+
+    fn start(&mut self, at: usize) {
+        let mut command = command(&self.place, &self.file, &self.addresses[at], at);
+        self.servers[at] = Some(Running::of(&mut command));
+    }
+
+    /// The place of the server that leads, as the servers say.
+    fn leader(&self) -> usize {
+        let env = Env::real();
+        let file = block_on(ClusterFile::read(&env, &self.file)).unwrap();
+        let endpoint = RemoteEndpoint::connect(&env, file);
+        loop {
+            let located = block_on(endpoint.locate()).unwrap();
+            let place =
+                located.leader_address().and_then(|leader| self.addresses.iter().position(|a| a == leader));
+            if let Some(at) = place.filter(|at| self.servers[*at].is_some()) {
+                return at;
+            }
+            block_on(endpoint.env().sleep(Duration::from_millis(20)));
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+/// Counts one further, and leaves a row that says so, once, whatever becomes of answers.
+fn count(db: &Database, row: &str) -> Result<()> {
+    let tr = db.create_transaction();
+    loop {
+        let attempt = |tr: &Transaction| {
+            if tr.get(row).wait()?.is_some() {
+                return Ok(());
+            }
+            let count = tr.get("count").wait()?.map_or(0, |value| number(&value)) + 1;
+            tr.set("count", count.to_be_bytes());
+            tr.set(row, count.to_be_bytes());
+            tr.commit().wait()
+        };
+        match attempt(&tr) {
+            Ok(()) => return Ok(()),
+            Err(error) => tr.on_error(error).wait()?,
+        }
+    }
+}
+
+fn judge(db: &Database, acknowledged: u64) {
+    let (count, mut rows) = db
+        .transact_blocking(|tr| {
+            let rows = block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
+            let rows: Vec<u64> = rows.iter().map(|row| number(&row.value)).collect();
+            Ok((tr.get("count").wait()?.map_or(0, |value| number(&value)), rows))
+        })
+        .unwrap();
+    rows.sort_unstable();
+    assert_eq!(count, acknowledged);
+    assert!(rows.iter().copied().eq(1..=count), "the count is {count}, the rows say {rows:?}");
+}
+
+#[test]
+fn the_leader_is_killed_again_and_again_and_nothing_acknowledged_is_lost() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let env = Env::real();
+    let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<Task> = (0..CLIENTS)
+        .map(|client| {
+            let db = Database::connect(&cluster.file).unwrap();
+            let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
+            env.spawn("client", async move {
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    count(&db, &format!("row/{client}/{number}")).unwrap();
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for round in 0..KILLS {
+        let before = acknowledged.load(Ordering::Relaxed);
+        while acknowledged.load(Ordering::Relaxed) < before + 20 {
+            block_on(env.sleep(Duration::from_millis(3 * round as u64 + 1)));
+        }
+        let leader = cluster.leader();
+        cluster.servers[leader].take().unwrap().kill();
+        // Sometimes it is back before anybody has noticed, sometimes others lead meanwhile.
+        block_on(env.sleep(Duration::from_millis(70 * (round as u64 % 8))));
+        cluster.start(leader);
+    }
+    stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.wait().unwrap());
+    let db = Database::connect(&cluster.file).unwrap();
+    judge(&db, acknowledged.load(Ordering::Relaxed));
+    // One after the other ends cleanly, and the last but one takes nothing with it.
+    for at in 0..3 {
+        let server = cluster.servers[at].take().unwrap();
+        assert_eq!(server.terminate(), Some(0));
+        cluster.start(at);
+        judge(&db, acknowledged.load(Ordering::Relaxed));
+    }
+}
+
+/// What is wrong is told by the program itself, and nothing is made.
+#[test]
+fn a_cluster_file_that_makes_no_sense_is_an_error() {
+    let place = scratch();
+    let [one, two, three] = free_addresses(3).try_into().unwrap();
+    for (named, told) in [
+        (format!("{one},{two}"), "names 2 servers"),
+        (format!("{one},{two},{one}"), "twice"),
+        (format!("{two},{three},127.0.0.1:1"), &*format!("and not {one}")),
+        ("10.0.0.1:1,10.0.0.2:1,10.0.0.3:1".to_owned(), "in so many words"),
+    ] {
+        let file = place.path().join("wrong.cluster");
+        block_on(Env::real().files().replace(&file, format!("a:b@{named}\n").as_bytes())).unwrap();
+        let output = command(place.path(), &file, &one, 0).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.contains(told), "{named}: {error}");
+        assert!(!block_on(Env::real().files().exists(place.path().join("node-0"))).unwrap());
+    }
+}
+
+/// A directory with rows of its own is not taken into a cluster, where they would be lost.
+#[test]
+fn a_database_of_its_own_is_left_alone() {
+    let place = scratch();
+    let dir = place.path().join("node-0");
+    assert_eq!(Running::start(&dir, &["--listen", "127.0.0.1:0"]).terminate(), Some(0));
+    let addresses = free_addresses(3);
+    let file = place.path().join("three.cluster");
+    block_on(Env::real().files().replace(&file, format!("a:b@{}\n", addresses.join(",")).as_bytes()))
+        .unwrap();
+    let output = command(place.path(), &file, &addresses[0], 0).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("empty directories"), "{error}");
+    assert_eq!(Running::start(&dir, &[]).terminate(), Some(0));
+}
