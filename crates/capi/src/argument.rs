@@ -4,17 +4,13 @@
 //! which becomes FoundationDB's number for it and never a crash.
 
 use crate::future::FutureCore;
+pub(crate) use crate::guard::guard;
 use plinth_types::{Error, Result};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// `fdb_error_t`.
 pub(crate) type Code = c_int;
-
-/// Runs what an exported function does; a panic becomes `panicked`.
-pub(crate) fn guard<R>(panicked: R, f: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(panicked)
-}
 
 /// Runs what an exported function does that gives an error number; a panic becomes `internal_error`.
 pub(crate) fn guard_code(f: impl FnOnce() -> Result<()>) -> Code {

@@ -32,6 +32,7 @@ mod argument;
 mod exports;
 mod fork;
 mod future;
+mod guard;
 #[cfg(test)]
 mod headers;
 mod layout;

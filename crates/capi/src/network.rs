@@ -8,9 +8,9 @@
 //! caused it (by cancelling or destroying a future), on the thread that did: a thread that the program doesn't know must not
 //! call into a language that may be shutting down.
 
-use crate::argument::guard;
 use crate::future::FutureCore;
 use crate::future::held::Held;
+use crate::guard::guard;
 use plinth_types::{Error, Result};
 use std::cell::Cell;
 use std::collections::VecDeque;

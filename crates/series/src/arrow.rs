@@ -8,7 +8,7 @@
 //! is a float. A column alone is called `value`, and its integers `integer`. Each batch brings the names of its own rows, in place of those
 //! of the batch before: what is held is bounded, however many series there are. Names without points are one column of text.
 
-use crate::dump::Cell;
+use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::value::Value;
 use arrow_array::types::Int32Type;

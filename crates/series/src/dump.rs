@@ -3,6 +3,7 @@
 //! Every number comes back with its type and all of its bits, the payload of a NaN aside: integers have digits alone (in the line protocol an `i`
 //! behind them), floats always something else too. Events are their texts; a line break in one becomes a blank.
 
+pub use crate::cell::Cell;
 use crate::event::Events;
 use crate::ingest::{self, Clock, Protocol};
 use crate::name::Name;
@@ -43,15 +44,6 @@ impl Form {
             Self::Csv => ingest::CSV_HEADING,
         }
     }
-}
-
-/// What a row of a table holds besides its series and its time.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Cell {
-    /// Of a point.
-    Value(Value),
-    /// Of an event.
-    Text(Vec<u8>),
 }
 
 /// Makes rows of a table of the points of one series: each point is one, or, of events, those that belong together.

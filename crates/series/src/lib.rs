@@ -35,6 +35,7 @@
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
+mod cell;
 pub mod codec;
 mod digits;
 pub mod dump;

@@ -4,13 +4,14 @@
 //! nothing ends without a request. An answer that got lost is looked into before it is called unknown.
 
 use super::conflicts::coalesced;
+use super::done::Done;
 use super::state::{After, ReadVersionState, State};
 use super::{Inner, Transaction};
 use bytes::Bytes;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList, Result, Version,
-    Versionstamp, key_after, planted, system, version::INVALID_VERSION,
+    Versionstamp, key_after, planted, system,
 };
 use std::sync::Arc;
 
@@ -24,19 +25,6 @@ pub(super) struct Attempt {
     pub(super) self_conflict: Option<Bytes>,
     /// The read conflict ranges as sent, if the reply names some of them.
     reads: Option<RangeList>,
-}
-
-/// What became of a commit.
-pub(super) struct Done {
-    pub(super) version: Version,
-    pub(super) stamp: Result<Versionstamp>,
-}
-
-impl Done {
-    /// A commit of a transaction that wrote nothing.
-    fn nothing() -> Self {
-        Self { version: INVALID_VERSION, stamp: Err(Error::no_commit_version()) }
-    }
 }
 
 /// What to know of a request once its answer comes.

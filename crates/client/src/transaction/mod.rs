@@ -8,6 +8,7 @@ pub(crate) mod batch;
 mod buffers;
 mod commit;
 mod conflicts;
+mod done;
 pub(crate) mod options;
 mod ranges;
 mod reads;

@@ -4,7 +4,7 @@
 //! the lost one has committed or never will. Then, if it had an idempotency id, its record says which.
 
 use super::Inner;
-use super::commit::Done;
+use super::done::Done;
 use crate::options::TransactionOption;
 use crate::range::RangeOptions;
 use bytes::Bytes;

@@ -9,7 +9,7 @@ use super::lines::{LineParser, Lines, TOO_LONG};
 use super::names::Row;
 use super::number::{self, Recent};
 use super::session::{Intake, Shown};
-use crate::dump::Cell;
+use crate::cell::Cell;
 use crate::event;
 use crate::value::Value;
 use std::borrow::Cow;

@@ -12,7 +12,7 @@ use super::prometheus::{self, RemoteWrite};
 use super::resp;
 use super::runs::Runs;
 use super::{MAX_LINE_BYTES, Sample};
-use crate::dump::Cell;
+use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
