@@ -12,6 +12,7 @@ mod editor;
 mod interrupts;
 mod operator;
 mod option;
+mod run;
 mod session;
 mod status;
 mod throttle;

@@ -1,12 +1,10 @@
-//! A session: what the shell remembers from one command to the next, and how a command is run.
+//! A session: what the shell remembers from one command to the next, and how commands read and write.
 //!
 //! A session works on any client's database. Outside a transaction of its own each command is one, retried as an
 //! application would; after `begin`, all commands belong to the one transaction until `commit`, `rollback`, or an error of
 //! the database, which rolls it back.
 
-use super::commands::{self, Command};
 use super::interrupts::Interrupts;
-use super::words::{self, Words};
 use plinth::client::Database;
 use plinth::{Error, Transaction};
 use std::collections::BTreeMap;
@@ -108,65 +106,6 @@ impl<Out: Write> Session<Out> {
     pub fn new(database: Database, out: Out) -> Self {
         let interrupts = Interrupts::default();
         Self { database, out, writable: false, transaction: None, options: Options::new(), interrupts }
-    }
-
-    /// Runs the commands of a line, until one fails or ends the shell.
-    pub fn run_line(&mut self, line: &str) -> Result<Next, Failed> {
-        let malformed = |uncut: words::Uncut| Failed {
-            command: plinth::printable(&uncut.command),
-            why: Refusal::Usage(uncut.why.to_string()),
-            rolled_back: false,
-        };
-        for words in words::commands(line).map_err(malformed)? {
-            if self.run(&words)? == Next::Exit {
-                return Ok(Next::Exit);
-            }
-        }
-        self.out.flush().map_err(|error| Failed {
-            command: String::new(),
-            why: error.into(),
-            rolled_back: false,
-        })?;
-        Ok(Next::GoOn)
-    }
-
-    fn run(&mut self, words: &Words) -> Result<Next, Failed> {
-        let name = words.first().map(|name| plinth::printable(name)).unwrap_or_default();
-        let result = match commands::find(&name) {
-            Some(command) => self.run_interruptible(command, &words[1..]),
-            None => Err(Refusal::Usage(match commands::nearest(&name) {
-                Some(near) => format!("there is no such command; did you mean {near}? See help"),
-                None => "there is no such command; see help".to_owned(),
-            })),
-        };
-        result.map_err(|why| {
-            let is_over = matches!(why, Refusal::Database(_) | Refusal::Interrupted(_));
-            let rolled_back = is_over && self.transaction.take().is_some();
-            Failed { command: name, why, rolled_back }
-        })
-    }
-
-    fn run_interruptible(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
-        let (interrupts, env) = (self.interrupts.clone(), self.database.endpoint().env().clone());
-        if let Some(begun) = &self.transaction {
-            interrupts.note(&begun.transaction);
-        }
-        let (result, interrupted) = interrupts.during(&env, || self.run_command(command, arguments));
-        match result {
-            Err(Refusal::Database(error)) if interrupted => Err(Refusal::Interrupted(error)),
-            result => result,
-        }
-    }
-
-    fn run_command(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
-        if !command.arguments.contains(&arguments.len()) {
-            let count = match arguments.len() {
-                1 => "1 argument".to_owned(),
-                count => format!("{count} arguments"),
-            };
-            return Err(Refusal::Usage(format!("does not take {count}; usage: {}", command.usage)));
-        }
-        commands::execute(self, command.name, arguments)
     }
 
     /// Runs a body of reads: in the transaction that was begun, else in one of its own.
