@@ -5,10 +5,10 @@
 //! A first line that says `series,time,value` is a heading.
 
 use super::Sample;
+use super::intake::{Intake, Shown};
 use super::lines::{LineParser, Lines, TOO_LONG};
 use super::names::Row;
 use super::number::{self, Recent};
-use super::session::{Intake, Shown};
 use crate::cell::Cell;
 use crate::event;
 use crate::value::Value;

@@ -4,10 +4,10 @@
 //! all. What a series is called is looked up as the line's head and the field's name, so only a series that is new is put together.
 
 use super::Sample;
+use super::intake::{Intake, Shown};
 use super::lines::{LineParser, Lines, TOO_LONG};
 use super::names::Row;
 use super::number;
-use super::session::{Intake, Shown};
 use crate::event;
 use crate::value::Value;
 use std::borrow::Cow;

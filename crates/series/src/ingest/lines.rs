@@ -3,7 +3,7 @@
 //! A line that is too long is told once, when that is known, and skipped to its end; so what is held of a stream never exceeds the limit. Most lines
 //! are a few bytes long, and millions come in a second: their ends are looked for a word at a time.
 
-use super::session::{Intake, SAMPLES};
+use super::intake::{Intake, SAMPLES};
 use memchr::memchr;
 
 /// Longest line, in bytes, its end not counted: a row of many metrics with long tags fits.

@@ -18,6 +18,7 @@
 
 mod csv;
 mod influx;
+mod intake;
 mod lines;
 mod names;
 mod number;

@@ -4,9 +4,9 @@
 //! 8601 in its basic form is taken too. The name of a series is looked up as metric and tags, which don't stand together.
 
 use super::Sample;
+use super::intake::{Intake, Shown};
 use super::lines::{LineParser, Lines, TOO_LONG};
 use super::number::{self, Recent};
-use super::session::{Intake, Shown};
 use memchr::memchr;
 
 #[derive(Default, Debug)]

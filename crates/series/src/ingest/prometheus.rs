@@ -8,8 +8,8 @@
 //! is put together. Fields that are not known are passed over: exemplars, histograms, metadata.
 
 use super::Sample;
+use super::intake::{Intake, SAMPLES, Shown};
 use super::names::Row;
-use super::session::{Intake, SAMPLES, Shown};
 use crate::value::Value;
 
 /// Largest message, when it is decompressed.

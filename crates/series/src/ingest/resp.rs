@@ -15,10 +15,10 @@
 //! is not such a message goes line by line through the states, which say what is wrong; so both ways mean the same.
 
 use super::Sample;
+use super::intake::{Intake, Shown};
 use super::lines::{LineParser, Lines, TOO_LONG, whole_line};
 use super::names::Row;
 use super::number::{self, Recent};
-use super::session::{Intake, Shown};
 use crate::event;
 use crate::value::{Point, Value};
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 
 use super::csv;
 use super::influx::{self, Clock};
+use super::intake::{Intake, SAMPLES, Shown};
 use super::lines::LineParser;
 use super::names::Names;
 use super::opentsdb;
@@ -17,15 +18,10 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
 use crate::value::Point;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Samples that a feed gathers before it asks for them to be saved.
-pub(super) const SAMPLES: usize = 16384;
-/// Bytes of replies that wait to be taken; what is wrong beyond is counted.
-const REPLIES: usize = 64 << 10;
 /// What all sessions together may remember of names, and what each may in any case.
 const NAMES: usize = 512 << 20;
 const NAMES_OF_ONE: usize = 1 << 20;
@@ -66,19 +62,6 @@ impl Default for Memory {
     fn default() -> Self {
         Self::bounded(NAMES, NAMES_OF_ONE)
     }
-}
-
-/// What parsers leave behind.
-#[derive(Debug)]
-pub(super) struct Intake {
-    pub(super) names: Names,
-    pub(super) samples: Vec<Sample>,
-    replies: Vec<u8>,
-    /// Refusals that were not said for want of room, and all of them.
-    unsaid: u64,
-    refused: u64,
-    /// Whether everything before is to be committed, and that to be said, before the session goes on.
-    pub(super) wants_sync: bool,
 }
 
 #[derive(Debug)]
@@ -484,33 +467,5 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.memory.0.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
-    }
-}
-
-impl Intake {
-    /// Says that something was refused; counts it if there is much that is not taken.
-    #[cold]
-    pub(super) fn reply(&mut self, text: fmt::Arguments<'_>) {
-        self.refused += 1;
-        if self.replies.len() >= REPLIES {
-            self.unsaid += 1;
-        } else {
-            self.say(text);
-        }
-    }
-
-    pub(super) fn say(&mut self, text: fmt::Arguments<'_>) {
-        self.replies.extend_from_slice(text.to_string().as_bytes());
-    }
-}
-
-/// The beginning of a line that was refused, as it can be shown.
-pub(super) struct Shown<'a>(pub(super) &'a [u8]);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 120;
-        write!(f, "{}", self.0[..self.0.len().min(SHOWN)].escape_ascii())?;
-        if self.0.len() > SHOWN { f.write_str("...") } else { Ok(()) }
     }
 }

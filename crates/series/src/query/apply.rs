@@ -6,9 +6,8 @@
 
 use super::error::{QueryError, QueryResult};
 use super::expression::Expression;
-use super::json::Json;
+use super::json::{Json, float};
 use super::merge::Rows;
-use super::parse::float;
 use crate::value::Value;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -5,7 +5,7 @@
 
 use super::error::QueryResult;
 use super::filter::ValueFilter;
-use super::parse::Range;
+use super::range::Range;
 use crate::event::Events;
 use crate::store::{Found, GroupStream, PointStream, SeriesStore};
 use crate::tree::{Direction, Summary};

@@ -176,6 +176,15 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// A number as it is used in functions.
+pub(crate) fn float(field: &str, json: &Json) -> QueryResult<f64> {
+    let number = json.number(field, "a number").map(Value::as_f64)?;
+    match number.is_finite() {
+        true => Ok(number),
+        false => Err(QueryError::field(field, "a finite number expected")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

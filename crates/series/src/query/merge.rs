@@ -11,7 +11,7 @@
 
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
-use super::plan::Member;
+use super::member::Member;
 use crate::store::{SeriesStore, Share};
 use crate::value::Value;
 use std::cmp::Reverse;

@@ -20,12 +20,14 @@ mod error;
 mod expression;
 mod filter;
 mod json;
+mod member;
 mod merge;
 mod numbers;
 mod output;
 mod parse;
 mod plan;
 mod prometheus;
+mod range;
 mod source;
 
 pub use apply::FUNCTION_NAMES;

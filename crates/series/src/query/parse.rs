@@ -7,9 +7,9 @@ use super::apply::Function;
 use super::error::{QueryError, QueryResult};
 use super::filter::ValueFilter;
 use super::json::Json;
+use super::range::Range;
 use crate::name::with_own_blanks;
 use crate::time::parse_iso;
-use crate::value::Value;
 
 /// Columns of a row at most.
 const MAX_COLUMNS: usize = 256;
@@ -140,13 +140,6 @@ impl Output {
 }
 
 const WITHOUT_ARROW: &str = "this program was built without Arrow: build it with the feature `arrow` (cargo build --release --features arrow)";
-
-/// From when to when; backward if `from` lies behind `to`, and `to` is never part of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Range {
-    pub(crate) from: i64,
-    pub(crate) to: i64,
-}
 
 /// A query that is understood. [`crate::SeriesStore::query`] answers it.
 #[derive(Clone, Debug)]
@@ -686,14 +679,5 @@ impl Kind {
             Self::Aggregate { .. } => vec!["value".to_string()],
             Self::Events { .. } | Self::Names { .. } => Vec::new(),
         }
-    }
-}
-
-/// A number as it is used in functions.
-pub(crate) fn float(field: &str, json: &Json) -> QueryResult<f64> {
-    let number = json.number(field, "a number").map(Value::as_f64)?;
-    match number.is_finite() {
-        true => Ok(number),
-        false => Err(QueryError::field(field, "a finite number expected")),
     }
 }

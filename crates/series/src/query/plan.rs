@@ -5,6 +5,7 @@
 //! are numbered in the order in which their first series came to be, those of one metric after the other.
 
 use super::error::{QueryError, QueryResult};
+use super::member::Member;
 use super::parse::{Func, Keep, Kind, Query, Where};
 use crate::name::Name;
 use crate::store::{Found, SeriesStore, Share};
@@ -13,14 +14,6 @@ use std::collections::BTreeMap;
 /// Series that are looked up at a time, and what one costs besides its names, about.
 const AT_ONCE: usize = 10_000;
 const SERIES: usize = 160;
-
-/// A series, and its place in the rows.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) found: Found,
-    pub(crate) line: u32,
-    pub(crate) column: usize,
-}
 
 /// What is read, and the names of the lines.
 #[derive(Debug)]

@@ -1,0 +1,51 @@
+//! What parsers leave behind for their session: samples, and what is to be said of what is refused.
+
+use super::Sample;
+use super::names::Names;
+use std::fmt;
+
+/// Samples that a feed gathers before it asks for them to be saved.
+pub(super) const SAMPLES: usize = 16384;
+/// Bytes of replies that wait to be taken; what is wrong beyond is counted.
+const REPLIES: usize = 64 << 10;
+
+/// What parsers leave behind.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) names: Names,
+    pub(super) samples: Vec<Sample>,
+    pub(super) replies: Vec<u8>,
+    /// Refusals that were not said for want of room, and all of them.
+    pub(super) unsaid: u64,
+    pub(super) refused: u64,
+    /// Whether everything before is to be committed, and that to be said, before the session goes on.
+    pub(super) wants_sync: bool,
+}
+
+impl Intake {
+    /// Says that something was refused; counts it if there is much that is not taken.
+    #[cold]
+    pub(super) fn reply(&mut self, text: fmt::Arguments<'_>) {
+        self.refused += 1;
+        if self.replies.len() >= REPLIES {
+            self.unsaid += 1;
+        } else {
+            self.say(text);
+        }
+    }
+
+    pub(super) fn say(&mut self, text: fmt::Arguments<'_>) {
+        self.replies.extend_from_slice(text.to_string().as_bytes());
+    }
+}
+
+/// The beginning of a line that was refused, as it can be shown.
+pub(super) struct Shown<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 120;
+        write!(f, "{}", self.0[..self.0.len().min(SHOWN)].escape_ascii())?;
+        if self.0.len() > SHOWN { f.write_str("...") } else { Ok(()) }
+    }
+}
