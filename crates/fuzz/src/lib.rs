@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -61,6 +61,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "replication_frames", run: nodes::frames },
     Target { name: "peers_words", run: nodes::words },
     Target { name: "log_bodies", run: nodes::log_bodies },
+    Target { name: "chunks", run: nodes::chunks },
 ];
 
 /// The target of a name.

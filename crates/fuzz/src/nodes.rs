@@ -8,8 +8,9 @@ use plinth_log::{Entry, EntryHead, EntryKind, sections, sections_head};
 use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
 use plinth_peers::packet::{self, Kind, Pieces};
 use plinth_peers::{Charter, Peer, Secret};
+use plinth_pipeline::Chunk;
 use plinth_replication::{Frame, Message, MessageKind};
-use plinth_types::{Bytes, Error};
+use plinth_types::{Bytes, Error, LogPosition, Rows};
 
 /// A message of consensus.
 pub(crate) fn messages(bytes: &[u8]) {
@@ -107,6 +108,57 @@ pub(crate) fn log_bodies(bytes: &[u8]) {
         state.encode(&mut again);
         assert_eq!(State::decode(&again), Some(state));
     }
+}
+
+/// Bytes of a chunk's header before what the target `chunks` takes from its input: rows, lengths, compression.
+const CHUNK_COUNTS: std::ops::Range<usize> = 40..56;
+const CHUNK_HEADER: usize = 64;
+
+/// A chunk of rows, as it comes, and with the header's other fields and the checksums that it should have.
+pub(crate) fn chunks(bytes: &[u8]) {
+    let mut sealed = Vec::new();
+    if let Some((counts, body)) = bytes.split_at_checked(CHUNK_COUNTS.len()) {
+        sealed.extend_from_slice(b"PLNTHROW");
+        [1_u32, CHUNK_HEADER as u32]
+            .iter()
+            .for_each(|number| sealed.extend_from_slice(&number.to_le_bytes()));
+        sealed.extend_from_slice(&[1; 24]);
+        sealed.extend_from_slice(counts);
+        sealed[44..48].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        sealed.extend_from_slice(&crc32c::crc32c(body).to_le_bytes());
+        sealed.extend_from_slice(&crc32c::crc32c(&sealed).to_le_bytes());
+        sealed.extend_from_slice(body);
+    }
+    for bytes in [bytes, &sealed] {
+        match Chunk::decode(bytes) {
+            Ok(chunk) => {
+                let again = chunk.encode();
+                assert_eq!(Chunk::decode(&again), Ok(chunk));
+                assert_eq!(Chunk::encoded_len(&again[..CHUNK_HEADER]), Ok(again.len()));
+            }
+            Err(error) => {
+                assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
+            }
+        }
+    }
+}
+
+/// No rows; a few; some that compression makes smaller.
+pub(crate) fn chunk_seeds() -> Vec<Vec<u8>> {
+    let chunk = |rows: &[(&[u8], &[u8])]| {
+        let mut builder = Rows::builder();
+        rows.iter().for_each(|(key, value)| builder.push(key, value));
+        let at = LogPosition { index: 5, term: 2, version: 70 };
+        let (begin, end) = (Bytes::from_static(b"a"), Bytes::from_static(b"\xff"));
+        let encoded = Chunk { at, begin, end, rows: builder.finish() }.encode();
+        [&encoded[CHUNK_COUNTS], &encoded[CHUNK_HEADER..]].concat()
+    };
+    let text = b"frieze, cornice, ".repeat(20);
+    vec![
+        chunk(&[]),
+        chunk(&[(b"a", b""), (b"b", b"1"), (b"c", &[7; 200])]),
+        chunk(&[(b"a", &text), (b"b", &text)]),
+    ]
 }
 
 /// One message of each kind.

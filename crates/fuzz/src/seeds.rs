@@ -29,6 +29,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "replication_frames" => numbered(nodes::frame_seeds().into_iter()),
         "peers_words" => numbered(nodes::word_seeds().into_iter()),
         "log_bodies" => numbered(nodes::log_seeds().into_iter()),
+        "chunks" => numbered(nodes::chunk_seeds().into_iter()),
         _ => Vec::new(),
     }
 }

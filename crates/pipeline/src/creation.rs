@@ -308,15 +308,26 @@ pub(crate) async fn make_generation(
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
     Store::create(env, &path, storage_ids(identity.ids), identity.engine, at).await?;
-    let behind = (at.index, at.term, at.version);
-    // Its background task must have ended before the log is opened for good: both would make the next segment.
-    if identity.member == 0 {
-        LocalLog::create_at(env, log_path(&path), identity.ids, config, behind).await?.0.close().await?;
-    } else {
-        ReplicaLog::create_at(env, log_path(&path), identity.ids, config, behind).await?.0.close().await?;
-    }
+    make_log(env, &path, identity, config, at).await?;
     env.files().sync_dir(&path).await?;
     env.files().sync_dir(dir).await
+}
+
+/// Makes the log of a generation, which goes on behind this entry.
+pub(crate) async fn make_log(
+    env: &Env,
+    generation: &Path,
+    identity: &DirectoryIdentity,
+    config: LogConfig,
+    at: LogPosition,
+) -> Result<()> {
+    let (path, behind) = (log_path(generation), (at.index, at.term, at.version));
+    // Its background task must have ended before the log is opened for good: both would make the next segment.
+    if identity.member == 0 {
+        LocalLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await
+    } else {
+        ReplicaLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await
+    }
 }
 
 /// Removes what creations and changes of generations left. To be called when all that counts was found whole.

@@ -8,20 +8,24 @@
 //!   5  gen-1/ is renamed, and removed                                      gen-2/            IDENTITY: 2
 //! ```
 //!
-//! The new state is filled through a node of its own, so both engines take it in as they take in everything
-//! else. A crash before the step leaves the old state, one behind it the new one; what counts no more is
+//! There are two ways to fill it. Through a node of its own, so that it takes whatever is committed
+//! ([`Incoming`]); or with chunks of rows that somebody exported, which become the engine's files as they are
+//! ([`Import`]): then the log begins behind the place that the rows are everything of, and the old state need not
+//! even be whole. A crash before the step leaves the old state, one behind it the new one; what counts no more is
 //! removed at the next opening. Versions go on: none is given out a second time.
 
 use crate::config::{Creation, NodeConfig};
-use crate::creation::{claim, make_generation, remove_leftovers};
+use crate::creation::{claim, make_generation, make_log, remove_leftovers};
 use crate::directory::{Directory, generation_path, remove_generation};
 use crate::endpoint::InProcess;
 use crate::identity::{self, DirectoryIdentity};
 use crate::node::{Node, fitted};
 use crate::opening::recover;
+use crate::store::import_engine;
 use plinth_env::Env;
-use plinth_types::{LogPosition, Result};
-use std::path::Path;
+use plinth_storage::Chunk;
+use plinth_types::{Error, LogPosition, Result};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A new state of a database that nobody has open. Until [`Incoming::put_in_place`] the old one counts.
@@ -95,5 +99,83 @@ impl Incoming {
         // Nobody wants to know what couldn't be written any more.
         let _ = self.node.close().await;
         remove_generation(&self.env, &self.directory.root, self.next.generation).await
+    }
+}
+
+/// A new state of a database that nobody has open, made of chunks. Until [`Import::put_in_place`] the old one counts.
+pub struct Import {
+    env: Env,
+    config: NodeConfig,
+    old: Directory,
+    next: DirectoryIdentity,
+    path: PathBuf,
+    at: LogPosition,
+    engine: Box<dyn plinth_storage::Import>,
+}
+
+impl Import {
+    /// Begins a new state of the database in `dir`, which will have everything up to `at`. What an import that was
+    /// interrupted has left goes. The old state is not looked at.
+    ///
+    /// # Errors
+    /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met with. For the time being
+    /// `unsupported_operation` for a member of a cluster.
+    pub async fn begin(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
+        let env = env.keeping_private();
+        let (old, engine) =
+            claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
+        let config = fitted(config, engine);
+        if old.member != 0 {
+            // A log that is made anew has forgotten whom this node voted for: it might vote twice in a term.
+            let what = "a member of a cluster takes no new state in: its votes would be forgotten";
+            return Err(Error::unsupported_operation().with_detail(what));
+        }
+        let (ids, generation, member) = (old.ids, old.generation + 1, old.member);
+        let next = DirectoryIdentity { ids, engine, generation, member };
+        let path = generation_path(dir, next.generation);
+        if env.files().exists(&path).await? {
+            remove_generation(&env, dir, next.generation).await?;
+        }
+        let engine = import_engine(&env, &path, &next, &config, at).await?;
+        Ok(Self { env, config, old, next, path, at, engine })
+    }
+
+    /// Takes the next chunk; they come in key order. What none of them speaks of is not there afterwards.
+    ///
+    /// # Errors
+    /// As [`plinth_storage::Import::take`].
+    pub async fn take(&mut self, chunk: &Chunk) -> Result<()> {
+        self.engine.take(chunk).await
+    }
+
+    /// The first key behind the chunks that were taken.
+    pub fn reached(&self) -> &[u8] {
+        self.engine.reached()
+    }
+
+    /// Puts the new state in the place of the old one, which is removed. Whoever wants the database opens it.
+    ///
+    /// # Errors
+    /// Those of files. Either state may be the one that counts then, whole.
+    pub async fn put_in_place(self) -> Result<()> {
+        let Self { env, config, mut old, next, path, at, engine } = self;
+        let imported = engine.finish().await?;
+        assert_eq!(imported, at, "an engine has what it was to take");
+        make_log(&env, &path, &next, config.log, at).await?;
+        env.files().sync_dir(&path).await?;
+        env.files().sync_dir(&old.root).await?;
+        identity::write(&env, &old.root, &next).await?;
+        (old.path, old.generation, old.is_current) = (path, next.generation, true);
+        remove_leftovers(&env, &old).await
+    }
+
+    /// Gives the new state up. Merely dropped, it is removed when the database is opened next.
+    ///
+    /// # Errors
+    /// Those of removing files.
+    pub async fn abandon(self) -> Result<()> {
+        let Self { env, old, next, engine, .. } = self;
+        drop(engine);
+        remove_generation(&env, &old.root, next.generation).await
     }
 }

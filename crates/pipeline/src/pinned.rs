@@ -30,12 +30,18 @@ impl Node {
     /// # Errors
     /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
-        let pinned = {
-            let pinned = self.replica.writer().pin();
-            pinned.await?
-        };
+        let pinned = self.pin().await?;
         let version = pinned.version();
         Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
+    }
+
+    /// The same, for whoever wants rows in chunks, to send or to keep them.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    pub async fn pin(&self) -> Result<Box<dyn PinnedVersion>> {
+        let pinning = self.replica.writer().pin();
+        pinning.await
     }
 }
 

@@ -4,11 +4,12 @@
 //! and from where on the log is needed then.
 
 use crate::config::NodeConfig;
-use crate::directory::{Directory, checkpoint_path};
-use crate::identity::EngineKind;
+use crate::directory::{Directory, checkpoint_path, storage_ids};
+use crate::identity::{DirectoryIdentity, EngineKind};
 use plinth_env::{Env, is_disk_full};
 use plinth_storage::{
-    CheckpointFiles, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint, ssd::SsdFound,
+    CheckpointFiles, Import, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint,
+    ssd::SsdFound,
 };
 use plinth_types::{LogPosition, MutationList, Result};
 use std::ops::Deref;
@@ -187,6 +188,26 @@ impl Store {
                 SsdStorage::create_at(env, &tables, identity, at).await
             }
         }
+    }
+}
+
+/// Begins the engine of a generation that is being made, out of chunks.
+pub(crate) async fn import_engine(
+    env: &Env,
+    generation: &Path,
+    identity: &DirectoryIdentity,
+    config: &NodeConfig,
+    at: LogPosition,
+) -> Result<Box<dyn Import>> {
+    let ids = storage_ids(identity.ids);
+    let dir = match identity.engine {
+        EngineKind::Memory => checkpoint_path(generation),
+        EngineKind::Ssd => tables_path(generation),
+    };
+    env.files().create_dir_all(&dir).await?;
+    match identity.engine {
+        EngineKind::Memory => checkpoint::import(env, &dir, ids, at).await,
+        EngineKind::Ssd => SsdStorage::import(env, &dir, ids, &config.ssd, at),
     }
 }
 

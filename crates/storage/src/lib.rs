@@ -29,13 +29,17 @@
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
+pub mod chunk;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod import;
 mod memory;
 mod removal;
 pub mod ssd;
 
 pub use checkpoint::Pace;
+pub use chunk::Chunk;
+pub use import::{Import, Taking};
 pub use memory::{CheckpointFiles, Loader, MemoryReader, MemoryReplay, MemoryStorage, Snapshot};
 pub use ssd::{SsdFigures, SsdReader, SsdSettings, SsdStorage};
 
@@ -244,6 +248,10 @@ pub trait PinnedVersion: Send + Sync {
 
     /// As [`Reader::get_range`].
     fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+
+    /// The rows from `begin` up to, and without, `end`, system rows too, as many as make about so many bytes: at least one, if there
+    /// are any. The next chunk begins where this one ends, and the last one ends at `end`. Takes no room in a cache.
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk>;
 
     /// As [`Reader::range_size`].
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;

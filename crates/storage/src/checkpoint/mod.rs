@@ -11,6 +11,7 @@
 //! not sure of. [`verify`] tells all that is wrong, [`Salvage`] gives what is readable in spite of it.
 
 mod format;
+mod import;
 mod problem;
 mod salvage;
 mod walk;
@@ -18,6 +19,7 @@ mod write;
 
 pub use crate::removal::Removed;
 pub use format::{FORMAT, Header, Identity, Totals};
+pub use import::import;
 pub(crate) use problem::Flaw;
 pub use problem::Problem;
 pub use salvage::{Report, Salvage, Salvaged, verify};

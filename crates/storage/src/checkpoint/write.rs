@@ -65,8 +65,7 @@ pub async fn write(
     pace: Pace,
 ) -> Result<Written> {
     let at = snapshot.position();
-    let name = file_name(at.version);
-    let unfinished = dir.join(format!("{UNFINISHED}{:016x}", at.version));
+    let unfinished = unfinished_path(dir, at);
     let file = env.files().open(&unfinished, Open::Truncate).await?;
     let header = Header { identity, at, nonce: env.random_u64() };
     let mut writing = Writing::begin(env, file, header, pace);
@@ -77,16 +76,18 @@ pub async fn write(
         let _ = env.files().remove(&unfinished).await;
         return Err(error);
     }
-    let path = dir.join(name);
-    writing.step_begun = env.now();
-    env.files().rename(&unfinished, &path).await?;
-    env.files().sync_dir(dir).await?;
-    writing.end_step();
+    let path = writing.put_in_place(dir).await?;
     let Writing { totals, written: bytes, longest_step, .. } = writing;
     Ok(Written { path, at, totals, bytes, longest_step })
 }
 
-struct Writing {
+/// The name of a checkpoint while it is being written.
+pub(super) fn unfinished_path(dir: &Path, at: LogPosition) -> PathBuf {
+    dir.join(format!("{UNFINISHED}{:016x}", at.version))
+}
+
+/// A checkpoint that is being written.
+pub(super) struct Writing {
     env: Env,
     file: File,
     header: Header,
@@ -106,7 +107,8 @@ struct Writing {
 }
 
 impl Writing {
-    fn begin(env: &Env, file: File, header: Header, pace: Pace) -> Self {
+    /// Begins an empty file.
+    pub fn begin(env: &Env, file: File, header: Header, pace: Pace) -> Self {
         let mut out = Vec::with_capacity(PORTION + 2 * BLOCK_TARGET);
         out.extend_from_slice(&header.encode());
         Self {
@@ -136,6 +138,25 @@ impl Writing {
             }
             self.env.yield_now().await;
         }
+        self.end().await
+    }
+
+    /// What the rows are everything of.
+    pub fn at(&self) -> LogPosition {
+        self.header.at
+    }
+
+    /// Writes out what has gathered, if it is enough.
+    pub async fn flush_if_full(&mut self) -> Result<()> {
+        if self.out.len() < PORTION {
+            return Ok(());
+        }
+        self.env.yield_now().await;
+        self.flush().await
+    }
+
+    /// There are no more rows: the file is whole, and durable.
+    pub async fn end(&mut self) -> Result<()> {
         self.close_block();
         push_footer(&mut self.out, &self.header, self.blocks, &self.totals);
         self.flush().await?;
@@ -145,7 +166,18 @@ impl Writing {
         Ok(())
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
+    /// Gives the file its name, durably.
+    pub async fn put_in_place(&mut self, dir: &Path) -> Result<PathBuf> {
+        let path = dir.join(file_name(self.header.at.version));
+        self.step_begun = self.env.now();
+        self.env.files().rename(unfinished_path(dir, self.header.at), &path).await?;
+        self.env.files().sync_dir(dir).await?;
+        self.end_step();
+        Ok(path)
+    }
+
+    /// Adds a row; keys ascend.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
         push_row(&mut self.body, key, value);
         self.body_rows += 1;
         self.totals.add(key, value);

@@ -6,11 +6,29 @@
 use super::model::{Change, Model, Row};
 use super::{Make, Store, position};
 use crate::PinnedVersion;
+use crate::chunk::{Chunk, MOST_CHUNK_BYTES};
 use plinth_env::simulated::Random;
 use plinth_types::{
     Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, RangeResult,
     Version, system,
 };
+
+/// The rows of a range, exported in chunks that follow each other without a gap, each sent and taken as bytes.
+pub(super) fn exported(pinned: &dyn PinnedVersion, begin: &[u8], end: &[u8], target: usize) -> Vec<Row> {
+    let (mut reached, mut rows) = (begin.to_vec(), Vec::new());
+    while reached[..] < *end {
+        let chunk = pinned.export(&reached, end, target).wait().expect("it is pinned");
+        assert_eq!((&chunk.begin[..], chunk.at), (&reached[..], pinned.position()));
+        assert!(chunk.end > reached && *chunk.end <= *end, "an export goes on");
+        let bytes: usize = chunk.rows.iter().map(|(key, value)| 8 + key.len() + value.len()).sum();
+        let last = chunk.rows.last().map_or(0, |(key, value)| 8 + key.len() + value.len());
+        assert!(bytes - last < target.min(MOST_CHUNK_BYTES), "no row more than make up the target");
+        let chunk = Chunk::decode(&chunk.encode()).expect("what was encoded");
+        rows.extend(chunk.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        reached = chunk.end.to_vec();
+    }
+    rows
+}
 
 /// Runs the program of a seed.
 ///
@@ -175,6 +193,11 @@ impl Program {
         let found = pinned.get_range(KeySpace::System, &read).wait().expect("it is pinned");
         let found: Vec<Row> = found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
         assert!(found == *rows, "seed {seed}: the rows at {} stay what they were", pinned.version());
+        if self.random.index(4) == 0 {
+            let target = [100, 1000, 20_000, usize::MAX][self.random.index(4)];
+            let chunks = exported(&**pinned, b"", b"\xff\xff", target);
+            assert!(chunks == *rows, "seed {seed}: in chunks of {target}");
+        }
         let mut keys = KeyList::new();
         keys.push(&key);
         let value = pinned.get_many(KeySpace::System, &keys).wait().expect("it is pinned").remove(0);

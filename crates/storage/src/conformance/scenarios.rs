@@ -2,7 +2,8 @@
 //!
 //! The random programs find what nobody thought of; these say what was thought of, and fail with a name.
 
-use super::{Make, Store};
+use super::random::exported;
+use super::{Make, Store, position};
 use crate::Reader;
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, system,
@@ -20,6 +21,7 @@ pub(super) fn run_all(make: Make<'_>) {
     long_keys_and_values_are_kept(make);
     estimates_add_up(make);
     everything_can_be_forgotten(make);
+    an_export_goes_on_from_any_key(make);
 }
 
 fn set(store: &mut Store, version: Version, rows: &[(&[u8], &[u8])]) {
@@ -238,4 +240,26 @@ fn everything_can_be_forgotten(make: Make<'_>) {
     }
     let memory = store.memory();
     assert!(memory.data == 0 && memory.window < 8 << 20, "{memory:?}");
+}
+
+fn an_export_goes_on_from_any_key(make: Make<'_>) {
+    let mut store = Store::new(make, 0);
+    let keys: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"a\0\0", b"b", b"\xff/system"];
+    set(&mut store, 1, &keys.map(|key| (key, &b"value"[..])));
+    store.publish(1);
+    while store.forget_before(1, 1000) {}
+    let pinned = store.writer.pin().wait().expect("nothing is in its way");
+    set(&mut store, 2, &[(b"a\0\0\0", b"later")]);
+    store.publish(2);
+    assert_eq!(pinned.position(), position(1));
+    let end = KeySpace::System.end();
+    for target in [1, 20, 1000] {
+        for (at, from) in keys.iter().enumerate() {
+            let rows = exported(&*pinned, from, end, target);
+            assert!(rows.iter().map(|(key, _)| &key[..]).eq(keys[at..].iter().copied()), "from {from:?}");
+        }
+        let rows = exported(&*pinned, b"a\0", b"b", target);
+        assert_eq!(rows.len(), 2, "without the end");
+        assert_eq!(exported(&*pinned, b"c", b"d", target), []);
+    }
 }

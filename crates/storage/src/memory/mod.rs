@@ -45,6 +45,7 @@ pub(crate) use read::place;
 pub(crate) use tree::GROUP;
 
 use crate::checkpoint::{self, Identity, Pace};
+use crate::chunk::{self, Chunk};
 use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
 use plinth_env::{Env, Reply};
@@ -378,6 +379,12 @@ impl PinnedVersion for Snapshot {
 
     fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         Reply::ready(View::held(&self.held).get_range(space, read))
+    }
+
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk> {
+        let read = chunk::read_for(begin, end, target_bytes);
+        let result = View::held(&self.held).get_range(KeySpace::System, &read);
+        Reply::ready(result.map(|result| Chunk::of(self.at, (begin, end), result)))
     }
 
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {

@@ -28,6 +28,7 @@ mod cursor;
 mod estimate;
 mod filter;
 mod format;
+mod import;
 mod index;
 mod load;
 mod maintain;
@@ -51,7 +52,8 @@ pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
 use crate::checkpoint::{Identity, Pace};
-use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
+use crate::chunk::{self, Chunk};
+use crate::{Changed, Flushed, Import, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
 use load::{Loader, Pool, ReadCounts, attempt};
 use maintain::Gate;
@@ -267,10 +269,7 @@ impl SsdStorage {
     /// of another node; `unsupported_operation` for a newer format, and for a compression that is not built
     /// in; those of files.
     pub async fn read(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<SsdFound> {
-        if !settings.compression.is_built_in() {
-            let detail = "this program is built without zstd: choose another compression, or build it with the feature zstd";
-            return Err(Error::unsupported_operation().with_detail(detail));
-        }
+        check_compression(&settings)?;
         let manifest = Manifest::read(env, dir).await?;
         manifest.expect(dir, identity)?;
         let graveyard = Arc::new(Graveyard::default());
@@ -286,20 +285,25 @@ impl SsdStorage {
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
         }
         let state = State::of(manifest.at, manifest.serial, manifest.next_flush, placed);
-        let making = Arc::new(Making {
-            env: env.clone(),
-            dir: dir.to_path_buf(),
-            identity,
-            compression: settings.compression,
-            block_bytes: settings.block_bytes,
-            table_bytes: settings.table_bytes,
-            graveyard,
-            cache: Arc::new(Cache::new(0)),
-            next_id: AtomicU64::new(manifest.next_id),
-            written: AtomicU64::new(0),
-            spare: Spare::default(),
-        });
+        let making = making((env, dir), identity, &settings, (graveyard, manifest.next_id));
         Ok(SsdFound { state, making, settings })
+    }
+
+    /// Begins an engine in a directory that exists and is empty, which chunks of this place in the log fill. It can be
+    /// opened once the import has been finished.
+    ///
+    /// # Errors
+    /// `unsupported_operation` for a compression that is not built in.
+    pub fn import(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        settings: &SsdSettings,
+        at: LogPosition,
+    ) -> Result<Box<dyn Import>> {
+        check_compression(settings)?;
+        let making = making((env, dir), identity, settings, (Arc::default(), 1));
+        Ok(Box::new(import::SsdImport::new(making, at)))
     }
 
     fn start(state: State, making: Arc<Making>, settings: SsdSettings) -> Self {
@@ -331,6 +335,37 @@ impl SsdStorage {
         }
         Self { reader: SsdReader { engine } }
     }
+}
+
+fn check_compression(settings: &SsdSettings) -> Result<()> {
+    if settings.compression.is_built_in() {
+        return Ok(());
+    }
+    let detail =
+        "this program is built without zstd: choose another compression, or build it with the feature zstd";
+    Err(Error::unsupported_operation().with_detail(detail))
+}
+
+/// What tables of an engine are made with.
+fn making(
+    (env, dir): (&Env, &Path),
+    identity: Identity,
+    settings: &SsdSettings,
+    (graveyard, next_id): (Arc<Graveyard>, u64),
+) -> Arc<Making> {
+    Arc::new(Making {
+        env: env.clone(),
+        dir: dir.to_path_buf(),
+        identity,
+        compression: settings.compression,
+        block_bytes: settings.block_bytes,
+        table_bytes: settings.table_bytes,
+        graveyard,
+        cache: Arc::new(Cache::new(0)),
+        next_id: AtomicU64::new(next_id),
+        written: AtomicU64::new(0),
+        spare: Spare::default(),
+    })
 }
 
 impl SsdReader {
@@ -708,6 +743,16 @@ impl PinnedVersion for Arc<Pinned> {
     fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
         self.engine.finish(&loader.clone(), async move { this.view().get_range(space, &read, &loader).await })
+    }
+
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk> {
+        let (this, read) = (self.clone(), chunk::read_for(begin, end, target_bytes));
+        let range = [begin, end].map(Bytes::copy_from_slice);
+        let loader = Loader::passing(&self.engine.making.cache, &self.engine.reads);
+        self.engine.pool.run(&self.engine.making.env, async move {
+            let result = this.view().get_range(KeySpace::System, &read, &loader).await?;
+            Ok(Chunk::of(this.position(), (&range[0], &range[1]), result))
+        })
     }
 
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {

@@ -1,0 +1,231 @@
+//! A state made of chunks takes the place of the one that is there: whatever instant the power fails at, one of both is
+//! there, whole, and an import that was interrupted is begun again.
+//!
+//! What two nodes do when one has fallen behind, and what a restore does.
+
+mod common;
+
+use common::disk::calls;
+use common::*;
+use plinth_env::Env;
+use plinth_env::simulated::{Random, Simulation};
+use plinth_pipeline::{Chunk, EngineKind, Import, Node, NodeConfig, PinnedVersion, check};
+use plinth_types::system::SYSTEM_END;
+use plinth_types::{Bytes, Error, LogPosition, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const DIR: &str = "/db";
+
+type Rows = BTreeMap<Bytes, Bytes>;
+
+fn config(engine: EngineKind) -> NodeConfig {
+    let mut config = NodeConfig { engine, ..tables::config() };
+    config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    config
+}
+
+/// All rows of what is pinned, in chunks of about so many bytes.
+async fn exported(pinned: &dyn PinnedVersion, bytes: usize) -> Vec<Chunk> {
+    let (mut chunks, mut reached) = (Vec::<Chunk>::new(), Bytes::new());
+    while *reached < *SYSTEM_END {
+        let chunk = pinned.export(&reached, SYSTEM_END, bytes).await.unwrap();
+        reached = chunk.end.clone();
+        chunks.push(Chunk::decode(&chunk.encode()).unwrap());
+    }
+    chunks
+}
+
+fn rows_in(chunks: &[Chunk]) -> Rows {
+    let copy = |(key, value)| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+    chunks.iter().flat_map(|chunk| chunk.rows.iter().map(copy)).collect()
+}
+
+/// The rows of some other database, and where they are from: further than any version of a young one.
+async fn source(env: &Env, seed: u64, rows: usize) -> (Vec<Chunk>, LogPosition) {
+    let node = Node::in_memory(env, NodeConfig::default()).await.unwrap();
+    let endpoint = node.endpoint();
+    let mut random = Random::new(seed);
+    for n in 0..rows {
+        let value = vec![n as u8; random.index(400)];
+        set(&endpoint, format!("key{:04}", random.index(rows * 2)).as_bytes(), &value).await.unwrap();
+    }
+    let pinned = node.pin().await.unwrap();
+    let mut chunks = exported(&*pinned, 1 + random.index(3000)).await;
+    let at = LogPosition { index: 1000 + seed, term: 7, version: 1_000_000_000 };
+    chunks.iter_mut().for_each(|chunk| chunk.at = at);
+    node.close().await.unwrap();
+    (chunks, at)
+}
+
+async fn import(machine: &Env, engine: EngineKind, chunks: &[Chunk], at: LogPosition) -> Result<()> {
+    let mut import = Import::begin(machine, Path::new(DIR), config(engine), at).await?;
+    for chunk in chunks {
+        import.take(chunk).await?;
+        assert_eq!(import.reached(), &chunk.end[..]);
+    }
+    import.put_in_place().await
+}
+
+/// A closed database with one row.
+fn with_old_state(engine: EngineKind, seed: u64) -> (Simulation, Env) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let node = Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+        set(&node, b"old", b"value").await.unwrap();
+        node.node().close().await.unwrap();
+    });
+    (simulation, machine)
+}
+
+/// All rows of the database, which goes on as any does.
+async fn rows_of(machine: &Env, engine: EngineKind) -> Rows {
+    let endpoint = Node::open(machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+    let read = plinth_types::RangeRead {
+        begin: plinth_types::KeySelector::first_greater_or_equal(Bytes::new()),
+        end: plinth_types::KeySelector::first_greater_or_equal(Bytes::from_static(SYSTEM_END)),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let newest = version(&endpoint).await;
+    let system = plinth_types::KeySpace::System;
+    let found = plinth_client::Endpoint::get_range(&endpoint, newest, system, &read).await.unwrap();
+    let copy = |(key, value)| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+    let rows = found.rows.iter().map(copy).collect();
+    endpoint.node().close().await.unwrap();
+    rows
+}
+
+#[test]
+fn chunks_become_a_state_that_opens_with_every_row_and_goes_on() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        for seed in 0..10 {
+            let (simulation, machine) = with_old_state(engine, seed);
+            simulation.run_until(async {
+                let (chunks, at) = source(&machine, seed, [0, 1, 100, 700][seed as usize % 4]).await;
+                import(&machine, engine, &chunks, at).await.unwrap();
+                let names = machine.files().list(DIR).await.unwrap();
+                assert!(names.contains(&"gen-2".into()) && !names.contains(&"gen-1".into()), "{names:?}");
+                assert_eq!(check(&machine, Path::new(DIR)).await.unwrap().problems, []);
+                let mut expected = rows_in(&chunks);
+                assert!(rows_of(&machine, engine).await == expected, "{engine:?}, seed {seed}");
+                // It takes commits behind the version that it was imported at, and keeps them.
+                let node = Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+                let written = set(&node, b"more", b"value").await.unwrap();
+                assert!(written > at.version);
+                machine.sleep(Duration::from_secs(8)).await;
+                version(&node).await;
+                node.node().checkpoint().await.unwrap();
+                node.node().close().await.unwrap();
+                drop(node);
+                expected.insert(Bytes::from_static(b"more"), Bytes::from_static(b"value"));
+                assert!(rows_of(&machine, engine).await == expected, "{engine:?}, seed {seed}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_one_engine_exports_the_other_takes() {
+    for (from, to) in [(EngineKind::Memory, EngineKind::Ssd), (EngineKind::Ssd, EngineKind::Memory)] {
+        let (simulation, machine) = with_old_state(to, 1);
+        simulation.run_until(async {
+            let node = Node::open(&machine, Path::new("/source"), config(from)).await.unwrap();
+            let endpoint = node.endpoint();
+            for n in 0..200_u32 {
+                set(&endpoint, &n.to_be_bytes(), &[n as u8; 100]).await.unwrap();
+            }
+            machine.sleep(Duration::from_secs(8)).await;
+            version(&endpoint).await;
+            machine.sleep(Duration::from_secs(1)).await;
+            let pinned = node.pin().await.unwrap();
+            let at = pinned.position();
+            assert!(at.index > 200 && at.term > 0 && at.version <= pinned.version(), "{at}");
+            // What is written later is no part of it.
+            set(&endpoint, b"later", b"").await.unwrap();
+            let chunks = exported(&*pinned, 1000).await;
+            assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk.at == at));
+            drop(pinned);
+            node.close().await.unwrap();
+            import(&machine, to, &chunks, at).await.unwrap();
+            let rows = rows_of(&machine, to).await;
+            assert!(rows == rows_in(&chunks) && rows.len() > 200 && !rows.contains_key(&b"later"[..]));
+        });
+    }
+}
+
+#[test]
+fn chunks_that_do_not_follow_are_refused_and_the_old_state_stays() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        let (simulation, machine) = with_old_state(engine, 1);
+        simulation.run_until(async {
+            let (chunks, at) = source(&machine, 2, 300).await;
+            assert!(chunks.len() > 4);
+            let dir = Path::new(DIR);
+            let mut import = Import::begin(&machine, dir, config(engine), at).await.unwrap();
+            import.take(&chunks[0]).await.unwrap();
+            let other = Chunk { at: LogPosition { version: at.version + 1, ..at }, ..chunks[1].clone() };
+            for wrong in [&chunks[0], &other] {
+                assert_eq!(import.take(wrong).await, Err(Error::client_invalid_operation()));
+            }
+            // A gap is one between two ranges that were asked for: what lies there is gone.
+            import.take(&chunks[2]).await.unwrap();
+            assert_eq!(import.take(&chunks[1]).await, Err(Error::client_invalid_operation()));
+            import.abandon().await.unwrap();
+            assert!(!machine.files().exists("/db/gen-2").await.unwrap());
+            assert!(rows_of(&machine, engine).await.contains_key(&b"old"[..]));
+        });
+    }
+}
+
+#[test]
+fn a_crash_at_any_file_call_of_an_import_leaves_one_state_whole() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        let (mut olds, mut news) = (0, 0);
+        for bound in 1.. {
+            let (simulation, mut machine) = with_old_state(engine, bound);
+            let (chunks, at) = simulation.run_until(source(&machine, 3, 40));
+            let expected = rows_in(&chunks);
+            let (env, taken, done) = (machine.clone(), chunks.clone(), Arc::new(AtomicBool::new(false)));
+            let told = done.clone();
+            let before = calls(&simulation, &machine);
+            drop(machine.spawn("import", async move {
+                import(&env, engine, &taken, at).await.unwrap();
+                told.store(true, Ordering::SeqCst);
+            }));
+            let is_done = || done.load(Ordering::SeqCst);
+            while calls(&simulation, &machine) - before < bound && !is_done() {
+                simulation.run_for(Duration::from_micros(2));
+            }
+            simulation.crash(&machine);
+            machine = simulation.restart(&machine);
+            let what = format!("{engine:?}, crash at call {bound}");
+            if bound % 2 == 0 {
+                // Begun again at once, over whatever is left; or the database is opened first.
+                simulation.run_until(import(&machine, engine, &chunks, at)).expect(&what);
+                assert!(simulation.run_until(rows_of(&machine, engine)) == expected, "{what}");
+            } else {
+                let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
+                assert_eq!(report.problems, [], "{what}");
+                let rows = simulation.run_until(rows_of(&machine, engine));
+                let is_new = rows == expected;
+                let is_old = rows.contains_key(&b"old"[..]) && rows.len() < 8;
+                assert!(is_new || is_old && !is_done(), "{what}: {} rows", rows.len());
+                olds += u32::from(is_old);
+                news += u32::from(is_new);
+                let mut names = simulation.run_until(machine.files().list(DIR)).unwrap();
+                names.retain(|name| name.starts_with("gen-") || name.starts_with("old-"));
+                assert_eq!(names.len(), 1, "{what}: {names:?}");
+            }
+            if is_done() {
+                break;
+            }
+        }
+        assert!(olds > 10 && news > 2, "{engine:?}: {olds} old, {news} new");
+    }
+}

@@ -1,0 +1,251 @@
+//! The bytes of a chunk of rows; `docs/format/chunk.md` describes them.
+//!
+//! A header that says what the chunk holds and how long it is, then one body, compressed if that helps. The
+//! header's checksum covers that of the body, so a header belongs to one body alone. Nothing that is read is
+//! believed before both checksums were compared, but for the length, which is bounded.
+
+use super::Chunk;
+use crate::checkpoint::Flaw;
+use plinth_types::{Bytes, Error, LogPosition, Result, Rows, RowsBuilder, Version, printable};
+
+/// The first bytes of every chunk.
+pub const MAGIC: [u8; 8] = *b"PLNTHROW";
+/// The format that this program reads and writes.
+pub const FORMAT: u32 = 1;
+
+const AT_FORMAT: usize = 8;
+const AT_LENGTH: usize = AT_FORMAT + 4;
+const AT_INDEX: usize = AT_LENGTH + 4;
+const AT_TERM: usize = AT_INDEX + 8;
+const AT_VERSION: usize = AT_TERM + 8;
+const AT_ROWS: usize = AT_VERSION + 8;
+const AT_STORED: usize = AT_ROWS + 4;
+const AT_RAW: usize = AT_STORED + 4;
+const AT_COMPRESSION: usize = AT_RAW + 4;
+const AT_BODY_CHECKSUM: usize = AT_COMPRESSION + 4;
+const AT_CHECKSUM: usize = AT_BODY_CHECKSUM + 4;
+/// Bytes of the header.
+pub const HEADER_LEN: usize = AT_CHECKSUM + 4;
+
+/// The longest body that is believed, as it is stored and as it was before compression.
+pub const MAX_BODY_LEN: usize = 64 << 20;
+
+const UNCOMPRESSED: u32 = 0;
+const LZ4: u32 = 1;
+
+const _: () = assert!(HEADER_LEN == 64 && AT_INDEX.is_multiple_of(8));
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// How long the chunk is that begins with these bytes, at least [`HEADER_LEN`] of them.
+///
+/// # Errors
+/// As [`decode`].
+pub(super) fn length(header: &[u8]) -> Result<usize> {
+    Ok(HEADER_LEN + check_header(header)?.stored)
+}
+
+struct Lengths {
+    stored: usize,
+    raw: usize,
+}
+
+fn refuse<T>(flaw: Flaw) -> Result<T> {
+    Err(flaw.at("chunk of rows", 0).into())
+}
+
+fn check_header(bytes: &[u8]) -> Result<Lengths> {
+    let Some(header) = bytes.get(..HEADER_LEN) else {
+        return refuse(Flaw::new("length of the header", HEADER_LEN, bytes.len()));
+    };
+    if header[..AT_FORMAT] != MAGIC {
+        let found = header[..AT_FORMAT].escape_ascii();
+        return refuse(Flaw::new("begin of a chunk", MAGIC.escape_ascii(), found));
+    }
+    let (stored, computed) = (u32_at(header, AT_CHECKSUM), crc32c::crc32c(&header[..AT_CHECKSUM]));
+    if stored != computed {
+        return refuse(Flaw::hex("checksum of the header", stored, computed));
+    }
+    let format = u32_at(header, AT_FORMAT);
+    if format > FORMAT {
+        let detail = format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
+        return Err(Error::unsupported_operation().with_detail(detail));
+    }
+    if format != FORMAT || u32_at(header, AT_LENGTH) != HEADER_LEN as u32 {
+        return refuse(Flaw::new("format of the chunk", FORMAT, format));
+    }
+    let lengths =
+        Lengths { stored: u32_at(header, AT_STORED) as usize, raw: u32_at(header, AT_RAW) as usize };
+    if lengths.stored > MAX_BODY_LEN || lengths.raw > MAX_BODY_LEN {
+        let found = format_args!("{}, {} before compression", lengths.stored, lengths.raw).to_string();
+        return refuse(Flaw::new("length of the body", format_args!("at most {MAX_BODY_LEN}"), found));
+    }
+    Ok(lengths)
+}
+
+/// Adds a chunk to `out`.
+pub(super) fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
+    let mut body = Vec::with_capacity(chunk.rows.data_len() + 4 * chunk.rows.len() + 64);
+    for bound in [&chunk.begin, &chunk.end] {
+        push_bytes(&mut body, bound);
+    }
+    for (key, value) in chunk.rows.iter() {
+        push_number(&mut body, key.len());
+        push_number(&mut body, value.len());
+        body.extend_from_slice(key);
+        body.extend_from_slice(value);
+    }
+    assert!(body.len() <= MAX_BODY_LEN, "a chunk of {} bytes", body.len());
+    let begin = out.len();
+    out.resize(begin + HEADER_LEN + lz4_flex::block::get_maximum_output_size(body.len()), 0);
+    let compressed = lz4_flex::block::compress_into(&body, &mut out[begin + HEADER_LEN..]).ok();
+    let compression = match compressed.filter(|len| *len < body.len()) {
+        Some(len) => {
+            out.truncate(begin + HEADER_LEN + len);
+            LZ4
+        }
+        None => {
+            out.truncate(begin + HEADER_LEN);
+            out.extend_from_slice(&body);
+            UNCOMPRESSED
+        }
+    };
+    let (header, stored) = out[begin..].split_at_mut(HEADER_LEN);
+    header[..AT_FORMAT].copy_from_slice(&MAGIC);
+    header[AT_INDEX..AT_TERM].copy_from_slice(&chunk.at.index.to_le_bytes());
+    header[AT_TERM..AT_VERSION].copy_from_slice(&chunk.at.term.to_le_bytes());
+    header[AT_VERSION..AT_ROWS].copy_from_slice(&chunk.at.version.to_le_bytes());
+    for (at, number) in [
+        (AT_FORMAT, FORMAT),
+        (AT_LENGTH, HEADER_LEN as u32),
+        (AT_ROWS, chunk.rows.len() as u32),
+        (AT_STORED, stored.len() as u32),
+        (AT_RAW, body.len() as u32),
+        (AT_COMPRESSION, compression),
+        (AT_BODY_CHECKSUM, crc32c::crc32c(stored)),
+    ] {
+        header[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    let checksum = crc32c::crc32c(&header[..AT_CHECKSUM]);
+    header[AT_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The chunk that these bytes are.
+///
+/// # Errors
+/// `file_corrupt`, saying what is wrong; `unsupported_operation` for a newer format.
+pub(super) fn decode(bytes: &[u8]) -> Result<Chunk> {
+    let lengths = check_header(bytes)?;
+    let (header, stored) = bytes.split_at(HEADER_LEN);
+    if stored.len() != lengths.stored {
+        return refuse(Flaw::new("length of the body", lengths.stored, stored.len()));
+    }
+    let (told, computed) = (u32_at(header, AT_BODY_CHECKSUM), crc32c::crc32c(stored));
+    if told != computed {
+        return refuse(Flaw::hex("checksum of the body", told, computed));
+    }
+    let mut raw = Vec::new();
+    let body = match u32_at(header, AT_COMPRESSION) {
+        UNCOMPRESSED => stored,
+        LZ4 => {
+            raw.resize(lengths.raw, 0);
+            match lz4_flex::block::decompress_into(stored, &mut raw) {
+                Ok(len) => &raw[..len],
+                Err(error) => return refuse(Flaw::new("compressed body", "LZ4", error)),
+            }
+        }
+        other => return refuse(Flaw::new("compression of the body", "0 or 1", other)),
+    };
+    if body.len() != lengths.raw {
+        return refuse(Flaw::new("length of the rows", lengths.raw, body.len()));
+    }
+    let at = LogPosition {
+        index: u64_at(header, AT_INDEX),
+        term: u64_at(header, AT_TERM),
+        version: u64_at(header, AT_VERSION) as Version,
+    };
+    decode_body(body, u32_at(header, AT_ROWS) as usize, at)
+}
+
+fn decode_body(body: &[u8], count: usize, at: LogPosition) -> Result<Chunk> {
+    let mut rest = body;
+    let bounds = (take_bytes(&mut rest), take_bytes(&mut rest));
+    let (Some(begin), Some(end)) = bounds else {
+        return refuse(Flaw::new("bounds of the chunk", "two keys", "less"));
+    };
+    if at.version < 0 || begin > end {
+        let found = format_args!("{} to {} at {}", printable(begin), printable(end), at.version).to_string();
+        return refuse(Flaw::new("bounds of the chunk", "a range, at a version", found));
+    }
+    let mut rows = RowsBuilder::default();
+    let mut last: Option<&[u8]> = None;
+    while !rest.is_empty() {
+        let Some((key, value)) = take_row(&mut rest) else {
+            return refuse(Flaw::new("rows of the chunk", "a row", format_args!("{} bytes", rest.len())));
+        };
+        if key < begin || key >= end || last.is_some_and(|last| last >= key) {
+            let expected = "keys that ascend, within the chunk's bounds";
+            return refuse(Flaw::new("order of the keys", expected, printable(key)));
+        }
+        rows.push(key, value);
+        last = Some(key);
+    }
+    let rows: Rows = rows.finish();
+    if rows.len() != count {
+        return refuse(Flaw::new("number of rows", count, rows.len()));
+    }
+    Ok(Chunk { at, begin: Bytes::copy_from_slice(begin), end: Bytes::copy_from_slice(end), rows })
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn push_number(out: &mut Vec<u8>, number: usize) {
+    let mut rest = number;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
+    let mut number = 0;
+    for shift in (0..35).step_by(7) {
+        let (byte, behind) = rest.split_first()?;
+        *rest = behind;
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take<'b>(rest: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
+    let (taken, behind) = rest.split_at_checked(len)?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let len = take_number(rest)?;
+    take(rest, len)
+}
+
+fn take_row<'b>(rest: &mut &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
+    let (key_len, value_len) = (take_number(rest)?, take_number(rest)?);
+    Some((take(rest, key_len)?, take(rest, value_len)?))
+}
+
+#[cfg(test)]
+mod tests;
