@@ -32,6 +32,7 @@ mod bench;
 mod command;
 mod damage;
 mod demo;
+mod dev_nodes;
 mod failure;
 mod interrupt;
 mod log;
@@ -40,6 +41,7 @@ mod log_wish;
 mod member;
 mod migrate;
 mod monitor;
+mod nodes;
 #[cfg(feature = "otel")]
 mod otel;
 mod scratch;

@@ -3,6 +3,7 @@
 //! One line says where it is once it serves; a request to terminate ends it cleanly: what is under way is answered, and
 //! what was acknowledged is on the disk.
 
+use crate::dev_nodes;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::log;
@@ -11,7 +12,7 @@ use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on};
 use plinth_env::Env;
@@ -57,6 +58,20 @@ pub fn dev_command() -> Command {
     Command::new("dev")
         .about("Starts a server to try things with, and says what to paste next")
         .after_help("Without --dir the database is temporary, and gone when the server ends.")
+        .arg(
+            Arg::new("nodes")
+                .long("nodes")
+                .value_name("COUNT")
+                .value_parser(["1", "3", "5"])
+                .help("So many servers, each a process of its own, as one cluster; other settings are those of one server"),
+        )
+        .arg(
+            Arg::new("respawn")
+                .long("respawn")
+                .action(ArgAction::SetTrue)
+                .requires("nodes")
+                .help("With --nodes: a server that ends is started again"),
+        )
         .args(settings::args())
 }
 
@@ -85,6 +100,10 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
     let dir = given.as_deref().unwrap_or(temporary);
+    let nodes = options.get_one::<String>("nodes").and_then(|count| count.parse().ok()).unwrap_or(1);
+    if nodes > 1 {
+        return dev_nodes::run(&env, dir, nodes, options.get_flag("respawn"));
+    }
     serve(&env, &settings, dir, Some(usual()), |server, file| {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());

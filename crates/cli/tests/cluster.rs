@@ -200,3 +200,61 @@ fn a_database_of_its_own_is_left_alone() {
     assert!(output.status.code() == Some(1) && error.contains("empty directories"), "{error}");
     assert_eq!(Running::start(&dir, &[]).terminate(), Some(0));
 }
+
+/// The lines of a process's output up to one that begins with this.
+fn lines_until(output: &mut impl std::io::BufRead, end: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(output.read_line(&mut line).unwrap() > 0, "it ended behind {lines:?}");
+        lines.push(line.trim_end().to_owned());
+        if line.starts_with(end) {
+            return lines;
+        }
+    }
+}
+
+#[test]
+fn a_cluster_to_try_things_with_survives_a_kill_and_ends_as_a_whole() {
+    let place = scratch();
+    let dir = place.path().join("dev");
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        command.args(["dev", "--nodes", "3", "--respawn", "--dir"]).arg(&dir);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let told = lines_until(&mut output, "Ctrl-C");
+    let process = |line: &String| {
+        line.split_whitespace().skip_while(|word| *word != "process").nth(1).unwrap().to_owned()
+    };
+    let leader = told.iter().find(|line| line.ends_with("leads")).map(process).unwrap();
+    let db = Database::connect(dir.join("fdb.cluster")).unwrap();
+    count(&db, "row/1").unwrap();
+    assert!(Command::new("kill").args(["-9", &leader]).status().unwrap().success());
+    count(&db, "row/2").unwrap();
+    let mut errors = std::io::BufReader::new(child.stderr.take().unwrap());
+    let again = loop {
+        let line = lines_until(&mut errors, "plinth: server").pop().unwrap();
+        if line.ends_with("serves again") {
+            break line;
+        }
+    };
+    assert!(again.starts_with("plinth: server "), "{again}");
+    judge(&db, 2);
+    let end = |mut child: std::process::Child| {
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    };
+    end(child);
+    let running =
+        Command::new("kill").args(["-0", &process(&told[1])]).stderr(Stdio::null()).status().unwrap();
+    assert!(!running.success(), "a server has outlived the one who started it");
+    // It goes on where it was.
+    let mut child = start();
+    lines_until(&mut std::io::BufReader::new(child.stdout.take().unwrap()), "Ctrl-C");
+    judge(&db, 2);
+    end(child);
+}

@@ -4,6 +4,7 @@
 //! also checks. If a claim doesn't hold, the tour ends there with exit code 1.
 
 mod chapters;
+mod cluster;
 mod crash;
 mod speed;
 mod story;
@@ -33,6 +34,7 @@ pub fn run(short: bool) -> Result<u8, Failure> {
         chapters::watch(&story, &database)?;
     }
     crash::chapter(&story, &scratch.path().join("crash"), if short { 1 } else { 3 })?;
+    cluster::chapter(&story, &scratch.path().join("cluster"), short)?;
     speed::chapter(&story, &scratch.path().join("bench"), short)?;
     story.close()?;
     Ok(0)

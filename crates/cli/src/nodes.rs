@@ -1,0 +1,166 @@
+//! Several servers on this machine as processes of this program, which form a cluster: what `plinth dev --nodes` starts, and the tour.
+//!
+//! Each has a directory and a port of its own, and all have one cluster file. They are ended with this value, if they
+//! haven't ended by then.
+
+use crate::failure::Failure;
+use plinth::client::remote::RemoteEndpoint;
+use plinth::{ClusterFile, block_on};
+use plinth_env::Env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// The cluster file's name beside the nodes' directories.
+const CLUSTER_FILE: &str = "fdb.cluster";
+/// How soon it is looked again who leads.
+const TICK: Duration = Duration::from_millis(20);
+/// How long servers have to end by themselves, in ticks.
+const FAREWELL: u32 = 500;
+
+/// The servers.
+pub struct Nodes {
+    env: Env,
+    place: PathBuf,
+    file: ClusterFile,
+    quiet: bool,
+    /// Where the first one has its console.
+    console: String,
+    children: Vec<Option<Child>>,
+}
+
+impl Nodes {
+    /// Starts so many servers in a directory; those that are there already are started again. A quiet one says nothing but
+    /// that it is ready.
+    pub fn start(env: &Env, place: &Path, count: usize, quiet: bool) -> Result<Self, Failure> {
+        let path = place.join(CLUSTER_FILE);
+        let failed = |error| Failure::of(format!("cannot use {}", path.display()), error);
+        if !block_on(env.files().exists(&path)).map_err(failed)? {
+            block_on(env.keeping_private().files().create_dir_all(place)).map_err(failed)?;
+            let line = format!("dev:nodes@{}\n", free_addresses(env, count)?.join(","));
+            block_on(env.files().replace(&path, line.as_bytes())).map_err(failed)?;
+        }
+        let file = block_on(ClusterFile::read(env, &path)).map_err(failed)?;
+        if file.addresses().len() != count {
+            let there = file.addresses().len();
+            return Err(Failure::usage(format!("{} has {there} servers, not {count}", place.display())));
+        }
+        let console = free_addresses(env, 1)?.remove(0);
+        let children = (0..count).map(|_| None).collect();
+        let mut nodes = Self { env: env.clone(), place: place.to_path_buf(), file, quiet, console, children };
+        (0..count).try_for_each(|at| nodes.spawn(at))?;
+        (0..count).try_for_each(|at| nodes.until_ready(at))?;
+        Ok(nodes)
+    }
+
+    /// The file that clients find them by.
+    pub fn cluster_file(&self) -> PathBuf {
+        self.place.join(CLUSTER_FILE)
+    }
+
+    /// Where the first one has its console.
+    pub fn console(&self) -> &str {
+        &self.console
+    }
+
+    /// Their addresses and processes, in order.
+    pub fn list(&self) -> Vec<(String, Option<u32>)> {
+        let child = |child: &Option<Child>| child.as_ref().map(Child::id);
+        self.file.addresses().iter().map(ToString::to_string).zip(self.children.iter().map(child)).collect()
+    }
+
+    /// Starts the process of a node that has none.
+    pub fn spawn(&mut self, at: usize) -> Result<(), Failure> {
+        let failed = |error| Failure::of("cannot start this program once more", error);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.arg("server").arg("--dir").arg(self.place.join(format!("node-{}", at + 1)));
+        command.arg("--listen").arg(self.file.addresses()[at].to_string());
+        command.arg("--cluster-file").arg(self.cluster_file()).args(["--log", "text,error"]);
+        if at == 0 && !self.quiet {
+            command.arg("--http").arg(&self.console);
+        }
+        let stderr = if self.quiet { Stdio::null() } else { Stdio::inherit() };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        self.children[at] = Some(command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    /// Waits until a node serves.
+    pub fn until_ready(&mut self, at: usize) -> Result<(), Failure> {
+        let mut line = String::new();
+        if let Some(output) = self.children[at].as_mut().and_then(|child| child.stdout.as_mut()) {
+            let read = BufReader::new(output).read_line(&mut line);
+            read.map_err(|error| Failure::of("cannot read from a server", error))?;
+        }
+        if line.starts_with("ready ") {
+            return Ok(());
+        }
+        Err(Failure::new(format!("server {} ended before it was ready", at + 1)))
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self, at: usize) {
+        if let Some(mut child) = self.children[at].take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// A node whose process has ended by itself, and how.
+    pub fn ended(&mut self) -> Option<(usize, ExitStatus)> {
+        for (at, place) in self.children.iter_mut().enumerate() {
+            if let Some(status) = place.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                *place = None;
+                return Some((at, status));
+            }
+        }
+        None
+    }
+
+    /// The node that leads.
+    pub fn leader(&self) -> Result<usize, Failure> {
+        let endpoint = RemoteEndpoint::connect(&self.env, self.file.clone());
+        loop {
+            let located = block_on(endpoint.locate());
+            let located = located.map_err(|error| Failure::of("cannot find the leader", error))?;
+            let is_leader = |address: &str| located.leader_address() == Some(address);
+            let leader = self.file.addresses().iter().position(|address| is_leader(&address.to_string()));
+            if let Some(leader) = leader {
+                return Ok(leader);
+            }
+            block_on(self.env.sleep(TICK));
+        }
+    }
+
+    /// Asks all to end, and waits until they have.
+    pub fn end(&mut self) {
+        for child in self.children.iter().flatten() {
+            // What doesn't end by itself is killed, which takes nothing that was acknowledged.
+            let _ = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status();
+        }
+        for _ in 0..FAREWELL {
+            while self.ended().is_some() {}
+            if self.children.iter().all(Option::is_none) {
+                return;
+            }
+            block_on(self.env.sleep(TICK));
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        (0..self.children.len()).for_each(|at| self.kill(at));
+    }
+}
+
+/// Addresses where nobody listens now.
+fn free_addresses(env: &Env, count: usize) -> Result<Vec<String>, Failure> {
+    let loopback = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+    let listen = |_| block_on(env.sockets().listen(loopback));
+    let listeners: Result<Vec<_>, _> = (0..count).map(listen).collect();
+    let listeners = listeners.map_err(|error| Failure::of("cannot listen on loopback", error))?;
+    Ok(listeners.iter().map(|listener| listener.local_address().to_string()).collect())
+}
