@@ -44,6 +44,7 @@ mod events;
 mod guard;
 mod heavy;
 mod http;
+mod members;
 mod memory;
 mod metrics;
 mod outbox;

@@ -35,6 +35,9 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
     cluster.insert("clients".to_owned(), clients(shared));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
+    if let Some(mesh) = &shared.config.peers {
+        crate::members::complete(&mut document, mesh, &format!("0{PROTOCOL}"));
+    }
     Value::Object(document).to_string()
 }
 

@@ -45,6 +45,7 @@ fn summary(document: &Value) -> String {
     lines.add("Database", text("/client/cluster_file/path"));
     lines.add("Available", yes("/client/database_status/available"));
     lines.add("Redundancy mode", text("/cluster/configuration/redundancy_mode"));
+    lines.add("Servers", servers(document));
     lines.add("Storage engine", text("/cluster/configuration/storage_engine"));
     lines.add("Recovery", text("/cluster/recovery_state/name"));
     lines.add("Locked", yes("/cluster/database_lock_state/locked"));
@@ -57,6 +58,17 @@ fn summary(document: &Value) -> String {
         lines.add("Message", message.get("description").and_then(Value::as_str).map(str::to_owned));
     }
     lines.text
+}
+
+/// How many servers there are, who leads, and how many may fail.
+fn servers(document: &Value) -> Option<String> {
+    let member = document.pointer("/cluster/plinth/member").filter(|member| member.is_object())?;
+    let voters = member["voters"].as_array()?;
+    let leader = voters.iter().find(|voter| voter["node"] == member["leader"]);
+    let leader = leader.and_then(|leader| leader["address"].as_str());
+    let spare = document.pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_availability")?;
+    let leads = leader.map_or("none leads at the moment".to_owned(), |leader| format!("{leader} leads"));
+    Some(format!("{}; {leads}; {spare} may fail", voters.len()))
 }
 
 fn details(document: &Value, clients: Vec<String>) -> String {

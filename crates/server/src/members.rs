@@ -1,0 +1,174 @@
+//! What a server adds to the status document of a node that is a member of a cluster: the other members, which of them
+//! can be reached from here, and how many more may fail.
+//!
+//! The node itself knows who there is and how far they are; the connections between nodes know who answers. FoundationDB's
+//! tools look for both in the places that they have in its own documents.
+
+use plinth_peers::Mesh;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// The names of FoundationDB's modes, by how many machines may fail: as many voters as that takes are twice as many, and one.
+const MODES: [&str; 3] = ["single", "double", "triple"];
+
+/// One member as it is shown.
+struct Member {
+    node: u64,
+    address: String,
+    is_reachable: bool,
+    lag_entries: Value,
+}
+
+impl Member {
+    /// Its id as FoundationDB's are written.
+    fn id(&self) -> String {
+        format!("{:032x}", self.node)
+    }
+}
+
+/// The members that a document of a node names; none if it is a database of its own.
+fn members(document: &Map<String, Value>, failures: &BTreeMap<u64, Option<String>>) -> Vec<Member> {
+    let own = document.get("cluster").and_then(|cluster| cluster.pointer("/plinth/member"));
+    let Some(own) = own.filter(|own| own.is_object()) else { return Vec::new() };
+    let us = own["node"].as_u64();
+    let voters = own["voters"].as_array().into_iter().flatten();
+    let member = |voter: &Value| {
+        let node = voter["node"].as_u64()?;
+        let is_reachable = Some(node) == us || failures.get(&node).is_some_and(Option::is_none);
+        let address = voter["address"].as_str()?.to_owned();
+        Some(Member { node, address, is_reachable, lag_entries: voter["lag_entries"].clone() })
+    };
+    voters.filter_map(member).collect()
+}
+
+/// Adds what is known of the others of the cluster.
+pub(crate) fn complete(document: &mut Map<String, Value>, mesh: &Mesh, protocol: &str) {
+    let failures = mesh.status().into_iter().map(|peer| (peer.node, peer.failure)).collect();
+    add(document, &failures, protocol);
+}
+
+fn add(document: &mut Map<String, Value>, failures: &BTreeMap<u64, Option<String>>, protocol: &str) {
+    let members = members(document, failures);
+    if members.is_empty() {
+        return;
+    }
+    let us = document["cluster"]["plinth"]["member"]["node"].as_u64();
+    let (all, majority) = (members.len(), members.len() / 2 + 1);
+    let reachable = members.iter().filter(|member| member.is_reachable).count();
+    let spare = reachable.saturating_sub(majority);
+    let coordinator = |member: &Member| json!({ "address": member.address, "protocol": protocol, "reachable": member.is_reachable });
+    document["client"]["coordinators"] = json!({
+        "coordinators": members.iter().map(coordinator).collect::<Value>(),
+        "quorum_reachable": reachable >= majority,
+    });
+    let Some(cluster) = document.get_mut("cluster").filter(|cluster| cluster.is_object()) else { return };
+    cluster["configuration"]["coordinators_count"] = json!(all);
+    cluster["configuration"]["redundancy_mode"] = json!(MODES[(all / 2).min(MODES.len() - 1)]);
+    cluster["fault_tolerance"] = json!({
+        "max_zone_failures_without_losing_availability": spare,
+        "max_zone_failures_without_losing_data": spare,
+    });
+    cluster["full_replication"] = json!(reachable == all);
+    for member in members.iter().filter(|member| Some(member.node) != us) {
+        cluster["processes"][member.id()] = process(member);
+    }
+    let gone: Vec<&Member> = members.iter().filter(|member| !member.is_reachable).collect();
+    if !gone.is_empty()
+        && let Some(messages) = cluster.get_mut("messages").and_then(Value::as_array_mut)
+    {
+        messages.push(unreachable(&gone, spare));
+    }
+}
+
+/// Another member, as far as it is known from here.
+fn process(member: &Member) -> Value {
+    let id = member.id();
+    let role = |name: &str| json!({ "id": &id[16..], "role": name });
+    json!({
+        "address": member.address,
+        "class_source": "command_line",
+        "class_type": "unset",
+        "excluded": false,
+        "fault_domain": id,
+        "locality": { "machineid": id, "processid": id, "zoneid": id },
+        "machine_id": id,
+        "messages": [],
+        "plinth": { "lag_entries": member.lag_entries, "reachable": member.is_reachable },
+        "roles": [role("coordinator"), role("log"), role("storage")],
+    })
+}
+
+fn unreachable(gone: &[&Member], spare: usize) -> Value {
+    let names: Vec<&str> = gone.iter().map(|member| &member.address[..]).collect();
+    let description = format!("Can't reach {}; {spare} more may fail before commits stop.", names.join(", "));
+    let processes: Vec<Value> = names.iter().map(|address| json!({ "address": address })).collect();
+    json!({
+        "name": "unreachable_processes",
+        "description": description,
+        "unreachable_processes": processes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(voters: u64) -> Map<String, Value> {
+        let voters: Vec<_> = (1..=voters)
+            .map(
+                |node| json!({ "address": format!("10.0.0.{node}:4500"), "node": node, "lag_entries": null }),
+            )
+            .collect();
+        let cluster = json!({
+            "configuration": {}, "messages": [], "processes": {},
+            "plinth": { "member": { "node": 1, "voters": voters } },
+        });
+        Map::from_iter([("client".to_owned(), json!({})), ("cluster".to_owned(), cluster)])
+    }
+
+    fn told(voters: u64, gone: &[u64]) -> Map<String, Value> {
+        let why = |node: u64| gone.contains(&node).then(|| "it is silent".to_owned());
+        let failures = (2..=voters).map(|node| (node, why(node))).collect();
+        let mut document = document(voters);
+        add(&mut document, &failures, "0fdb");
+        document
+    }
+
+    #[test]
+    fn as_many_may_fail_as_leave_a_majority() {
+        for (voters, gone, mode, spare) in [
+            (3, &[][..], "double", 1),
+            (3, &[2], "double", 0),
+            (3, &[2, 3], "double", 0),
+            (5, &[], "triple", 2),
+            (5, &[5], "triple", 1),
+        ] {
+            let document = told(voters, gone);
+            let cluster = &document["cluster"];
+            assert_eq!(cluster["configuration"]["redundancy_mode"], mode);
+            let tolerance = &cluster["fault_tolerance"];
+            assert_eq!(
+                tolerance["max_zone_failures_without_losing_availability"], spare,
+                "{voters} {gone:?}"
+            );
+            let quorum = &document["client"]["coordinators"]["quorum_reachable"];
+            assert_eq!(*quorum, json!(2 * (voters as usize - gone.len()) > voters as usize));
+            assert_eq!(cluster["processes"].as_object().map(Map::len), Some(voters as usize - 1));
+            assert_eq!(cluster["messages"].as_array().map(Vec::len), Some(usize::from(!gone.is_empty())));
+        }
+    }
+
+    #[test]
+    fn who_is_gone_is_named_and_a_database_of_its_own_is_left_as_it_is() {
+        let document = told(3, &[3]);
+        let message = &document["cluster"]["messages"][0];
+        assert_eq!(message["name"], "unreachable_processes");
+        assert!(message["description"].as_str().is_some_and(|text| text.contains("10.0.0.3:4500; 0 more")));
+        let coordinators = &document["client"]["coordinators"]["coordinators"];
+        assert_eq!(coordinators[2]["reachable"], false);
+        let mut alone = Map::from_iter([("cluster".to_owned(), json!({ "plinth": { "member": null } }))]);
+        let before = alone.clone();
+        add(&mut alone, &BTreeMap::new(), "0fdb");
+        assert_eq!(alone, before);
+    }
+}
