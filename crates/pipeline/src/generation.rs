@@ -15,14 +15,15 @@
 //! removed at the next opening. Versions go on: none is given out a second time.
 
 use crate::config::{Creation, NodeConfig};
-use crate::creation::{claim, make_generation, make_log, remove_leftovers};
-use crate::directory::{Directory, generation_path, remove_generation};
+use crate::creation::{claim, claim_member, make_generation, make_log, remove_leftovers};
+use crate::directory::{Directory, generation_path, log_path, remove_generation};
 use crate::endpoint::InProcess;
 use crate::identity::{self, DirectoryIdentity};
 use crate::node::{Node, fitted};
 use crate::opening::recover;
 use crate::store::import_engine;
 use plinth_env::Env;
+use plinth_log::{LogConfig, ReplicaLog, Vote};
 use plinth_storage::Chunk;
 use plinth_types::{Error, LogPosition, Result};
 use std::path::{Path, PathBuf};
@@ -110,6 +111,8 @@ pub struct Import {
     next: DirectoryIdentity,
     path: PathBuf,
     at: LogPosition,
+    /// What a member of a cluster has promised, which it must not forget with its log.
+    promised: Option<Vote>,
     engine: Box<dyn plinth_storage::Import>,
 }
 
@@ -118,26 +121,50 @@ impl Import {
     /// interrupted has left goes. The old state is not looked at.
     ///
     /// # Errors
-    /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met with. For the time being
-    /// `unsupported_operation` for a member of a cluster.
+    /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met with.
     pub async fn begin(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
         let env = env.keeping_private();
         let (old, engine) =
             claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
+        Self::begin_in(env, old, fitted(config, engine), at, None).await
+    }
+
+    /// The same for a member of a cluster, whose log has fallen behind `at`: an entry that is known committed. What the
+    /// member has promised to others stays promised.
+    ///
+    /// # Errors
+    /// As [`Node::open_member`]: a member whose log is damaged may have forgotten a promise, and is none any more.
+    /// `client_invalid_operation` if its log goes beyond `at`: entries that it told others it has would be lost.
+    pub async fn begin_member(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
+        let env = env.keeping_private();
+        let (old, engine, _) = claim_member(&env, dir).await?;
         let config = fitted(config, engine);
-        if old.member != 0 {
-            // A log that is made anew has forgotten whom this node voted for: it might vote twice in a term.
-            let what = "a member of a cluster takes no new state in: its votes would be forgotten";
-            return Err(Error::unsupported_operation().with_detail(what));
+        let (log, _) = ReplicaLog::open(&env, old.log_path(), old.ids, config.log.clone()).await?;
+        let (promised, (last, _)) = (log.promised(), log.last());
+        log.close().await?;
+        if last > at.index {
+            let detail = format!("a state up to {at} for a member whose log has entries up to {last}");
+            return Err(Error::client_invalid_operation().with_detail(detail));
         }
+        Self::begin_in(env, old, config, at, Some(promised)).await
+    }
+
+    async fn begin_in(
+        env: Env,
+        old: Directory,
+        config: NodeConfig,
+        at: LogPosition,
+        promised: Option<Vote>,
+    ) -> Result<Self> {
+        let (dir, engine) = (old.root.clone(), config.engine);
         let (ids, generation, member) = (old.ids, old.generation + 1, old.member);
         let next = DirectoryIdentity { ids, engine, generation, member };
-        let path = generation_path(dir, next.generation);
+        let path = generation_path(&dir, next.generation);
         if env.files().exists(&path).await? {
-            remove_generation(&env, dir, next.generation).await?;
+            remove_generation(&env, &dir, next.generation).await?;
         }
         let engine = import_engine(&env, &path, &next, &config, at).await?;
-        Ok(Self { env, config, old, next, path, at, engine })
+        Ok(Self { env, config, old, next, path, at, promised, engine })
     }
 
     /// Takes the next chunk; they come in key order. What none of them speaks of is not there afterwards.
@@ -158,10 +185,13 @@ impl Import {
     /// # Errors
     /// Those of files. Either state may be the one that counts then, whole.
     pub async fn put_in_place(self) -> Result<()> {
-        let Self { env, config, mut old, next, path, at, engine } = self;
+        let Self { env, config, mut old, next, path, at, promised, engine } = self;
         let imported = engine.finish().await?;
         assert_eq!(imported, at, "an engine has what it was to take");
-        make_log(&env, &path, &next, config.log, at).await?;
+        make_log(&env, &path, &next, config.log.clone(), at).await?;
+        if let Some(promised) = promised {
+            keep_promise(&env, &path, &next, config.log, promised).await?;
+        }
         env.files().sync_dir(&path).await?;
         env.files().sync_dir(&old.root).await?;
         identity::write(&env, &old.root, &next).await?;
@@ -178,4 +208,23 @@ impl Import {
         drop(engine);
         remove_generation(&env, &old.root, next.generation).await
     }
+}
+
+/// Has the new log of a member say what the old one said of its votes.
+async fn keep_promise(
+    env: &Env,
+    generation: &Path,
+    identity: &DirectoryIdentity,
+    config: LogConfig,
+    promised: Vote,
+) -> Result<()> {
+    let (mut log, _) = ReplicaLog::open(env, log_path(generation), identity.ids, config).await?;
+    let new = log.promised();
+    let kept = if promised.term < new.term {
+        Ok(())
+    } else {
+        log.vote(Vote { commit: promised.commit.max(new.commit), ..promised }).await
+    };
+    let closed = log.close().await;
+    kept.and(closed)
 }

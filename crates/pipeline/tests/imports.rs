@@ -9,6 +9,8 @@ use common::disk::calls;
 use common::*;
 use plinth_env::Env;
 use plinth_env::simulated::{Random, Simulation};
+use plinth_log::{ReplicaLog, Salvage, Vote};
+use plinth_pipeline::cluster::{Membership, Voter};
 use plinth_pipeline::{Chunk, EngineKind, Import, Node, NodeConfig, PinnedVersion, check};
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, LogPosition, Result};
@@ -227,5 +229,54 @@ fn a_crash_at_any_file_call_of_an_import_leaves_one_state_whole() {
             }
         }
         assert!(olds > 10 && news > 2, "{engine:?}: {olds} old, {news} new");
+    }
+}
+
+/// The log of a member's generation.
+async fn member_log(machine: &Env, generation: u64) -> ReplicaLog {
+    let path = format!("{DIR}/gen-{generation}/log");
+    let ids = Salvage::open(machine, &path).await.unwrap().identity().unwrap();
+    ReplicaLog::open(machine, &path, ids, config(EngineKind::Memory).log).await.unwrap().0
+}
+
+/// A member that fell behind takes a state in. With its log it must not forget whom it voted for, or one term may have two
+/// leaders; and it keeps what it told others that it has.
+#[test]
+fn a_member_keeps_its_vote_and_its_entries() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        for (term, vote) in [(9, 2), (7, 3), (3, 1), (0, 0)] {
+            let simulation = Simulation::new(term);
+            let machine = simulation.process("node");
+            simulation.run_until(async {
+                let voter = |id| Voter { id, address: format!("10.0.0.{id}:4500") };
+                let voters = (1..=3).map(voter).collect();
+                let membership = Membership { cluster_id: [7; 16], node: 1, voters };
+                let dir = Path::new(DIR);
+                Node::form(&machine, dir, &config(engine), &membership).await.unwrap();
+                if term > 0 {
+                    let mut log = member_log(&machine, 1).await;
+                    log.vote(Vote { term, vote, commit: 0 }).await.unwrap();
+                    log.close().await.unwrap();
+                }
+                let (chunks, at) = source(&machine, 5, 100).await;
+                assert!(Import::begin(&machine, dir, config(engine), at).await.is_err(), "it is a member");
+                let mut import = Import::begin_member(&machine, dir, config(engine), at).await.unwrap();
+                for chunk in &chunks {
+                    import.take(chunk).await.unwrap();
+                }
+                import.put_in_place().await.unwrap();
+                assert_eq!(check(&machine, dir).await.unwrap().problems, []);
+                let log = member_log(&machine, 2).await;
+                assert_eq!((log.last(), log.last_version()), ((at.index, at.term), at.version));
+                // A vote in a term before that of the state counts no more.
+                let expected = if term >= at.term { (term, vote) } else { (at.term, 0) };
+                assert_eq!((log.promised().term, log.promised().vote), expected);
+                assert_eq!(log.promised().commit, at.index);
+                log.close().await.unwrap();
+                let earlier = LogPosition { index: at.index - 1, ..at };
+                let refused = Import::begin_member(&machine, dir, config(engine), earlier).await;
+                assert_eq!(refused.err(), Some(Error::client_invalid_operation()), "it has entries beyond");
+            });
+        }
     }
 }
