@@ -8,8 +8,12 @@
 use plinth_env::Env;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::{self, Identity, Pace};
-use plinth_storage::{Loader, MemoryReader, MemoryStorage, Reader, Writer};
-use plinth_types::{KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead};
+use plinth_storage::{
+    Chunk, Loader, MemoryReader, MemoryStorage, PinnedVersion, Reader, SsdSettings, SsdStorage, Writer,
+};
+use plinth_types::{
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -65,6 +69,7 @@ impl Bench {
         let baseline = resident();
         let mut store = self.fill();
         self.checkpoint(&store);
+        self.chunks(&store);
         for threads in [1, 2] {
             self.reads(&store, threads, READS_TOGETHER);
         }
@@ -224,6 +229,47 @@ impl Bench {
             let used = thread_time(&self.env) - begun_thread;
             let rows = loaded.expect("it was written").store.count();
             self.report("checkpoint loaded, bytes", bytes, self.env.now() - begun, used, rows);
+        });
+    }
+
+    /// All rows exported in chunks, encoded; decoded again, and taken into files of either engine.
+    fn chunks(&self, store: &MemoryStorage) {
+        if !self.wants("chunks") {
+            return;
+        }
+        plinth_env::block_on(async {
+            let (snapshot, end) = (store.snapshot(), KeySpace::System.end());
+            let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
+            let (mut encoded, mut reached, mut bytes) = (Vec::new(), Bytes::new(), 0);
+            while *reached < *end {
+                let chunk = snapshot.export(&reached, end, 1 << 20).await.expect("it is pinned");
+                bytes += chunk.rows.data_len();
+                encoded.push(chunk.encode());
+                reached = chunk.end;
+            }
+            let used = thread_time(&self.env) - begun_thread;
+            let stored: usize = encoded.iter().map(Vec::len).sum();
+            self.report("chunks exported, bytes of rows", bytes, self.env.now() - begun, used, stored as u64);
+            for engine in ["memory", "ssd"] {
+                let dir = self.env.files().temporary_dir("bench").await.expect("a directory");
+                let (identity, at) =
+                    (Identity { cluster_id: [1; 16], node_id: [2; 16] }, snapshot.position());
+                let settings = SsdSettings::default();
+                let import = match engine {
+                    "memory" => checkpoint::import(&self.env, dir.path(), identity, at).await,
+                    _ => SsdStorage::import(&self.env, dir.path(), identity, &settings, at),
+                };
+                let mut import = import.expect("an empty directory");
+                let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
+                for chunk in &encoded {
+                    let chunk = Chunk::decode(chunk).expect("what was encoded");
+                    import.take(&chunk).await.expect("room");
+                }
+                import.finish().await.expect("room");
+                let used = thread_time(&self.env) - begun_thread;
+                let what = format!("chunks imported into {engine}, bytes of rows");
+                self.report(&what, bytes, self.env.now() - begun, used, stored as u64);
+            }
         });
     }
 
