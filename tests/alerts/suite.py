@@ -32,6 +32,11 @@ WELL = {
     'plinth_commits_total{instance="a", outcome="conflicted"}': "0+1x240",
     'plinth_server_connections_cut_off_total{instance="a"}': "3x240",
     'plinth_server_tls_failures_total{instance="a"}': "3x240",
+    'plinth_is_leader{job="plinth", instance="a"}': "1x240",
+    'plinth_is_leader{job="plinth", instance="b"}': "0x240",
+    'plinth_peer_connected{job="plinth", instance="a", node="2", address="b"}': "1x240",
+    'plinth_follower_lag_entries{instance="a", node="2"}': "5x240",
+    'plinth_elections_total{instance="a"}': "3x240",
 }
 
 # For each alert what is measured instead; those that fire together with it are named behind.
@@ -48,6 +53,10 @@ UNWELL = {
     "PlinthSlowSyncs": ({'plinth_log_sync_seconds_bucket{instance="a", le="0.01"}': "0x240"}, []),
     "PlinthConflicts": ({'plinth_commits_total{instance="a", outcome="conflicted"}': "0+200x240"}, []),
     "PlinthCutsOff": ({'plinth_server_connections_cut_off_total{instance="a"}': "0+1x240"}, []),
+    "PlinthNobodyLeads": ({'plinth_is_leader{job="plinth", instance="a"}': "0x240"}, []),
+    "PlinthNodeGone": ({'plinth_peer_connected{job="plinth", instance="a", node="2", address="b"}': "0x240"}, []),
+    "PlinthFollowerBehind": ({'plinth_follower_lag_entries{instance="a", node="2"}': "0+200x240"}, []),
+    "PlinthElections": ({'plinth_elections_total{instance="a"}': "0+1x240"}, []),
     "PlinthCertificates": ({'plinth_server_tls_failures_total{instance="a"}': "0+1x240"}, []),
 }
 
@@ -91,7 +100,7 @@ def names_are_the_programs():
     sources = "".join(path.read_text() for path in (ROOT / "crates").rglob("src/**/*.rs"))
     asked = set(re.findall(r"plinth_[a-z_]+", "".join(WELL)))
     # The server's have their prefix from one place.
-    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_")
+    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_").removeprefix("plinth_peer_")
     missing = [name for name in asked if f'"{named(name)}"' not in sources]
     print(f"test the measurements have the program's names ... {'FAILED: ' + ', '.join(missing) if missing else 'ok'}")
     return not missing

@@ -27,14 +27,14 @@ impl Member {
 }
 
 /// The members that a document of a node names; none if it is a database of its own.
-fn members(document: &Map<String, Value>, failures: &BTreeMap<u64, Option<String>>) -> Vec<Member> {
+fn members(document: &Map<String, Value>, connected: &BTreeMap<u64, bool>) -> Vec<Member> {
     let own = document.get("cluster").and_then(|cluster| cluster.pointer("/plinth/member"));
     let Some(own) = own.filter(|own| own.is_object()) else { return Vec::new() };
     let us = own["node"].as_u64();
     let voters = own["voters"].as_array().into_iter().flatten();
     let member = |voter: &Value| {
         let node = voter["node"].as_u64()?;
-        let is_reachable = Some(node) == us || failures.get(&node).is_some_and(Option::is_none);
+        let is_reachable = Some(node) == us || connected.get(&node).copied().unwrap_or(false);
         let address = voter["address"].as_str()?.to_owned();
         Some(Member { node, address, is_reachable, lag_entries: voter["lag_entries"].clone() })
     };
@@ -43,12 +43,12 @@ fn members(document: &Map<String, Value>, failures: &BTreeMap<u64, Option<String
 
 /// Adds what is known of the others of the cluster.
 pub(crate) fn complete(document: &mut Map<String, Value>, mesh: &Mesh, protocol: &str) {
-    let failures = mesh.status().into_iter().map(|peer| (peer.node, peer.failure)).collect();
-    add(document, &failures, protocol);
+    let connected = mesh.status().into_iter().map(|peer| (peer.node, peer.figures.connected)).collect();
+    add(document, &connected, protocol);
 }
 
-fn add(document: &mut Map<String, Value>, failures: &BTreeMap<u64, Option<String>>, protocol: &str) {
-    let members = members(document, failures);
+fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, protocol: &str) {
+    let members = members(document, connected);
     if members.is_empty() {
         return;
     }
@@ -127,10 +127,9 @@ mod tests {
     }
 
     fn told(voters: u64, gone: &[u64]) -> Map<String, Value> {
-        let why = |node: u64| gone.contains(&node).then(|| "it is silent".to_owned());
-        let failures = (2..=voters).map(|node| (node, why(node))).collect();
+        let connected = (2..=voters).map(|node| (node, !gone.contains(&node))).collect();
         let mut document = document(voters);
-        add(&mut document, &failures, "0fdb");
+        add(&mut document, &connected, "0fdb");
         document
     }
 
