@@ -165,6 +165,51 @@ fn the_leader_is_killed_again_and_again_and_nothing_acknowledged_is_lost() {
     }
 }
 
+/// The status document, once it says what is wanted.
+fn status_until(db: &Database, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    for _ in 0..500 {
+        let status: serde_json::Value = block_on(db.status_json()).unwrap().parse().unwrap();
+        if wanted(&status) {
+            return status;
+        }
+        block_on(Env::real().sleep(Duration::from_millis(20)));
+    }
+    panic!("{}", block_on(db.status_json()).unwrap());
+}
+
+#[test]
+fn the_status_says_who_is_there_and_how_many_may_fail() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let db = Database::connect(&cluster.file).unwrap();
+    count(&db, "row/1").unwrap();
+    let may_fail = |status: &serde_json::Value| {
+        status
+            .pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_data")
+            .unwrap()
+            .as_u64()
+            .unwrap()
+    };
+    let reachable = |status: &serde_json::Value| {
+        let all = status.pointer("/client/coordinators/coordinators").unwrap().as_array().unwrap();
+        assert_eq!(all.len(), 3);
+        all.iter().filter(|one| one["reachable"] == true).count()
+    };
+    let status = status_until(&db, |status| reachable(status) == 3);
+    assert_eq!(may_fail(&status), 1);
+    assert_eq!(status["cluster"]["processes"].as_object().unwrap().len(), 3, "{status}");
+    assert_eq!(status["cluster"]["plinth"]["peers"].as_array().unwrap().len(), 2, "{status}");
+    assert_eq!(status["client"]["coordinators"]["quorum_reachable"], true);
+    let leader = cluster.leader();
+    cluster.servers[leader].take().unwrap().kill();
+    count(&db, "row/2").unwrap();
+    let status = status_until(&db, |status| reachable(status) == 2);
+    assert_eq!(may_fail(&status), 0);
+    let key = &b"\xff\xff/connection_string"[..];
+    let found = db.transact_blocking(|tr| tr.get(key).wait()).unwrap().unwrap();
+    assert_eq!(found, format!("test:three@{}", cluster.addresses.join(",")));
+}
+
 /// What is wrong is told by the program itself, and nothing is made.
 #[test]
 fn a_cluster_file_that_makes_no_sense_is_an_error() {

@@ -47,6 +47,7 @@ mod http;
 mod members;
 mod memory;
 mod metrics;
+mod nodes;
 mod outbox;
 mod place;
 mod registry;

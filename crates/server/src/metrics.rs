@@ -46,6 +46,9 @@ pub(crate) fn text(shared: &Shared) -> String {
             "# HELP plinth_server_{name} {help}\n# TYPE plinth_server_{name} {kind}\nplinth_server_{name} {number}\n"
         );
     }
+    if let Some(mesh) = &shared.config.peers {
+        crate::nodes::metrics(mesh, &mut text);
+    }
     if let Some(hub) = &shared.hub {
         series(hub, &mut text);
     }

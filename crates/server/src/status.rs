@@ -37,6 +37,7 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
     if let Some(mesh) = &shared.config.peers {
         crate::members::complete(&mut document, mesh, &format!("0{PROTOCOL}"));
+        crate::nodes::complete(mesh, &mut document);
     }
     Value::Object(document).to_string()
 }
