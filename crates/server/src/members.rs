@@ -80,6 +80,32 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
     }
 }
 
+/// The servers of a cluster for the console: where each is, what it is, and how far behind; nothing for a database that has one.
+pub(crate) fn servers(document: &Value) -> Value {
+    let own = &document["cluster"]["plinth"]["member"];
+    let coordinators = document["client"]["coordinators"]["coordinators"].as_array();
+    let reachable = |address: &Value| {
+        let known = coordinators.into_iter().flatten().find(|known| known["address"] == *address);
+        known.map_or(Value::Null, |known| known["reachable"].clone())
+    };
+    let server = |voter: &Value| {
+        json!({
+            "address": voter["address"],
+            "is_here": voter["node"] == own["node"],
+            "lag_entries": voter["lag_entries"],
+            "leads": voter["node"] == own["leader"],
+            "reachable": reachable(&voter["address"]),
+        })
+    };
+    let Some(voters) = own["voters"].as_array() else { return Value::Null };
+    json!({
+        "members": voters.iter().map(server).collect::<Value>(),
+        "may_fail": document["cluster"]["fault_tolerance"]["max_zone_failures_without_losing_availability"],
+        "term": own["term"],
+        "elections": own["elections"],
+    })
+}
+
 /// Another member, as far as it is known from here.
 fn process(member: &Member) -> Value {
     let id = member.id();
@@ -165,9 +191,13 @@ mod tests {
         assert!(message["description"].as_str().is_some_and(|text| text.contains("10.0.0.3:4500; 0 more")));
         let coordinators = &document["client"]["coordinators"]["coordinators"];
         assert_eq!(coordinators[2]["reachable"], false);
+        let shown = servers(&Value::Object(document));
+        assert_eq!(shown["members"][2]["reachable"], false);
+        assert_eq!((&shown["members"][0]["is_here"], &shown["may_fail"]), (&json!(true), &json!(0)));
         let mut alone = Map::from_iter([("cluster".to_owned(), json!({ "plinth": { "member": null } }))]);
         let before = alone.clone();
         add(&mut alone, &BTreeMap::new(), "0fdb");
         assert_eq!(alone, before);
+        assert_eq!(servers(&Value::Object(alone)), Value::Null);
     }
 }

@@ -64,6 +64,7 @@ pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
             "newest_version": plinth["newest_version"],
             "watches": plinth["watches"],
         },
+        "servers": crate::members::servers(&document),
         "hot": plinth["hot"],
         "slow_transactions": plinth["slow_transactions"],
         "clients": clients(shared),

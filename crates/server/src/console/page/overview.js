@@ -120,7 +120,8 @@ export class Overview {
     this.#figure("Commit, 99th", seconds(now.commit_p99), now.commit_p50 ? `median ${seconds(now.commit_p50)}` : "none measured lately");
     this.#figure("Clients", whole(overview.clients.connections), `of ${whole(overview.clients.most)} connections`);
     this.#figure("Stored", bytes(overview.storage.data_bytes), `${bytes(overview.storage.log_bytes)} of log`);
-    const details = [limits(overview), storage(overview), clients(overview), hot(overview), slow(overview)];
+    const cluster = overview.servers ? [servers(overview)] : [];
+    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview)];
     document.getElementById("details").replaceChildren(...details);
   }
 
@@ -188,6 +189,17 @@ function clients({ clients }) {
   const body = element("div", "", table(heads, rows));
   if (rest > 0) body.append(element("p", "muted hint", `and ${whole(rest)} more addresses`));
   return detail("Clients", body);
+}
+
+function servers({ servers }) {
+  const rows = servers.members.map((one) => {
+    const role = one.leads ? "leads" : one.reachable ? "follows" : "can't be reached";
+    return [one.is_here ? `${one.address} (this one)` : one.address, role, Number.isFinite(one.lag_entries) ? whole(one.lag_entries) : NONE];
+  });
+  const body = element("div", "", table([["Address", "mono"], ["Role", ""], ["Entries behind", "number"]], rows));
+  const fail = servers.may_fail === 1 ? "1 server may fail" : `${whole(servers.may_fail)} servers may fail`;
+  body.append(element("p", "muted hint", `${fail}; term ${whole(servers.term)}, ${whole(servers.elections)} elections seen`));
+  return detail("Servers", body);
 }
 
 function hot({ hot }) {
