@@ -34,7 +34,7 @@ WELL = {
     'plinth_server_tls_failures_total{instance="a"}': "3x240",
     'plinth_is_leader{job="plinth", instance="a"}': "1x240",
     'plinth_is_leader{job="plinth", instance="b"}': "0x240",
-    'plinth_peer_connected{job="plinth", instance="a", node="2", address="b"}': "1x240",
+    'plinth_peer_connected{job="plinth", instance="a", address="b"}': "1x240",
     'plinth_follower_lag_entries{instance="a", node="2"}': "5x240",
     'plinth_elections_total{instance="a"}': "3x240",
 }
@@ -54,7 +54,7 @@ UNWELL = {
     "PlinthConflicts": ({'plinth_commits_total{instance="a", outcome="conflicted"}': "0+200x240"}, []),
     "PlinthCutsOff": ({'plinth_server_connections_cut_off_total{instance="a"}': "0+1x240"}, []),
     "PlinthNobodyLeads": ({'plinth_is_leader{job="plinth", instance="a"}': "0x240"}, []),
-    "PlinthNodeGone": ({'plinth_peer_connected{job="plinth", instance="a", node="2", address="b"}': "0x240"}, []),
+    "PlinthNodeGone": ({'plinth_peer_connected{job="plinth", instance="a", address="b"}': "0x240"}, []),
     "PlinthFollowerBehind": ({'plinth_follower_lag_entries{instance="a", node="2"}': "0+200x240"}, []),
     "PlinthElections": ({'plinth_elections_total{instance="a"}': "0+1x240"}, []),
     "PlinthCertificates": ({'plinth_server_tls_failures_total{instance="a"}': "0+1x240"}, []),

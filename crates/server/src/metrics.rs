@@ -3,7 +3,6 @@
 use crate::counters::Figures;
 use crate::series::Hub;
 use crate::server::Shared;
-use plinth_peers::{self as peers, Mesh};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,9 +51,6 @@ pub(crate) fn text(shared: &Shared) -> String {
     if let Some(hub) = &shared.hub {
         series(hub, &mut text);
     }
-    if let Some(mesh) = &shared.config.peers {
-        peers(mesh, &mut text);
-    }
     let cpu = shared.env.cpu_time().as_secs_f64();
     let _ = write!(
         text,
@@ -62,29 +58,6 @@ pub(crate) fn text(shared: &Shared) -> String {
          # TYPE plinth_server_cpu_seconds_total counter\nplinth_server_cpu_seconds_total {cpu}\n"
     );
     text
-}
-
-/// What is measured of the connections to the other nodes of a cluster.
-fn peers(mesh: &Mesh, text: &mut String) {
-    type Measure = fn(&peers::Figures) -> u64;
-    let families: [(&str, &str, &str, Measure); 7] = [
-        ("connected", "gauge", "Whether there is a connection to another node.", |one| one.connected.into()),
-        ("connections_total", "counter", "Connections to it that came about.", |one| one.connections),
-        ("frames_sent_total", "counter", "Frames sent to it.", |one| one.sent),
-        ("frames_dropped_total", "counter", "Frames that were not sent to it.", |one| one.dropped),
-        ("sent_bytes_total", "counter", "Bytes sent to it.", |one| one.sent_bytes),
-        ("frames_received_total", "counter", "Frames received from it.", |one| one.received),
-        ("received_bytes_total", "counter", "Bytes received from it.", |one| one.received_bytes),
-    ];
-    let others = mesh.status();
-    for (name, kind, help, measure) in families {
-        // Writing to a string can't fail.
-        let _ = write!(text, "# HELP plinth_peer_{name} {help}\n# TYPE plinth_peer_{name} {kind}\n");
-        for other in &others {
-            let (node, address, number) = (other.node, &other.address, measure(&other.figures));
-            let _ = writeln!(text, "plinth_peer_{name}{{node=\"{node}\",address=\"{address}\"}} {number}");
-        }
-    }
 }
 
 /// What is measured of time series.
