@@ -12,6 +12,7 @@ use plinth_peers::forming::{self, Ground, Wish};
 use plinth_peers::{Mesh, Standing, Trust};
 use plinth_server::TlsOptions;
 use std::future::Future;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -63,7 +64,8 @@ impl Ground for Founder {
 
     fn say(&self, text: &str) {
         tracing::info!(text, "forming the cluster");
-        eprintln!("plinth: {text}");
+        // Nobody may be listening, which is no reason to end.
+        let _ = writeln!(std::io::stderr(), "plinth: {text}");
     }
 }
 

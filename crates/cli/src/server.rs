@@ -265,7 +265,7 @@ fn open(
                 dir,
                 listen: &listen,
                 public: settings.address("public-address"),
-                tls: tls(settings)?,
+                tls: tls_of_nodes(settings)?,
                 without_tls: settings.flag("without-tls"),
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
@@ -400,6 +400,16 @@ fn tls(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
         (None, false) => Err(Failure::usage("TLS needs the server's certificate: tls-cert")),
         (Some(_), _) => Ok(Some(options)),
     }
+}
+
+/// What a server shows the other ones of its cluster, and wants of them.
+fn tls_of_nodes(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
+    let rule = settings.text("tls-verify-nodes").map(|rule| vec![rule.to_owned()]);
+    let with_rule = |options: TlsOptions| TlsOptions {
+        verify_peers: rule.unwrap_or_else(|| options.verify_peers.clone()),
+        ..options
+    };
+    Ok(tls(settings)?.map(with_rule))
 }
 
 /// The cluster file, if there is one that names several servers: then this one is a member of a cluster.

@@ -230,6 +230,45 @@ fn a_cluster_file_that_makes_no_sense_is_an_error() {
     }
 }
 
+/// Servers that speak TLS, of which one has a client's certificate: it is no node, until its certificate is a node's.
+#[test]
+fn with_tls_a_node_must_show_a_nodes_certificate() {
+    let place = scratch();
+    let certificates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tls/tests/certificates"));
+    let addresses = free_addresses(3);
+    let file = place.path().join("tls.cluster");
+    let line = format!("test:tls@{}:tls\n", addresses.join(":tls,"));
+    block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
+    let start = |at: usize, name: &str| {
+        let mut command = command(place.path(), &file, &addresses[at], at);
+        command.arg("--tls-cert").arg(certificates.join(format!("{name}.crt")));
+        command.arg("--tls-key").arg(certificates.join(format!("{name}.key")));
+        command.arg("--tls-ca").arg(certificates.join("ca.crt")).args(["--tls-verify-nodes", "S.CN=db-1"]);
+        let errors = if at == 0 { Stdio::piped() } else { Stdio::null() };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap()
+    };
+    let mut children: Vec<_> =
+        [(0, "server"), (1, "server"), (2, "client")].map(|(at, name)| start(at, name)).into();
+    let mut errors = std::io::BufReader::new(children[0].stderr.take().unwrap());
+    let refused = loop {
+        let line = lines_until(&mut errors, "plinth: ").pop().unwrap();
+        if line.contains("is not wanted") {
+            break line;
+        }
+    };
+    assert!(refused.contains(&addresses[2]) && refused.contains("S.CN=db-1"), "{refused}");
+    let mut stranger = children.pop().unwrap();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    children.push(start(2, "server"));
+    let reading = Env::real().spawn("errors", async move {
+        let _ = std::io::Read::read_to_end(&mut errors, &mut Vec::new());
+    });
+    let servers: Vec<_> = children.into_iter().map(Running::ready).collect();
+    drop(servers);
+    reading.wait().unwrap();
+}
+
 /// A directory with rows of its own is not taken into a cluster, where they would be lost.
 #[test]
 fn a_database_of_its_own_is_left_alone() {

@@ -212,6 +212,12 @@ const ALL: &[Setting] = &[
         "What clients' certificates must say besides, in FoundationDB's words, such as S.O=Shop",
     ),
     Setting::new(
+        "tls-verify-nodes",
+        Kind::Text,
+        Otherwise("what tls-verify-peers says"),
+        "What the certificates of the cluster's other servers must say, in the same words, such as S.CN>db-",
+    ),
+    Setting::new(
         "without-tls",
         Kind::Flag,
         Is("false"),
