@@ -134,6 +134,7 @@ const LAYERS: &[Layer] = &[
             "plinth-proto",
             "plinth-resolver",
             "plinth-log",
+            "plinth-replication",
             "plinth-storage",
             "plinth-client",
             "plinth-pipeline",

@@ -108,6 +108,19 @@ impl Opened {
         Ok(())
     }
 
+    /// As [`Opened::mark_durable`], without waiting for a disk: only if everything is durable already, and what it writes
+    /// is to be synced by the caller.
+    pub(crate) async fn begin_mark(&mut self) -> Result<Option<Position>> {
+        let durable = self.view.shared.with(|inner| inner.durable.sequence);
+        let is_marked = self.marker == self.writer.link.sequence && !self.writer.has_news();
+        if is_marked || durable < self.writer.link.sequence {
+            return Ok(None);
+        }
+        let position = self.writer.write_state().await?;
+        self.marker = position.sequence;
+        Ok(Some(position))
+    }
+
     /// Has the disk say of everything that it is durable; does nothing if nothing happened since the last time.
     pub(crate) async fn mark_durable(&mut self) -> Result<()> {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {

@@ -123,13 +123,37 @@ impl ReplicaLog {
     /// `client_invalid_operation` if it takes back an earlier promise (a lower term, or another vote in the same
     /// one); errors of files and syncs, after which it is not known whether it will be found.
     pub async fn vote(&mut self, vote: Vote) -> Result<()> {
+        self.check_vote(vote)?;
+        self.opened.vote(vote).await.map(drop)
+    }
+
+    fn check_vote(&self, vote: Vote) -> Result<()> {
         let before = self.promised();
         let is_other = vote.term == before.term && before.vote != 0 && vote.vote != before.vote;
         if vote.term < before.term || is_other || vote.commit < before.commit {
             let detail = format!("{vote:?} after {before:?}");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
-        self.opened.vote(vote).await.map(drop)
+        Ok(())
+    }
+
+    /// Writes down what this node promises, without waiting for the disk: nobody may be told before a
+    /// [`Syncer::sync`] of this position has returned.
+    ///
+    /// # Errors
+    /// As those of [`ReplicaLog::vote`]; files only.
+    pub async fn write_vote(&mut self, vote: Vote) -> Result<Position> {
+        self.check_vote(vote)?;
+        self.opened.writer.write(Wanted::Vote(vote)).await
+    }
+
+    /// As [`ReplicaLog::mark_durable`], without waiting for the disk: `None` if there is nothing to say, or not
+    /// everything is durable; else what is to be synced.
+    ///
+    /// # Errors
+    /// Those of files.
+    pub async fn begin_mark(&mut self) -> Result<Option<Position>> {
+        self.opened.begin_mark().await
     }
 
     /// What this node has promised last.

@@ -20,11 +20,13 @@
 //!
 //! Always: one cause is told at a time, the first in the table.
 
+use crate::batch::internal_request;
 use crate::chores;
 use crate::leader::{Batcher, Leader};
-use crate::queue::Submitted;
+use crate::queue::{Answer, Submitted};
 use crate::replica::Replica;
 use crate::space::Level;
+use plinth_env::reply::promise;
 use plinth_env::{Burst, is_disk_full};
 use plinth_types::system::NORMAL_END;
 use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
@@ -169,6 +171,11 @@ pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, Error)> {
 pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) -> Vec<Submitted> {
     let replica = &*leader.replica;
     let mut waiting = ForDisk::default();
+    let is_empty = |submitted: &Submitted| submitted.request.mutations.is_empty();
+    if leader.term.is_some() && batch.iter().all(is_empty) {
+        // What moves versions on is what empties the window.
+        return batch;
+    }
     loop {
         let disk = look_at_disk(replica, &batch).await;
         let now = replica.env.now();
@@ -191,6 +198,10 @@ pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Sub
         }
         probe!("pipeline: batch waits for room");
         replica.env.sleep(PAUSE).await;
+        if leader.term.is_some() && leader.is_stale() && leader.in_flight.is_empty() {
+            leader.queue.put_back(batch);
+            return vec![moving_versions_on(replica)];
+        }
         let_versions_go_by(leader, batcher);
         if cause == Cause::Disk {
             // What was let go of leaves the disk once the log says so.
@@ -220,6 +231,13 @@ fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
     batcher.resolver.forget_before(begin);
     replica.storage.note_elsewhere(batcher.resolver.memory());
     replica.writer().forget_before(begin, FORGET_ROWS);
+}
+
+/// In a cluster entries alone move versions: this one does nothing else, and nobody waits for it.
+fn moving_versions_on(replica: &Replica) -> Submitted {
+    let request = internal_request(MutationList::new(), replica.newest());
+    let (answer, _) = promise();
+    Submitted { request, answer: Answer::new(answer) }
 }
 
 /// A batch that waits for room on the disk.

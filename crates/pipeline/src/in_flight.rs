@@ -114,11 +114,28 @@ impl<B: Appended> InFlight<B> {
         .map(|batch| Settling { in_flight: self, batch: Some(batch) })
     }
 
+    /// Waits until fewer batches than this are in flight.
+    pub async fn until_below(&self, depth: usize) {
+        poll_fn(|context| {
+            let mut state = lock(&self.state);
+            if state.batches.len() + usize::from(state.settling.is_some()) < depth {
+                return Poll::Ready(());
+            }
+            state.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Nothing is added any more. Gives what is in flight, but for the batch that is being settled.
     pub fn close(&self, cause: &Error) -> VecDeque<B> {
-        let mut state = lock(&self.state);
-        state.closed.get_or_insert_with(|| cause.clone());
-        std::mem::take(&mut state.batches)
+        let (batches, waiting) = {
+            let mut state = lock(&self.state);
+            state.closed.get_or_insert_with(|| cause.clone());
+            (std::mem::take(&mut state.batches), std::mem::take(&mut state.waiting))
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        batches
     }
 
     /// Panics if what must hold doesn't.

@@ -30,7 +30,7 @@ use plinth_log::{CommitLog, LogView, Position};
 use plinth_resolver::Resolver;
 use plinth_types::{CommitReply, Error, LogPosition, Result, Version, planted, probe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What waits at the gate.
@@ -106,6 +106,8 @@ pub(crate) struct Leader {
     pub term: Option<u64>,
     /// The same log, for whoever waits for its entries.
     pub log: Option<Arc<dyn LogView>>,
+    /// In a cluster: the version of the newest entry of this term that has been applied.
+    applied: AtomicI64,
     /// Its tasks are to end: it takes nothing more.
     retired: AtomicBool,
     resigned: AtomicBool,
@@ -136,6 +138,7 @@ impl Leader {
             proofs: prover.map(Proofs::new),
             term,
             log,
+            applied: AtomicI64::new(0),
             retired: AtomicBool::new(false),
             resigned: AtomicBool::new(false),
             over: Signal::new(),
@@ -214,6 +217,7 @@ impl Leader {
     /// In a cluster: an entry of this term has been applied, and so has everything before it. Its clients are told, and
     /// whoever waits for what it changed.
     pub async fn settle_applied(&self, version: Version, fired: Vec<Promise<Version>>) {
+        self.applied.fetch_max(version, Ordering::SeqCst);
         let settled = self.replica.env.now();
         let mut fired = Some(fired);
         while let Some(mut settling) = self.in_flight.next_up_to(version).await {
@@ -225,6 +229,13 @@ impl Leader {
         }
         // Its clients have been told already that nobody knows.
         fired.into_iter().flatten().for_each(|promise| promise.send(Ok(version)));
+    }
+
+    /// In a cluster: a batch is in flight, whose entry may have been applied before it was.
+    pub async fn settle_late(&self, version: Version) {
+        if self.term.is_some() && self.applied.load(Ordering::SeqCst) >= version {
+            self.settle_applied(version, Vec::new()).await;
+        }
     }
 
     /// Tells whoever waits for a batch that it has taken effect, or for what it changed.
@@ -289,7 +300,13 @@ impl Leader {
     pub fn resign(&self, cause: &Error) {
         probe!("pipeline: the leader resigns");
         self.retire(cause);
-        self.in_flight.close(cause).into_iter().for_each(|batch| batch.unknown(cause));
+        for batch in self.in_flight.close(cause) {
+            if planted!("what is in flight is acknowledged when a term ends") && self.term.is_some() {
+                self.answer(batch, Vec::new(), self.replica.env.now());
+            } else {
+                batch.unknown(cause);
+            }
+        }
         self.resigned.store(true, Ordering::SeqCst);
         self.over.notify();
         self.replica.checkpoint_due.notify();

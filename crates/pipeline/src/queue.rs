@@ -106,6 +106,20 @@ impl CommitQueue {
         reply
     }
 
+    /// Puts back, to the front, what was taken from it last.
+    pub fn put_back(&self, batch: Vec<Submitted>) {
+        let mut state = lock(&self.state);
+        if let Some(cause) = state.failed.clone() {
+            drop(state);
+            return batch.into_iter().for_each(|submitted| submitted.answer.send(Err(cause.clone())));
+        }
+        for submitted in batch.into_iter().rev() {
+            state.bytes += submitted.request.size();
+            state.waiting.push_front(submitted);
+        }
+        self.changed.notify();
+    }
+
     /// Asks whoever reads the queue to do the chores.
     pub fn ask_for_chores(&self) {
         lock(&self.state).chores = true;

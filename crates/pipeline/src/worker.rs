@@ -53,6 +53,12 @@ pub(crate) async fn run(leader: Arc<Leader>) {
             && let Some(last) = leader.in_flight.last_position()
         {
             drop(batcher);
+            if leader.term.is_some() {
+                // Whoever applies entries settles, and no thread is needed for the log.
+                probe!("pipeline: as many batches are in flight as may be");
+                leader.in_flight.until_below(depth).await;
+                continue;
+            }
             wait_for_commit(&leader, last).await;
             // Others have left the next sync to this worker.
             drive(&leader).await;
@@ -181,6 +187,7 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     if let Err((batch, cause)) = leader.in_flight.push(batch) {
         batch.unknown(&cause);
     }
+    leader.settle_late(version).await;
 }
 
 /// The batch is not in the log; or nobody knows whether it is.

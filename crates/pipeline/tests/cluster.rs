@@ -7,9 +7,9 @@ mod machines;
 
 use machines::{DIR, Machines};
 use plinth_client::{Endpoint, ReadVersionRequest};
-use plinth_env::simulated::CallKind;
+use plinth_env::simulated::{CallKind, FaultPlan};
 use plinth_pipeline::{EngineKind, Node, NodeConfig};
-use plinth_types::{Bytes, Error, KeyList, KeySpace};
+use plinth_types::{Bytes, CommitRequest, Error, KeyList, KeySpace, MutationList, MutationType};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -262,4 +262,35 @@ fn a_crash_at_any_file_call_leaves_a_member_or_what_is_formed_anew() {
         }
     }
     assert!(crashes > 50 && anew > 30, "{crashes} crashes, {anew} formed anew");
+}
+
+#[test]
+fn a_leader_whose_disk_stalls_or_fails_gives_way() {
+    for seed in 0..6 {
+        let (machines, lost) = formed(seed, 3);
+        machines.set(lost, "key", "1").expect("a commit");
+        let mut plan = FaultPlan::default();
+        match seed % 3 {
+            0 => {
+                (plan.sync.latency_min, plan.sync.latency_max) =
+                    (Duration::from_secs(60), Duration::from_secs(60))
+            }
+            1 => plan.sync.fail = 1.0,
+            _ => plan.write.fail = 1.0,
+        }
+        machines.sim.set_faults(&machines.envs[lost], plan);
+        let mut mutations = MutationList::new();
+        mutations.push(MutationType::Set, b"key", b"2");
+        let commit =
+            machines.node(lost).endpoint().commit(CommitRequest { mutations, ..CommitRequest::default() });
+        let began = machines.sim.now();
+        let leader = machines.await_leader(|at| at != lost);
+        assert!(machines.sim.now() - began < Duration::from_secs(3), "seed {seed}");
+        machines.set(leader, "key", "3").expect("a commit");
+        let fate = machines.sim.run_until_within(Duration::from_secs(3), commit).expect("an answer");
+        fate.expect_err("nobody knows, or it did not come to be");
+        assert_eq!(machines.get(leader, "key"), Ok(Some("3".into())), "seed {seed}");
+        let is_failed = machines.node(lost).failure().is_some();
+        assert_eq!(is_failed, !seed.is_multiple_of(3), "seed {seed}: {:?}", machines.node(lost).failure());
+    }
 }

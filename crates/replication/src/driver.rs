@@ -62,6 +62,8 @@ pub(crate) struct Driver {
     last_proof: u64,
     /// Since when the disk has synced nothing of what it is to sync, and the last of that.
     stalled: Option<(Duration, u64)>,
+    /// The newest work that was to be synced.
+    ticket: u64,
     /// The first index of the term in which this node leads.
     begun: Option<EntryId>,
 }
@@ -87,6 +89,7 @@ impl Driver {
             proven,
             last_proof: 0,
             stalled: None,
+            ticket: 0,
             begun: None,
         }
     }
@@ -167,7 +170,14 @@ impl Driver {
                     answer.send(Err(not_leading()));
                 }
             }
-            Event::Mark(answer) => answer.send(self.log.mark_durable().await),
+            Event::Mark(answer) => {
+                let marked = self.log.begin_mark().await;
+                if let Ok(Some(position)) = marked {
+                    // Whatever was to be synced has been: the same ticket again.
+                    self.inbox.want_sync(self.ticket, position);
+                }
+                answer.send(marked.map(drop));
+            }
             Event::Synced(ticket) => {
                 let now = self.env.now();
                 self.stalled = self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
@@ -210,6 +220,10 @@ impl Driver {
 
     /// Does everything that came of an event.
     async fn work(&mut self, bodies: &mut Bodies) -> Result<()> {
+        if self.begun.is_some() && self.core.role() != Role::Leader {
+            // Whoever waits for what it appended is told now, not behind the sync of a promise.
+            self.tell();
+        }
         while let Some(work) = self.core.work() {
             self.do_work(work, bodies).await?;
         }
@@ -224,7 +238,7 @@ impl Driver {
     async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> Result<()> {
         if let Some(promise) = work.promise {
             let commit = promise.commit.max(self.log.promised().commit);
-            self.log.vote(Vote { term: promise.term, vote: promise.vote, commit }).await?;
+            self.log.write_vote(Vote { term: promise.term, vote: promise.vote, commit }).await?;
         }
         if let Some(index) = work.rewind {
             probe!("replication: entries that lost are voided");
@@ -236,6 +250,7 @@ impl Driver {
         if work.needs_sync {
             let since = self.stalled.map_or_else(|| self.env.now(), |(since, _)| since);
             self.stalled = Some((since, work.ticket));
+            self.ticket = work.ticket;
             self.inbox.want_sync(work.ticket, self.log.written());
         }
         self.send(work.send).await;

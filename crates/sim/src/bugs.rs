@@ -74,6 +74,8 @@ bugs! {
     FlushTooNew "flushes let go of newer log"
     /// A restart applies only the first of a batch's writes of a key.
     FirstWriteWins "replay lets the first write of a key win"
+    /// A leader whose term ends acknowledges what it has appended.
+    AcksAtTheEnd "what is in flight is acknowledged when a term ends"
 }
 
 impl Bug {

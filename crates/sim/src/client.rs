@@ -134,9 +134,25 @@ impl Client {
                 if was_commit && is_undecided(&error) {
                     // Its request may still be on its way; it has arrived, or never will, when this has passed.
                     self.stage.env().sleep(LATEST).await;
+                    self.settle().await;
                 }
                 self.judge(error, was_commit)
             }
+        }
+    }
+
+    /// In a cluster what was given up may still come to be committed, as long as nothing later has been.
+    async fn settle(&self) {
+        while self.stage.is_cluster() && !self.stage.is_over() {
+            let committed = self.in_life(|life| async move {
+                let tr = life.database.create_transaction();
+                tr.add_write_conflict_range(b"settle", b"settle\0")?;
+                tr.commit().await
+            });
+            if committed.await.is_some_and(|committed| committed.is_ok()) {
+                return;
+            }
+            self.pause(20_000).await;
         }
     }
 

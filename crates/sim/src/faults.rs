@@ -29,12 +29,22 @@ pub(crate) enum Fault {
     Network,
     /// Between a clean end and the next start a bit turns over on the disk.
     BitFlip,
+    /// In a cluster: whoever leads is cut off, with clients that still reach it.
+    IsolateLeader,
+    /// In a cluster: from one node to another nothing comes through, the other way all.
+    OneWay,
+    /// In a cluster: links lose, double and delay much.
+    BadLinks,
+    /// In a cluster: one disk is slow.
+    SlowDisk,
+    /// In a cluster: all machines lose their power at once.
+    Blackout,
     /// All is well for a while.
     Calm,
 }
 
 /// Names in specs, and weights in the usual mix.
-const TABLE: [(&str, Fault, u64); 11] = [
+const TABLE: [(&str, Fault, u64); 16] = [
     ("crash", Fault::Crash, 3),
     ("kill", Fault::Kill, 1),
     ("close", Fault::Close, 1),
@@ -45,6 +55,11 @@ const TABLE: [(&str, Fault, u64); 11] = [
     ("clock", Fault::Clock, 1),
     ("network", Fault::Network, 0),
     ("bit_flip", Fault::BitFlip, 0),
+    ("isolate_leader", Fault::IsolateLeader, 0),
+    ("one_way", Fault::OneWay, 0),
+    ("bad_links", Fault::BadLinks, 0),
+    ("slow_disk", Fault::SlowDisk, 0),
+    ("blackout", Fault::Blackout, 0),
     ("calm", Fault::Calm, 1),
 ];
 

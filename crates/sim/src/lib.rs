@@ -37,6 +37,7 @@ mod damage;
 mod double;
 mod faults;
 mod fixed;
+mod fleet;
 mod history;
 pub mod kill;
 mod link;

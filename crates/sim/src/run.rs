@@ -6,11 +6,13 @@
 
 use crate::bugs;
 use crate::client::Client;
+use crate::fleet::Fleet;
 use crate::nemesis::{Nemesis, Orders, Stop};
 use crate::plan::{Plan, Setting, Size};
 use crate::probes::Probes;
 use crate::stage::Stage;
 use crate::workloads::{self, Workload};
+use plinth_env::Task;
 use plinth_env::simulated::{Random, Simulation};
 use std::any::Any;
 use std::fmt;
@@ -117,11 +119,18 @@ fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Rando
     let cast = Cast { workloads, size: Size::draw(&plan.spec, random) };
     let needs_long_window = cast.workloads.iter().any(|workload| workload.needs_long_window());
     let orders = Orders {
-        setting: Setting::draw(random, needs_long_window),
+        // Between nodes messages take their time.
+        setting: Setting::draw(random, needs_long_window || plan.spec.is_of_clusters()),
         faults: plan.spec.faults.clone(),
         link: plan.spec.links[random.index(plan.spec.links.len())],
         bug: plan.bug,
     };
+    let nodes = plan.spec.nodes.draw(random) as usize;
+    if nodes > 1 {
+        stage.set_cluster();
+        let mut fleet = Fleet::new(sim.clone(), stage.clone(), random.split(), nodes, orders);
+        return play_cluster(plan, &cast, &mut fleet, random);
+    }
     let mut nemesis = Nemesis::new(sim.clone(), stage.clone(), random.split(), orders);
     let played = play(plan, &cast, &mut nemesis, random);
     match (stage.failure(), stage.damage()) {
@@ -153,9 +162,38 @@ fn play(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) ->
     nemesis.inspect()
 }
 
-/// Has the clients work under faults, and lets them come to an end without.
-fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) -> Result<(), Stop> {
-    let (sim, stage) = (nemesis.sim.clone(), nemesis.stage.clone());
+/// The acts of a run of a cluster: the database has one life, its nodes have many.
+fn play_cluster(plan: &Plan, cast: &Cast, fleet: &mut Fleet, random: &mut Random) -> Result<(), Stop> {
+    let (sim, stage) = (fleet.sim.clone(), fleet.stage.clone());
+    let (sim, stage) = (&sim, &stage);
+    fleet.form()?;
+    for (workload, client) in cast.one_each(stage, random) {
+        phase(sim, stage, "setting up", workload.set_up(client))?;
+    }
+    let clients = begin_work(cast, stage, random);
+    let end = sim.now() + cast.size.duration;
+    stage.set_faulty(plan.is_faulty());
+    while sim.now() < end && !stage.is_over() {
+        sim.run_for(Duration::from_millis(random.in_range(5..600)));
+        if plan.is_faulty() {
+            fleet.act()?;
+        }
+    }
+    stage.set_faulty(false);
+    fleet.heal()?;
+    stage.stop();
+    let last = phase(sim, stage, "the clients' last attempts", ended(clients));
+    last.map_err(|stop| fleet.explain(stop))?;
+    for (workload, client) in cast.one_each(stage, random) {
+        phase(sim, stage, "the check", workload.check(client))?;
+    }
+    let client = Client::new(0, 0, stage.clone(), random.split());
+    phase(sim, stage, "the last commits", last_commits(client))?;
+    fleet.inspect()
+}
+
+/// Has the clients begin.
+fn begin_work(cast: &Cast, stage: &Arc<Stage>, random: &mut Random) -> Vec<Task> {
     let mut clients = Vec::new();
     for (at, workload) in cast.workloads.iter().enumerate() {
         for id in 0..cast.size.clients {
@@ -165,6 +203,20 @@ fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) ->
             clients.push(stage.env().spawn(&format!("client-{place}"), work));
         }
     }
+    clients
+}
+
+async fn ended(clients: Vec<Task>) {
+    for client in clients {
+        // A panic in it has ended the run already.
+        let _ = client.await;
+    }
+}
+
+/// Has the clients work under faults, and lets them come to an end without.
+fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) -> Result<(), Stop> {
+    let (sim, stage) = (nemesis.sim.clone(), nemesis.stage.clone());
+    let clients = begin_work(cast, &stage, random);
     let end = sim.now() + cast.size.duration;
     stage.set_faulty(plan.is_faulty());
     while sim.now() < end && !stage.is_over() {
@@ -180,13 +232,7 @@ fn work(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) ->
         nemesis.open()?;
     }
     stage.stop();
-    phase(&sim, &stage, "the clients' last attempts", async move {
-        for client in clients {
-            // A panic in it has ended the run already.
-            let _ = client.await;
-        }
-    })?;
-    Ok(())
+    phase(&sim, &stage, "the clients' last attempts", ended(clients))
 }
 
 fn check(cast: &Cast, nemesis: &Nemesis, random: &mut Random, name: &str) -> Result<(), Stop> {

@@ -25,6 +25,8 @@ pub struct Spec {
     pub(crate) milliseconds: Choice,
     pub(crate) links: Vec<Link>,
     pub(crate) faults: Faults,
+    /// How many nodes the database has; 1: it is a database of its own.
+    pub(crate) nodes: Choice,
 }
 
 /// A workload with what its spec says of it.
@@ -110,7 +112,8 @@ built_in! {
     "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "conflict_range" "conflict_range_network"
     "cycle" "disk_durability" "doubled" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
-    "small_flushes" "version_stamp" "watches" "write_during_read"
+    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_cycle" "cluster_history" "cluster_increment"
+    "cluster_mixed" "cluster_quiet"
 }
 
 impl Spec {
@@ -162,15 +165,21 @@ impl Spec {
         };
         let clients = choice("clients", 2..8)?;
         let milliseconds = choice("milliseconds", 1_500..6_000)?;
+        let nodes = choice("nodes", 1..2)?;
         let links = Link::read(all.remove("link"))?;
         let faults = Faults::read(all.remove("faults"))?;
         if let Some(name) = all.into_iter().next().map(|(name, _)| name) {
             return Err(format!("{name:?} means nothing here"));
         }
         let about = about.ok_or("it doesn't say what it is about")?;
-        let spec = Self { name: name.into(), about, workloads, clients, milliseconds, links, faults };
+        let spec = Self { name: name.into(), about, workloads, clients, milliseconds, links, faults, nodes };
         spec.check()?;
         Ok(spec)
+    }
+
+    /// Whether its databases have several nodes.
+    pub(crate) fn is_of_clusters(&self) -> bool {
+        self.nodes != Choice::Between(1..2)
     }
 
     fn check(&self) -> Result<(), String> {

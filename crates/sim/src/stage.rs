@@ -34,6 +34,8 @@ struct State {
     probes: Probes,
     committed: u64,
     faulty: bool,
+    /// Several nodes: what was given up may still come to be, until something later has been committed.
+    is_cluster: bool,
 }
 
 /// The meeting place of a run's clients and its nemesis.
@@ -123,6 +125,15 @@ impl Stage {
     /// Whether the nemesis may be at work, so that slow or failing calls are no surprise.
     pub fn is_faulty(&self) -> bool {
         self.state().faulty
+    }
+
+    /// Whether the database has several nodes.
+    pub fn is_cluster(&self) -> bool {
+        self.state().is_cluster
+    }
+
+    pub(crate) fn set_cluster(&self) {
+        self.state().is_cluster = true;
     }
 
     pub(crate) fn set_faulty(&self, faulty: bool) {

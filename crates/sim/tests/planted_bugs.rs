@@ -58,5 +58,6 @@ caught! {
     flushes_that_forget_cleared_ranges: ClearsUnflushed by "write_during_read" within 300;
     merges_that_forget_what_hides_deeper_rows: MarksMerged by "write_during_read" within 500;
     flushes_that_release_too_much: FlushTooNew by "increment" within 500;
+    terms_that_end_with_an_acknowledgement: AcksAtTheEnd by "cluster_increment" within 20;
     replays_that_forget_later_writes: FirstWriteWins by "increment" within 100;
 }

@@ -22,7 +22,7 @@ use plinth_env::reply::{Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_log::CommitLog;
 use plinth_replication::{Member, ReplicatedLog};
-use plinth_types::{Error, MutationList, Result, Version, planted, probe};
+use plinth_types::{Error, MutationList, Result, Version, probe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -97,7 +97,6 @@ fn begin(this: &Arc<Participant>, log: ReplicatedLog, before: Version) -> (Arc<L
     let seen = before.max(this.member.last_lease());
     let sequencer = match before {
         0 => Sequencer::starting_at(1, now),
-        _ if planted!("a new leader goes no further ahead") => Sequencer::starting_at(before, now),
         _ => Sequencer::after_restart(seen, now),
     };
     let first = sequencer.newest();
@@ -152,9 +151,6 @@ struct Proof {
 
 impl Prover for Proof {
     fn prove(&self) -> Reply<()> {
-        if planted!("a read version is given without proof") {
-            return Reply::ready(Ok(()));
-        }
         let (member, replica) = (self.member.clone(), self.replica.clone());
         let (done, reply) = promise();
         match self.leader.upgrade().filter(|leader| leader.is_stale()) {

@@ -1,0 +1,181 @@
+//! The way of clients to a cluster: commits and read versions to whoever leads, reads to anybody.
+//!
+//! A stand-in for the product's own client. Messages take time; a node that is asked and doesn't lead says so, and the
+//! next one is asked; one that says nothing for long is given up, and what became of a commit isn't known then. A
+//! client may well ask a node that only believes that it leads: what that answers is what the oracles look at.
+
+use super::lock;
+use super::wires::Wires;
+use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_env::Env;
+use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::sync::{First, race};
+use plinth_replication::NodeId;
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Result, Version,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a node may say nothing.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a request is sent before its client is told why it can't be answered.
+const TRIES: usize = 40;
+
+/// The clients' end.
+#[derive(Clone)]
+pub(super) struct Router {
+    pub env: Env,
+    pub wires: Arc<Wires>,
+    pub size: u64,
+    /// Who answered last.
+    leader: Arc<Mutex<NodeId>>,
+    may_lose_answers: bool,
+}
+
+/// Asks an endpoint for something, as often as it takes.
+type Ask<T> = Arc<dyn Fn(&dyn Endpoint) -> Reply<T> + Send + Sync>;
+
+impl Router {
+    pub fn new(env: Env, wires: Arc<Wires>, size: u64, may_lose_answers: bool) -> Self {
+        Self { env, wires, size, leader: Arc::new(Mutex::new(1)), may_lose_answers }
+    }
+
+    fn any(&self) -> NodeId {
+        1 + self.env.random_u64() % self.size
+    }
+
+    async fn travel(&self) {
+        let time = Duration::from_micros(20 + self.env.random_u64() % 300);
+        self.env.sleep(time).await;
+    }
+
+    /// What a node answers; `None` if it is down. Its silence is a broken connection.
+    async fn ask_one<T: Send + 'static>(&self, id: NodeId, ask: &Ask<T>) -> Option<Result<T>> {
+        self.travel().await;
+        let reply = {
+            // Nothing of a node is held while it is waited for: it may die meanwhile.
+            let endpoint = self.wires.node(id)?.endpoint();
+            ask(&endpoint)
+        };
+        let answer = match race(reply, self.env.sleep(PATIENCE)).await {
+            First::Left(answer) => answer,
+            First::Right(()) => Err(Error::connection_failed()),
+        };
+        self.travel().await;
+        Some(answer)
+    }
+
+    async fn ask<T: Send + 'static>(self, ask: Ask<T>, to_leader: bool, is_commit: bool, answer: Promise<T>) {
+        let mut last = Error::process_behind();
+        let mut id = if to_leader && !self.env.random_u64().is_multiple_of(8) {
+            *lock(&self.leader)
+        } else {
+            self.any()
+        };
+        for _ in 0..TRIES {
+            match self.ask_one(id, &ask).await {
+                None => {}
+                Some(Err(error)) if is_elsewhere(&error, is_commit) => last = error,
+                Some(result) => {
+                    if to_leader && result.is_ok() {
+                        *lock(&self.leader) = id;
+                    }
+                    return answer.send(result);
+                }
+            }
+            id = self.any();
+            self.env.sleep(Duration::from_millis(10)).await;
+        }
+        answer.send(Err(last));
+    }
+
+    fn begin<T: Send + 'static>(
+        &self,
+        (to_leader, is_commit): (bool, bool),
+        ask: impl Fn(&dyn Endpoint) -> Reply<T> + Send + Sync + 'static,
+    ) -> Reply<T> {
+        let (promise, reply) = promise();
+        drop(self.env.spawn("request", self.clone().ask(Arc::new(ask), to_leader, is_commit, promise)));
+        reply
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&dyn Endpoint) -> Reply<T> + Send + Sync + 'static,
+    ) -> Reply<T> {
+        self.begin((false, false), ask)
+    }
+}
+
+/// Whether another node may answer. A commit is sent again only if it certainly took no effect.
+fn is_elsewhere(error: &Error, is_commit: bool) -> bool {
+    let refused = [Error::process_behind(), Error::shutdown_in_progress()];
+    let broken = [
+        Error::broken_promise(),
+        Error::connection_failed(),
+        Error::io_error(),
+        Error::future_version(),
+        Error::internal_error(),
+    ];
+    refused.contains(error) || (!is_commit && broken.contains(error))
+}
+
+impl Endpoint for Router {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.begin((true, false), move |node| node.read_version(request.clone()))
+    }
+
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        let keys = keys.clone();
+        self.read(move |node| node.get_many(version, space, &keys))
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        let selector = selector.clone();
+        self.read(move |node| node.get_key(version, space, &selector))
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        let read = read.clone();
+        self.read(move |node| node.get_range(version, space, &read))
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.begin((true, true), move |node| node.commit(request.clone()))
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.read(move |node| node.watch(key.clone(), value.clone(), version))
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.read(move |node| node.range_size(range.clone()))
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.read(move |node| node.split_points(range.clone(), chunk))
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        let key = key.to_vec();
+        self.read(move |node| node.addresses_for_key(&key))
+    }
+
+    fn describe(&self) -> Description {
+        Description::default()
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.read(|node| node.status_json())
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        self.may_lose_answers
+    }
+}
