@@ -259,6 +259,7 @@ fn open(
     let builder = builder(env, settings, dir);
     match cluster(env, file)? {
         Some(named) => {
+            refuse_series(settings)?;
             let listen = settings.addresses("listen");
             let plan = Plan {
                 file: &named,
@@ -276,6 +277,17 @@ fn open(
             let failed = |error| Failure::of(format!("cannot open {}", dir.display()), error);
             Ok(Some((opened.map_err(failed)?, None)))
         }
+    }
+}
+
+/// A member takes no series yet: their store would have to commit to whoever leads, and only one member may own it.
+fn refuse_series(settings: &Settings) -> Result<(), Failure> {
+    const LISTENERS: [&str; 4] = ["series-resp", "series-udp", "series-opentsdb", "series-http"];
+    match LISTENERS.into_iter().find(|name| settings.address(name).is_some()) {
+        None => Ok(()),
+        Some(name) => Err(Failure::new(format!(
+            "a server of a cluster takes no time series yet: leave out --{name}, and have a server of its own take them"
+        ))),
     }
 }
 

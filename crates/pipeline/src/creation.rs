@@ -164,7 +164,10 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
     let (found, lock) = lock(env, dir, config.creation).await?;
     let identity = match found {
         Found::Database(identity) => identity,
-        Found::Nothing | Found::Interrupted => create(env, dir, config, None).await?,
+        Found::Nothing | Found::Interrupted => {
+            check_unclaimed(env, dir).await?;
+            create(env, dir, config, None).await?
+        }
     };
     if identity.member != 0 {
         return Err(Error::client_invalid_operation().with_detail(format!(
@@ -232,6 +235,23 @@ async fn lock(env: &Env, dir: &Path, creation: Creation) -> Result<(Found, DirLo
         events::open_to_others(dir);
     }
     Ok((found, lock))
+}
+
+/// Whether a directory without a database may get one of its own.
+///
+/// # Errors
+/// `client_invalid_operation` if it is on its way to become a member of a cluster: the others count on it.
+async fn check_unclaimed(env: &Env, dir: &Path) -> Result<()> {
+    for name in CHARTER {
+        if env.files().exists(dir.join(name)).await? {
+            return Err(Error::client_invalid_operation().with_detail(format!(
+                "{} is becoming a member of a cluster ({name} is there): start it with its cluster file \
+                 (`plinth server --cluster-file`), or name another directory",
+                dir.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn opened(dir: &Path, identity: DirectoryIdentity, lock: DirLock) -> (Directory, EngineKind) {

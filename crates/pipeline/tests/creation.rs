@@ -143,6 +143,22 @@ fn a_database_without_identity_is_refused_and_stays_as_it_is() {
     }
 }
 
+/// A server without its cluster file once made a database of its own in the directory of a node to be.
+#[test]
+fn a_directory_that_a_cluster_has_begun_to_form_gets_no_database_of_its_own() {
+    for name in ["CHARTER", "CHARTER.new"] {
+        let simulation = Simulation::new(1);
+        let machine = simulation.process("node");
+        simulation.run_until(write(&machine, &Path::new(DIR).join(name), b"of a cluster"));
+        let before = contents(&simulation, &machine, DIR);
+        let error = simulation.run_until(open_with(&machine, EngineKind::Memory)).err().unwrap();
+        assert_eq!(error, Error::client_invalid_operation());
+        assert!(error.detail().unwrap().contains(name), "{error}");
+        let after = contents(&simulation, &machine, DIR);
+        assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "what was there is there");
+    }
+}
+
 fn marker_bytes() -> Vec<u8> {
     let simulation = Simulation::new(1);
     let machine = simulation.process("node");
