@@ -3,6 +3,7 @@
 //! A rule is one small file with a doc that says what it asks and why, and a test with a good and a bad sample.
 //! What an existing tool can prove (format, lints, broken links in rustdoc) is left to that tool.
 
+mod circles;
 mod dependencies;
 mod headers;
 mod leftovers;
@@ -15,7 +16,7 @@ use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 11] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 12] = [
         size::files,
         size::functions_and_structs,
         size::weight,
@@ -27,6 +28,7 @@ pub fn all(repository: &Repository) -> Vec<Finding> {
         links::resolve,
         links::no_orphans,
         readme::is_run,
+        circles::of_modules,
     ];
     let mut findings = Vec::new();
     for rule in rules {
