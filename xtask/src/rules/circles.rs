@@ -30,7 +30,7 @@ pub fn of_modules(repository: &Repository, findings: &mut Vec<Finding>) {
 /// The module in a file below `src`; `None` for tests and programs of their own.
 fn place(within: &str) -> Option<Place> {
     let parts: Vec<&str> = within.strip_suffix(".rs")?.split('/').collect();
-    let is_apart = parts.iter().any(|part| *part == "tests") || parts[0] == "bin";
+    let is_apart = parts.contains(&"tests") || parts[0] == "bin";
     let (last, before) = parts.split_last()?;
     let own = match *last {
         "mod" | "lib" | "main" => None,
