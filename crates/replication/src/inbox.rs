@@ -4,7 +4,7 @@
 //! leads, how far it has written, whether it has failed. Whoever waits for a change of that leaves a waker.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::Signal;
@@ -63,10 +63,32 @@ pub(crate) struct Told {
     waiting: Vec<Waker>,
 }
 
+/// Bytes of frames that wait, of those without entries and of those with some: what comes beyond is as good as lost on its way,
+/// and is sent again. A frame is taken as long as those before it are fewer, so that none is too large. Each kind has a bound of its
+/// own, so that a node that is behind with its disk still hears that somebody leads.
+const FRAME_BYTES: [usize; 2] = [1 << 20, 64 << 20];
+/// What a frame takes besides the bodies of its entries, about.
+const FRAME_OVERHEAD: usize = 256;
+const ENTRY_OVERHEAD: usize = 96;
+
+/// Events in the order in which they came.
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    /// What the frames among them take, about: those without entries, those with some.
+    frame_bytes: [usize; 2],
+}
+
+/// Bytes of memory that a frame takes, about.
+fn size(frame: &Frame) -> usize {
+    let entries = frame.entries.iter().map(|entry| ENTRY_OVERHEAD + entry.body.len());
+    FRAME_OVERHEAD + entries.sum::<usize>()
+}
+
 /// The queue, and what is told.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    events: Mutex<VecDeque<Event>>,
+    queue: Mutex<Queue>,
     pub(crate) wake: Signal,
     told: Mutex<Told>,
     /// The newest ticket whose writes are to be synced, and the position up to which.
@@ -82,13 +104,37 @@ impl Inbox {
     /// Puts an event into the queue. After the end nobody takes it, and whoever waits is told so.
     pub(crate) fn post(&self, event: Event) {
         if self.with(|told| told.ended.is_none()) {
-            self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+            self.queue().events.push_back(event);
             self.wake.notify();
         }
     }
 
+    /// Puts a frame of another node into the queue, if those that wait there leave room: this node may be slower than what it is
+    /// sent.
+    pub(crate) fn post_frame(&self, frame: Frame) {
+        {
+            let mut queue = self.queue();
+            let kind = usize::from(!frame.entries.is_empty());
+            if queue.frame_bytes[kind] >= FRAME_BYTES[kind] {
+                return;
+            }
+            queue.frame_bytes[kind] += size(&frame);
+        }
+        self.post(Event::Frame(frame));
+    }
+
     pub(crate) fn take(&self) -> Option<Event> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        let mut queue = self.queue();
+        let event = queue.events.pop_front()?;
+        if let Event::Frame(frame) = &event {
+            let kind = usize::from(!frame.entries.is_empty());
+            queue.frame_bytes[kind] -= size(frame);
+        }
+        Some(event)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Told) -> T) -> T {
@@ -124,8 +170,8 @@ impl Inbox {
             (told.leads, told.leader) = (None, None);
             told.ended.get_or_insert_with(|| cause.clone());
         });
-        let left = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
-        for event in left {
+        let left = std::mem::take(&mut *self.queue());
+        for event in left.events {
             match event {
                 Event::Append { answer, .. } => answer.send(Err(cause.clone())),
                 Event::Prove(answer) => answer.send(Err(cause.clone())),
@@ -150,5 +196,62 @@ impl Inbox {
 
     pub(crate) fn take_due(&self) -> Option<(u64, Position)> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, MessageKind};
+    use plinth_log::Entry;
+
+    fn message(kind: MessageKind) -> Message {
+        Message {
+            kind,
+            from: 1,
+            to: 2,
+            term: 1,
+            index: 0,
+            log_term: 0,
+            commit: 0,
+            commit_term: 0,
+            reject: false,
+            hint: 0,
+            context: None,
+            entries: Vec::new(),
+        }
+    }
+
+    fn frame(bytes: usize) -> Frame {
+        let entry = Entry {
+            kind: EntryKind::Mutations,
+            index: 1,
+            term: 1,
+            version: 1,
+            previous: 0,
+            committed: 0,
+            body: vec![7; bytes].into(),
+        };
+        Frame { message: message(MessageKind::Append), entries: vec![entry] }
+    }
+
+    #[test]
+    fn frames_that_wait_are_bounded_and_what_is_taken_makes_room() {
+        let inbox = Inbox::default();
+        (0..100).for_each(|_| inbox.post_frame(frame(10 << 20)));
+        let waiting = inbox.queue().events.len();
+        assert_eq!(waiting, 7, "as many as it takes to reach the bound");
+        inbox.post(Event::Campaign);
+        inbox.post_frame(Frame { message: message(MessageKind::Heartbeat), entries: Vec::new() });
+        assert_eq!(
+            inbox.queue().events.len(),
+            9,
+            "what this node wants is never dropped, nor a heartbeat soon"
+        );
+        assert!(inbox.take().is_some());
+        inbox.post_frame(frame(10));
+        assert_eq!(inbox.queue().events.len(), 9);
+        while inbox.take().is_some() {}
+        assert_eq!(inbox.queue().frame_bytes, [0, 0]);
     }
 }

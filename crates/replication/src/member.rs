@@ -101,7 +101,7 @@ impl Member {
 
     /// A frame has arrived.
     pub fn receive(&self, frame: Frame) {
-        self.inbox.post(Event::Frame(frame));
+        self.inbox.post_frame(frame);
     }
 
     /// Has this node want to lead, without waiting until it hears of no leader.
