@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     match options(std::env::args().skip(1)).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("plinth-peers: {error}");
+            eprintln!("plinth-other-stores: {error}");
             ExitCode::FAILURE
         }
     }
@@ -84,7 +84,7 @@ fn run(options: &Options) -> Result<()> {
     let env = Env::real();
     let temporary = match &options.dir {
         Some(_) => None,
-        None => Some(block_on(env.files().temporary_dir("plinth-peers"))?),
+        None => Some(block_on(env.files().temporary_dir("plinth-other-stores"))?),
     };
     let dir = options.dir.clone().or_else(|| temporary.as_ref().map(|dir| dir.path().to_owned()));
     let dir = dir.unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! It lives as long as this process does. A server that is killed is told of, and started again with `--respawn`; the others go on.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::interrupt;
 use crate::nodes::Nodes;
 use crate::terminal::{self, Terminal};
@@ -27,11 +27,11 @@ pub fn run(env: &Env, dir: &Path, count: usize, respawn: bool) -> Result<u8, Fai
                 break;
             }
             let number = at + 1;
-            eprintln!("plinth: server {number} has ended ({status})");
+            tell(format_args!("server {number} has ended ({status})"));
             if respawn {
                 nodes.spawn(at)?;
                 nodes.until_ready(at)?;
-                eprintln!("plinth: server {number} serves again");
+                tell(format_args!("server {number} serves again"));
             }
         }
     }

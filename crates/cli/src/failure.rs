@@ -61,3 +61,9 @@ impl From<plinth_bench::Error> for Failure {
         Self { what: error.to_string(), code }
     }
 }
+
+/// Tells people something on standard error. Nobody may be listening, which is no reason to end.
+pub(crate) fn tell(text: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "plinth: {text}");
+}

@@ -3,7 +3,7 @@
 //! What makes it one is its cluster file, which names several servers. Until all of them are there and agree, it says whom it
 //! waits for; then it opens its directory, and the server serves it as any other.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use plinth::cluster::{Membership, Voter};
 use plinth::{Builder, ClusterFile, Database, Error};
 use plinth_env::sync::{First, race};
@@ -12,7 +12,6 @@ use plinth_peers::forming::{self, Ground, Wish};
 use plinth_peers::{Mesh, Standing, Trust};
 use plinth_server::TlsOptions;
 use std::future::Future;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -64,8 +63,7 @@ impl Ground for Founder {
 
     fn say(&self, text: &str) {
         tracing::info!(text, "forming the cluster");
-        // Nobody may be listening, which is no reason to end.
-        let _ = writeln!(std::io::stderr(), "plinth: {text}");
+        tell(text);
     }
 }
 

@@ -4,7 +4,7 @@
 //! what was acknowledged is on the disk.
 
 use crate::dev_nodes;
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::interrupt;
 use crate::log;
 use crate::member::{self, Member, Plan};
@@ -220,9 +220,9 @@ fn serve(
         if hangup.swap(false, Ordering::Relaxed) {
             tracing::info!(signal = "SIGHUP", "certificates are read again");
             match block_on(server.reload_certificates()) {
-                Ok(true) => eprintln!("plinth: new certificates are in use"),
-                Ok(false) => eprintln!("plinth: the certificates are as they were"),
-                Err(error) => eprintln!("plinth: the certificates in use stay: {error}"),
+                Ok(true) => tell("new certificates are in use"),
+                Ok(false) => tell("the certificates are as they were"),
+                Err(error) => tell(format_args!("the certificates in use stay: {error}")),
             }
         }
     }
