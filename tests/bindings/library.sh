@@ -1,6 +1,9 @@
 # For each suite's `run` to read in, from the root of the repository: which library is tested, and where to install.
 #   PLINTH_LIBRARY  directory of a libfdb_c.so and a program `plinth` that are built already; else they are built
-#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:), or `server`: one is started
+#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:), or `server`: one is started; or
+#                   `cluster`: three are, as one database
+#   PLINTH_KILL_SECONDS  of a cluster one server after the other is killed so often, and started again; what runs in no loop of
+#                   retries then meets with 1021
 # A suite that can't run on this machine says why in its last line and ends with status 77.
 skip() {
     echo "$1"
@@ -36,5 +39,31 @@ if [ "$PLINTH_TARGET" = server ]; then
     read -r word rest <&9
     [ "$word" = ready ] || { echo "the server said: $word $rest"; exit 1; }
     PLINTH_TARGET=$served/fdb.cluster
+fi
+# Three servers as one database.
+if [ "$PLINTH_TARGET" = cluster ]; then
+    served=$(mktemp -d "${TMPDIR:-/tmp}/plinth-cluster-XXXXXX")
+    "$PLINTH_LIBRARY/plinth" dev --nodes 3 --respawn --dir "$served/data" >"$served/said" 2>"$served/events" &
+    server=$!
+    trap 'kill $killer $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$served"' EXIT
+    trap 'exit 1' INT TERM
+    killer=
+    waited=0
+    while ! grep -q "^Ctrl-C" "$served/said"; do
+        kill -0 $server 2>/dev/null && [ $waited -lt 120 ] || { cat "$served/said" "$served/events"; exit 1; }
+        sleep 1
+        waited=$((waited + 1))
+    done
+    if [ -n "${PLINTH_KILL_SECONDS:-}" ]; then
+        (
+            turn=0
+            while sleep "$PLINTH_KILL_SECONDS"; do
+                turn=$((turn % 3 + 1))
+                pkill -9 -f "server --dir $served/data/node-$turn " 2>/dev/null || true
+            done
+        ) &
+        killer=$!
+    fi
+    PLINTH_TARGET=$(sed -n 's/^ready //p' "$served/said")
 fi
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH PLINTH_LIBRARY PLINTH_TARGET
