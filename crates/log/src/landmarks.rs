@@ -79,6 +79,10 @@ impl Landmarks {
         let after = self.marks.partition_point(|mark| mark.index <= at.index);
         let above = self.marks.get(after).copied().unwrap_or(self.last);
         let Some(below) = after.checked_sub(1).map(|before| self.marks[before]) else {
+            // Entries of one version that are let go of with it have no mutations: leases, beginnings of terms.
+            if above.version == at.version && above.term >= at.term {
+                return None;
+            }
             let expected = format!("entries from {} on", at.index.saturating_add(1));
             return tell("the log begins too late", expected, format!("those behind {above}"));
         };

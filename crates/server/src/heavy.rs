@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Always: connections have turns, so who asks for much waits for himself; the task rests for as long as it has worked, so
-//! that all of this together takes half a processor at most. Status documents are made once a second when they are asked for
-//! often, and those who ask share them.
+//! that all of this together takes half a processor at most. Status documents are made twenty times a second when they are asked
+//! for more often, and those who ask share them.
 
 use crate::server::Shared;
 use plinth_env::reply::{Reply, promise};
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// The number in whose name HTTP asks, which no connection has.
 pub(crate) const HTTP: u64 = u64::MAX;
-/// How long a status document is good for.
-const STATUS_AGE: Duration = Duration::from_secs(1);
+/// How long a status document is good for where they are asked for all the time: about a hundredth of a processor makes them.
+const STATUS_AGE: Duration = Duration::from_millis(50);
 /// Status documents that are made at once when none was asked for in a while.
 const STATUS_BURST: u32 = 10;
 
@@ -138,7 +138,7 @@ impl Heavy {
 #[derive(Default)]
 struct StatusDocuments {
     last: Option<(Duration, Arc<str>)>,
-    /// How many may be made at once, and since when that is so. A second makes one more.
+    /// How many may be made at once, and since when that is so. Each [`STATUS_AGE`] makes one more.
     left: f64,
     since: Duration,
     is_counting: bool,
@@ -163,8 +163,8 @@ impl StatusDocuments {
     }
 }
 
-/// The status document, with the server's part in it: of this moment, or, where it is asked for all the time, of the second
-/// before it.
+/// The status document, with the server's part in it: of this moment, or, where it is asked for all the time, of a
+/// moment before it.
 pub(crate) fn status(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
     let asked = shared.env.now();
     if let Some(document) = shared.heavy.documents().shared(asked) {
@@ -236,7 +236,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(made, STATUS_BURST + 4);
+        assert_eq!(made, STATUS_BURST + 99);
         // After a while without any, they are of the moment again.
         assert!(documents.shared(Duration::from_secs(60)).is_none());
     }

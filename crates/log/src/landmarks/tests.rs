@@ -73,8 +73,10 @@ fn what_is_not_in_the_log_is_told() {
         let later = at(last.index + 1 + random.below(3), last.term, last.version + 9);
         assert_eq!(what(later), Some("the log ends too early"), "seed {seed}");
         if let Some(index) = first.index.checked_sub(1) {
-            let earlier = at(index, first.term, first.version);
+            let earlier = at(index, first.term, first.version - 1);
             assert_eq!(what(earlier), Some("the log begins too late"), "seed {seed}");
+            // A lease has the version of the entry before it, and goes with it: nothing is missing then.
+            assert_eq!(what(at(index, first.term, first.version)), None, "seed {seed}");
         }
         for entry in &entries {
             for term in [entry.term - 1, entry.term + 1, entry.term + 5] {
