@@ -1,0 +1,242 @@
+//! Directories that earlier commits wrote open with every row, whatever has become of the formats since.
+//!
+//! `tests/formats/VERSION/NAME.tar.gz` is a directory as it lay on a disk, `NAME.rows` what was in it when it was written: rows as
+//! `row KEY VALUE` in hexadecimal digits, points of series as `point NAME TIME VALUE`. A directory stays there for good; what is
+//! written today is written, and judged in the same way, by `todays_directories_are_read`, which also leaves them in the directory that
+//! `PLINTH_FORMATS` names. `docs/format/README.md` has the promise and says when there is to be a new one.
+
+#[path = "formats/damage.rs"]
+mod damage;
+#[path = "formats/fill.rs"]
+mod fill;
+
+use plinth::series::{Direction, Settings, Value};
+use plinth::{Database, Env, TransactionOption, block_on};
+use plinth_env::TemporaryDir;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the repository keeps them.
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/formats");
+
+/// A key that is added to a directory that was opened.
+const ADDED: &[u8] = b"\x00added";
+
+/// A temporary directory, and a database's below it.
+struct Place {
+    temporary: TemporaryDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { temporary: block_on(Env::real().files().temporary_dir("plinth-formats")).unwrap() }
+    }
+
+    fn outside(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.outside().join("db")
+    }
+}
+
+/// What is below a directory, by its names.
+fn list(dir: &Path) -> Vec<PathBuf> {
+    let names = block_on(Env::real().files().list(dir)).unwrap();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+fn tar(arguments: &[&str], paths: &[&Path]) {
+    let status = Command::new("tar").args(arguments).args(paths).status();
+    assert!(status.expect("there is a tar").success(), "tar {arguments:?} {paths:?}");
+}
+
+/// Puts a directory into an archive; zeros take no room in it.
+fn pack(place: &Place, archive: &Path) {
+    let outside = place.outside().to_str().unwrap();
+    tar(&["--owner=0", "--group=0", "-C", outside, "-czf"], &[archive, Path::new("db")]);
+}
+
+/// A directory out of an archive.
+fn unpack(archive: &Path) -> Place {
+    let place = Place::new();
+    let outside = place.outside().to_str().unwrap();
+    tar(&["-C", outside, "-xzf"], &[archive]);
+    place
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Every row of a database and every point of its series, each in a line.
+fn rows(db: &Database) -> Vec<String> {
+    let all = db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::ReadSystemKeys)?;
+        let mut rows = tr.range(&b""[..]..&b"\xff"[..]).collect_blocking()?;
+        rows.extend(tr.range(&b"\xff/tenant/"[..]..&b"\xff/tenant0"[..]).collect_blocking()?);
+        Ok(rows)
+    });
+    let line = |row: &plinth::KeyValue| format!("row {} {}", hex(&row.key), hex(&row.value));
+    let mut lines: Vec<_> = all.unwrap().iter().map(line).collect();
+    lines.extend(block_on(points(db)).unwrap());
+    lines
+}
+
+async fn points(db: &Database) -> Result<Vec<String>, plinth::series::Error> {
+    let mut lines = Vec::new();
+    for name in fill::SERIES {
+        let store = plinth::series::SeriesStore::view(db, Settings::default()).await?;
+        let Some(series) = store.existing(name).await? else { continue };
+        for point in series.scan(.., Direction::Forward).await?.collect().await? {
+            let value = match point.value {
+                Value::Integer(value) => format!("integer:{value}"),
+                Value::Float(value) => format!("float:{:016x}", value.to_bits()),
+            };
+            lines.push(format!("point {} {} {value}", name.replace(' ', ","), point.time));
+        }
+    }
+    Ok(lines)
+}
+
+/// The first lines that two lists differ in.
+fn difference(found: &BTreeSet<String>, expected: &BTreeSet<String>) -> String {
+    let missing = expected.difference(found).map(|line| format!("- {line}"));
+    let extra = found.difference(expected).map(|line| format!("+ {line}"));
+    let first: Vec<_> = missing.chain(extra).take(8).collect();
+    format!("{} lines found, {} expected\n{}", found.len(), expected.len(), first.join("\n"))
+}
+
+/// A directory is whole, opens with what is expected, takes commits, and has both after one more opening.
+fn judge(place: &Place, name: &str, expected: &[String]) {
+    let dir = place.dir();
+    let report = block_on(plinth::check(&Env::real(), &dir)).unwrap();
+    assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
+    let db = Database::builder(&dir).must_exist().open();
+    let db = db.unwrap_or_else(|error| panic!("{name} doesn't open: {error}"));
+    let (found, all) = (rows(&db).into_iter().collect(), expected.iter().cloned().collect());
+    assert!(found == all, "{name}: {}", difference(&found, &all));
+    let committed = db.transact_blocking(|tr| {
+        tr.set(ADDED, name);
+        Ok(())
+    });
+    committed.unwrap_or_else(|error| panic!("{name} takes no commits: {error}"));
+    db.checkpoint().unwrap();
+    // Its owner's lock, and what it leaves behind, are of the same format too.
+    block_on(async {
+        let store = db.series().open().await?;
+        store.series(fill::SERIES[0]).await?.append(fill::NEXT_POINT, 1.5)?;
+        store.sync().await
+    })
+    .unwrap_or_else(|error| panic!("{name} takes no points: {error}"));
+    db.close().unwrap();
+    let db = Database::builder(&dir).must_exist().open().unwrap();
+    // Rows of series change when points come; those are compared as points.
+    let of_series = format!("row {}", hex(b"\x02plinth.series\x00"));
+    let lasting = |lines: &[String]| -> BTreeSet<String> {
+        lines.iter().filter(|line| !line.starts_with(&of_series)).cloned().collect()
+    };
+    let mut expected = lasting(expected);
+    let series = fill::SERIES[0].replace(' ', ",");
+    expected.insert(format!("row {} {}", hex(ADDED), hex(name.as_bytes())));
+    expected.insert(format!("point {series} {} float:{:016x}", fill::NEXT_POINT, 1.5f64.to_bits()));
+    let found = lasting(&rows(&db));
+    assert!(found == expected, "{name}, opened again: {}", difference(&found, &expected));
+}
+
+/// The kept directories: their names and archives.
+fn kept() -> Vec<(String, PathBuf)> {
+    let versions = list(Path::new(KEPT));
+    let files = versions
+        .iter()
+        .filter(|path| path.extension().is_none_or(|end| end != "md"))
+        .flat_map(|dir| list(dir));
+    let archives = files.filter(|path| path.to_str().unwrap().ends_with(".tar.gz"));
+    let mut named: Vec<_> = archives.map(|path| (name(&path), path)).collect();
+    named.sort();
+    named
+}
+
+/// `0.1.0/ssd-closed` of its archive's path.
+fn name(archive: &Path) -> String {
+    let folder = archive.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+    let file = archive.file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.gz");
+    format!("{folder}/{file}")
+}
+
+fn expected(archive: &Path) -> Vec<String> {
+    let path = archive.to_str().unwrap().replace(".tar.gz", ".rows");
+    let text = block_on(Env::real().files().read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn directories_of_earlier_commits_open_with_every_row() {
+    let kept = kept();
+    assert!(kept.len() >= 4, "{KEPT} has {kept:?}");
+    for (name, archive) in &kept {
+        let expected = expected(archive);
+        assert!(expected.iter().any(|line| line.starts_with("point")), "{name} has no points");
+        judge(&unpack(archive), name, &expected);
+    }
+}
+
+#[test]
+fn todays_directories_are_read() {
+    let out = std::env::var_os("PLINTH_FORMATS").map(PathBuf::from);
+    for (engine, crashed) in [("memory", false), ("memory", true), ("ssd", false), ("ssd", true)] {
+        let place = Place::new();
+        let db = fill::fill(&place.dir(), engine);
+        let expected = rows(&db);
+        let archive = place.outside().join("db.tar.gz");
+        if crashed {
+            // As it lies there: nothing is being written, and nobody has closed it.
+            pack(&place, &archive);
+            db.close().unwrap();
+        } else {
+            db.close().unwrap();
+            pack(&place, &archive);
+        }
+        let name = format!("{engine}-{}", if crashed { "crashed" } else { "closed" });
+        judge(&unpack(&archive), &name, &expected);
+        if let Some(out) = &out {
+            let files = Env::real();
+            let files = files.files();
+            block_on(async {
+                files.create_dir_all(out).await?;
+                files.replace(out.join(format!("{name}.tar.gz")), &files.read(&archive).await?).await?;
+                files.replace(out.join(format!("{name}.rows")), (expected.join("\n") + "\n").as_bytes()).await
+            })
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_in_words_and_left_alone() {
+    let mut tried = BTreeMap::new();
+    for (name, archive) in kept() {
+        let first = unpack(&archive);
+        for file in damage::files_with_formats(&first.dir()) {
+            let place = unpack(&archive);
+            let kind = damage::make_newer(&place.dir().join(&file));
+            *tried.entry(kind).or_insert(0) += 1;
+            let before = damage::contents(&place.dir());
+            let opened = Database::builder(place.dir()).must_exist().open();
+            let error =
+                opened.err().unwrap_or_else(|| panic!("{name}: {} of format 99 is opened", file.display()));
+            let text = error.to_string();
+            assert!(text.contains("newer"), "{name}, {}: {text}", file.display());
+            assert!(text.contains("99"), "{name}, {}: {text}", file.display());
+            assert!(
+                damage::contents(&place.dir()) == before,
+                "{name}, {}: the directory was changed",
+                file.display()
+            );
+        }
+    }
+    let kinds: Vec<_> = tried.keys().map(String::as_str).collect();
+    assert_eq!(kinds, ["PLINTHDB", "PLNTHCKP", "PLNTHLOG", "PLNTHMAN", "PLNTHTBL"]);
+}
