@@ -6,8 +6,8 @@
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located, RangeRead,
-    RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, Located, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 
@@ -74,6 +74,19 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
+    /// Reads a stream of changes: batches in the order of their versions, from a version on, or, after a while, how far there was
+    /// nothing. Where the reader goes on is its own business.
+    ///
+    /// # Errors
+    /// `unsupported_operation` where there are no streams; `client_invalid_operation` if there is no such stream;
+    /// `version_invalid` for changes that were acknowledged, and if the stream has lost what its consumer didn't take in time;
+    /// `future_version` if the version lies ahead.
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        let _ = request;
+        let detail = "this database has no streams of changes";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
     /// The connections of clients, as `ip:port` and the client's name each.
     ///
     /// # Errors
@@ -125,6 +138,12 @@ impl Pinned {
     pub fn refused_commit() -> Reply<CommitReply> {
         let detail = "a pinned snapshot takes no writes";
         Reply::ready(Err(Error::transaction_read_only().with_detail(detail)))
+    }
+
+    /// What it answers to whoever reads a stream of changes.
+    pub fn refused_changes() -> Reply<Changes> {
+        let detail = "in a pinned snapshot nothing changes: read streams of the database itself";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
     /// What it answers to a watch.

@@ -27,6 +27,7 @@
 //! Read next: [`endpoint`], `transaction/mod.rs`, `transaction/state.rs`, `write_map/mod.rs`, `merge/mod.rs`.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod database;
 pub mod endpoint;
 mod mapped;
@@ -42,14 +43,15 @@ mod tenant;
 mod transaction;
 mod write_map;
 
+pub use changes::{ChangeConsumer, ChangeStream};
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
 pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
-    Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,
-    Versionstamp,
+    Bytes, ChangeBatch, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeyValue, MutationType,
+    RangeResult, Result, Rows, Version, Versionstamp,
 };
 pub use range::{ConflictRangeType, RangeOptions, StreamingMode};
 pub use retry::TransactError;

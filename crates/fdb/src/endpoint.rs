@@ -11,8 +11,8 @@ use plinth_client::{Description, Endpoint, Priority, ReadVersionReply, ReadVersi
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version, system,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, RangeRead, RangeResult, Result, Version, system,
 };
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -221,6 +221,11 @@ impl Endpoint for Foundation {
             let tr = self.inner.plain_reader(KeySpace::System)?;
             Ok(tr.split_points(&range.begin, &range.end, chunk).reply(|ready| ready.keys()))
         })
+    }
+
+    fn read_changes(&self, _request: ChangesRequest) -> Reply<Changes> {
+        let detail = "streams of changes are Plinth's own: FoundationDB's are read through its own library, not through this";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {

@@ -147,6 +147,12 @@ pub trait LogView: Send + Sync {
     /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was dropped.
     fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>>;
 
+    /// Reads for a consumer from version `from` on, which lies behind what it has popped. It keeps nothing by itself either.
+    ///
+    /// # Errors
+    /// As those of [`LogView::reader_of`]; `version_invalid` if the consumer has popped beyond `from`.
+    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>>;
+
     /// Makes `consumer` known: entries from version `from` on are kept until it pops them. One that is
     /// known already, be it from before a restart, stays where it is and gets the new bound. Gives the
     /// version that it is to go on from. Durable as soon as anything appended later is.
@@ -194,6 +200,9 @@ pub trait LogReader: Send {
     /// `file_corrupt`, saying file, offset, what was expected and what was found, if the log is damaged;
     /// errors of files.
     fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>>;
+
+    /// From now on the newest entries are kept in memory for this reader, within a bound, until it is dropped.
+    fn follow(&mut self);
 
     /// Waits for the next entry. From the first call on the newest entries are kept in memory for this
     /// reader, within a bound, until it is dropped.

@@ -85,6 +85,10 @@ impl LogView for LocalView {
         Ok(Box::new(Self::reader_of(self, consumer)?))
     }
 
+    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>> {
+        Ok(Box::new(Self::reader_for(self, consumer, from)?))
+    }
+
     fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
         Self::register(self, consumer, from, bound_bytes)
     }
@@ -117,6 +121,10 @@ impl LogView for LocalView {
 impl LogReader for Reader {
     fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>> {
         Box::pin(Self::next(self))
+    }
+
+    fn follow(&mut self) {
+        Self::follow(self);
     }
 
     fn wait(&mut self) -> Waiting<'_, Result<Entry>> {

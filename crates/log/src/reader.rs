@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Result, Version};
+use plinth_types::{Error, Result, Version};
 
 use crate::entry::Entry;
 use crate::format::EntryKind;
@@ -85,19 +85,7 @@ impl Reader {
     /// As those of [`Reader::next`]; that of [`LocalView::check`](crate::LocalView::check);
     /// `shutdown_in_progress` once the log is closed.
     pub async fn wait(&mut self) -> Result<Entry> {
-        if !self.follows {
-            self.follows = true;
-            self.shared.with(|inner| {
-                inner.tail.follow();
-                // Nothing that is written is wanted: the files need not be read to find out where it ends.
-                // What may still be voided is no place to go on from.
-                let is_certain = inner.commits == Commits::WhenDurable
-                    || inner.committed().sequence == inner.written.sequence;
-                if is_certain && matches!(self.at, At::Start) && self.from > inner.written.version {
-                    self.at = inner.end().map_or(At::Start, At::Memory);
-                }
-            });
-        }
+        self.follow();
         loop {
             let seen = self.shared.with(|inner| inner.committed().sequence);
             if let Some(entry) = self.next().await? {
@@ -113,6 +101,23 @@ impl Reader {
             });
             more.await?;
         }
+    }
+
+    /// From now on the newest entries are kept in memory for this reader, until it is dropped.
+    pub fn follow(&mut self) {
+        if std::mem::replace(&mut self.follows, true) {
+            return;
+        }
+        self.shared.with(|inner| {
+            inner.tail.follow();
+            // Nothing that is written is wanted: the files need not be read to find out where it ends.
+            // What may still be voided is no place to go on from.
+            let is_certain =
+                inner.commits == Commits::WhenDurable || inner.committed().sequence == inner.written.sequence;
+            if is_certain && matches!(self.at, At::Start) && self.from > inner.written.version {
+                self.at = inner.end().map_or(At::Start, At::Memory);
+            }
+        });
     }
 
     fn check_consumer(&self) -> Result<()> {
@@ -240,6 +245,19 @@ impl Inner {
 }
 
 impl LocalView {
+    /// Reads committed entries for a consumer from version `from` on. The reader keeps nothing by itself.
+    ///
+    /// # Errors
+    /// As those of [`LocalView::reader_of`]; `version_invalid` if the consumer has popped beyond `from`.
+    pub fn reader_for(&self, consumer: &str, from: Version) -> Result<Reader> {
+        let next = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
+        if from < next {
+            let detail = format!("consumer {consumer} goes on from version {next}, not from {from}");
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
+    }
+
     /// Reads committed entries for a consumer, from where it stands. The reader keeps nothing by itself.
     ///
     /// # Errors

@@ -46,6 +46,8 @@ pub(crate) struct Decided {
     pub records: MutationList,
     /// The metadata after this batch, if the batch changes it.
     pub metadata: Option<Metadata>,
+    /// Whether it changes rows of the system, which the replica has to look at.
+    pub touches_system: bool,
     /// Where transactions of a sample conflicted.
     pub conflicting: Vec<Bytes>,
     /// Those that had begun long ago.
@@ -100,6 +102,7 @@ pub(crate) fn decide(
         let verdict = match verdict {
             Verdict::Commit => {
                 if concerns_metadata {
+                    decided.touches_system = true;
                     fold(&request.mutations, metadata, &mut folded);
                 }
                 let forgotten = planted!("idempotency ids are forgotten");

@@ -44,7 +44,7 @@ pub(crate) async fn run(replica: Arc<Replica>) {
     let written = replica.counters.bytes_written.get().wrapping_sub(left_before);
     let mut last = Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
     while !replica.health.is_over() {
-        replica.pause(&replica.checkpoint_due, PERIOD).await;
+        replica.pause(&replica.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         replica.space.keep_reserve(&replica).await;
         if !is_due(&replica, &last) || replica.health.is_over() {
@@ -67,7 +67,7 @@ pub(crate) async fn run(replica: Arc<Replica>) {
 /// Whether it is time for a checkpoint.
 fn is_due(replica: &Replica, last: &Last) -> bool {
     let (space, now) = (&replica.space, replica.env.now());
-    let lacked_room = lock(&replica.checkpoint_trouble).as_ref().is_some_and(is_disk_full);
+    let lacked_room = lock(&replica.checkpoint.trouble).as_ref().is_some_and(is_disk_full);
     if lacked_room && space.level() != Level::Kept && space.fits_at_once(replica) {
         // There is room now for the one that failed.
         return true;
@@ -139,7 +139,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     // Up to which version flushes are to go for those who ask for room.
     let mut wanted: Option<(Version, u64)> = None;
     while !replica.health.is_over() {
-        replica.pause(&replica.checkpoint_due, PERIOD).await;
+        replica.pause(&replica.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         let (storage, Some(log)) = (&replica.storage, &replica.log) else { return };
         let space = &replica.space;

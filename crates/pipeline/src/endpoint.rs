@@ -14,8 +14,8 @@ use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersion
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
-    LocatedMember, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, Located, LocatedMember, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 
@@ -227,6 +227,10 @@ impl Endpoint for InProcess {
 
     fn status_json(&self) -> Reply<String> {
         Reply::ready(Ok(crate::status::document(&self.node)))
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        self.replica().streams.ask(request)
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {

@@ -6,11 +6,11 @@
 use crate::cluster::{Leadership, Membership, Participant, keep_for_followers};
 use crate::config::NodeConfig;
 use crate::directory::Directory;
-use crate::node::{Node, Seat, fitted, or_close, read_metadata, start_checkpoints};
+use crate::node::{Node, Seat, fitted, or_close, read_beginning, start_checkpoints};
 use crate::opening::recover_member;
 use crate::replica::Replica;
 use crate::store::Store;
-use crate::{creation, space};
+use crate::{creation, deliver, space, supervise};
 use plinth_env::Env;
 use plinth_log::ReplicaLog;
 use plinth_replication::{Frame, Member, Peers};
@@ -70,18 +70,21 @@ impl Node {
         // What lies between two entries of a restart is read by nobody.
         storage.writer.forget_before(newest, 0);
         let reader = storage.reader.clone();
-        let metadata = or_close(&*reader, read_metadata(&*reader, newest).await).await?;
+        let beginning = or_close(&*reader, read_beginning(&*reader, newest).await).await?;
         let view = log.view().clone();
         or_close(&*reader, keep_for_followers(&view)).await?;
         let taking_part = membership.taking_part();
         let member = or_close(&*reader, Member::start(env, taking_part, log, peers)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
-        let replica =
-            Arc::new(Replica::new(env, config, Some(directory), (storage, view), (newest, metadata)));
+        let replica = Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
         replica.space.look(&replica, 0).await;
+        let free = replica.space.free_and_kept().map(|(free, _)| free);
+        // What is registered before this member was opened again has to be kept before anything goes.
+        replica.streams.begin(newest, free, true);
         let participant = Participant::new(replica.clone(), membership, member);
         let mut tasks = participant.start();
         tasks.extend(start_checkpoints(&participant, &replica));
+        tasks.push(supervise::spawn(&participant, "changes", deliver::run(replica.clone())));
         Ok(Self::of(replica, participant, tasks))
     }
 

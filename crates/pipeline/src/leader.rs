@@ -85,7 +85,7 @@ impl Batch {
             Some(position) => position.entry(self.version),
             None => LogPosition::without_log(self.version),
         };
-        Entry { at, lists, touches_metadata: self.decided.metadata.is_some() }
+        Entry { at, lists, touches_metadata: self.decided.touches_system }
     }
 }
 
@@ -309,7 +309,7 @@ impl Leader {
         }
         self.resigned.store(true, Ordering::SeqCst);
         self.over.notify();
-        self.replica.checkpoint_due.notify();
+        self.replica.checkpoint.due.notify();
     }
 
     /// Nothing more is taken, and whoever waits to be is told; what was appended goes on.

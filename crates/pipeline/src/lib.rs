@@ -24,18 +24,20 @@
 //! 3. No version above the log's lease is shown to anybody, and a restart begins beyond the lease.
 //! 4. After a failed sync, or a task that ended early, nothing more is acknowledged, and whoever waits
 //!    is answered.
-//! 5. The log is kept from the newest durable checkpoint on.
+//! 5. The log is kept from the newest durable checkpoint on, and from what the consumer of each stream has acknowledged.
 //!
 //! ## Not here
 //! Conflict detection (`resolver`), bytes on disk (`log`, `storage`), what a transaction does before its
 //! commit (`client`).
-//! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`, `replay/mod.rs`.
+//! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`, `replay/mod.rs`,
+//! `changes/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod backpressure;
 mod batch;
 mod batch_lock;
 mod beginning;
+mod changes;
 mod check;
 mod checkpoints;
 mod chores;
@@ -43,6 +45,7 @@ pub mod cluster;
 mod config;
 mod counters;
 mod creation;
+mod deliver;
 mod directory;
 mod endpoint;
 mod events;

@@ -16,13 +16,13 @@ use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
 use crate::metrics::LongestWaits;
 use crate::opening::recover;
-use crate::replica::Replica;
+use crate::replica::{Beginning, Replica};
 use crate::sequencer::Sequencer;
 use crate::shown::{Shown, ShownMember};
 use crate::store::Store;
 use crate::supervise::Supervisor;
 use crate::versions::Versions;
-use crate::{checkpoints, creation, exposition, space, supervise, worker};
+use crate::{changes, checkpoints, creation, deliver, exposition, space, supervise, worker};
 use plinth_env::{Env, Reply, Task};
 use plinth_log::CommitLog;
 use plinth_storage::{MemoryStorage, Reader};
@@ -117,16 +117,19 @@ impl Node {
         storage.reader.publish(first);
         storage.writer.forget_before(first, 0);
         let reader = &*storage.reader;
-        let metadata = or_close(reader, read_metadata(reader, first).await).await?;
+        let beginning = or_close(reader, read_beginning(reader, first).await).await?;
         let view = log.as_ref().map(|log| log.view());
         let resolver = new_resolver(env, first, &config);
-        let replica = Arc::new(Replica::new(env, config, directory, (storage, view), (first, metadata)));
+        let replica = Arc::new(Replica::new(env, config, directory, (storage, view), beginning));
         replica.space.look(&replica, 0).await;
+        let free = replica.space.free_and_kept().map(|(free, _)| free);
+        replica.streams.begin(first, free, false);
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
         // The only log there is needs no proof that this node leads.
         let leader = Arc::new(Leader::begin(replica.clone(), batcher, Versions::new(sequencer), None));
         let mut tasks = supervise::lead(&leader);
         tasks.extend(start_checkpoints(&leader, &replica));
+        tasks.push(supervise::spawn(&leader, "changes", deliver::run(replica.clone())));
         Ok(Arc::new(Self { replica, seat: Seat::Alone(leader), tasks: Mutex::new(tasks) }))
     }
 
@@ -241,7 +244,8 @@ impl Node {
                 leader.queue.close();
                 leader.chores_due.notify();
             }
-            self.replica.checkpoint_due.notify();
+            self.replica.checkpoint.due.notify();
+            self.replica.streams.look();
         }
     }
 }
@@ -270,8 +274,15 @@ impl Drop for Node {
     }
 }
 
+/// What the rows say at this version.
+pub(crate) async fn read_beginning(storage: &dyn Reader, newest: Version) -> Result<Beginning> {
+    let metadata = read_metadata(storage, newest).await?;
+    let streams = changes::read_rows(storage, newest).await?;
+    Ok(Beginning { newest, metadata, streams })
+}
+
 /// The metadata as the rows have it.
-pub(crate) async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
+async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
     let mut keys = KeyList::new();
     Metadata::load(|key| {
         keys.push(key);

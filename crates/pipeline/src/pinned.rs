@@ -11,8 +11,8 @@ use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersion
 use plinth_env::{Env, Reply};
 use plinth_storage::PinnedVersion;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Result, Version, system,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
+    RangeRead, RangeResult, Result, Version, system,
 };
 use std::sync::Arc;
 
@@ -99,6 +99,10 @@ impl Endpoint for PinnedSnapshot {
 
     fn watch(&self, _key: Bytes, _value: Option<Bytes>, _version: Version) -> Reply<Version> {
         Pinned::refused_watch()
+    }
+
+    fn read_changes(&self, _request: ChangesRequest) -> Reply<Changes> {
+        Pinned::refused_changes()
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {

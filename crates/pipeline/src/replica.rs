@@ -4,6 +4,7 @@
 //!   entry, committed ──▶ apply ──▶ storage ──▶ versions: the newest that reads may be at
 //!                                     │
 //!                                     ├──▶ metadata that new transactions are told
+//!                                     ├──▶ streams that it registers, or that deliver it
 //!                                     └──▶ watches that the entry fires
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 use crate::backpressure::Backpressure;
 use crate::batch_lock::lock;
+use crate::changes::{StreamRows, Streams};
 use crate::config::NodeConfig;
 use crate::counters::Counters;
 use crate::directory::Directory;
@@ -43,7 +45,7 @@ pub(crate) struct Entry<'a> {
     pub at: LogPosition,
     /// The mutations, list after list.
     pub lists: Vec<&'a MutationList>,
-    /// Whether any of them may change the metadata.
+    /// Whether any of them may change the metadata, or which streams there are.
     pub touches_metadata: bool,
 }
 
@@ -68,11 +70,26 @@ pub(crate) struct Replica {
     pub health: Health,
     pub counters: Counters,
     pub space: Space,
-    /// Why the last checkpoint could not be written, if so.
-    pub checkpoint_trouble: Mutex<Option<Error>>,
+    pub checkpoint: Checkpointing,
     pub backpressure: Backpressure,
-    /// Wakes the task that writes checkpoints.
-    pub checkpoint_due: Signal,
+    pub streams: Arc<Streams>,
+}
+
+/// How it stands with checkpoints.
+#[derive(Default)]
+pub(crate) struct Checkpointing {
+    /// Why the last one could not be written, if so.
+    pub trouble: Mutex<Option<Error>>,
+    /// Wakes the task that writes them.
+    pub due: Signal,
+}
+
+/// What the rows of a replica say at its beginning.
+pub(crate) struct Beginning {
+    /// Up to where they are.
+    pub newest: Version,
+    pub metadata: Metadata,
+    pub streams: StreamRows,
 }
 
 impl Replica {
@@ -82,8 +99,9 @@ impl Replica {
         config: NodeConfig,
         directory: Option<Directory>,
         (storage, log): (Store, Option<Arc<dyn LogView>>),
-        (newest, metadata): (Version, Metadata),
+        Beginning { newest, metadata, streams }: Beginning,
     ) -> Self {
+        let streams = Arc::new(Streams::new(streams, log.clone()));
         Self {
             env: env.clone(),
             config,
@@ -97,9 +115,9 @@ impl Replica {
             health: Health::default(),
             counters: Counters::beginning(env.now()),
             space: Space::default(),
-            checkpoint_trouble: Mutex::default(),
+            checkpoint: Checkpointing::default(),
             backpressure: Backpressure::default(),
-            checkpoint_due: Signal::new(),
+            streams,
         }
     }
 
@@ -124,12 +142,14 @@ impl Replica {
         let mut fired = Vec::new();
         self.change_rows(entry, prepared, &mut fired);
         self.storage.publish(version);
+        self.streams.applied(entry.at, &entry.lists, entry.touches_metadata);
         if entry.touches_metadata {
             self.visible
                 .change(|metadata| metadata.fold_all(entry.mutations()), || self.versions.reach(version));
         } else {
             self.versions.reach(version);
         }
+        self.streams.reached();
         self.writer().forget_before(self.window_begin(version), FORGET_ROWS);
         self.counters.batches.add(1);
         self.counters.mutations.add(entry.lists.iter().map(|list| list.len() as u64).sum());
@@ -154,7 +174,7 @@ impl Replica {
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in a row is told at once, its end too.
     pub fn note_checkpoint<T>(&self, written: &Result<T>) {
-        let mut trouble = lock(&self.checkpoint_trouble);
+        let mut trouble = lock(&self.checkpoint.trouble);
         match written {
             Ok(_) if trouble.is_some() => {
                 *trouble = None;

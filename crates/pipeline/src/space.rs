@@ -210,7 +210,7 @@ impl Space {
         // What a large commit finds is no state of the disk.
         let lasting = gauges.level(0);
         if self.level.swap(lasting as u8, Ordering::Relaxed) != lasting as u8 {
-            replica.checkpoint_due.notify();
+            replica.checkpoint.due.notify();
         }
         self.tell(lasting, gauges, replica.env.now());
         level
@@ -236,7 +236,7 @@ impl Space {
     pub fn ask(&self, replica: &Replica) -> u64 {
         let asked = self.served.load(Ordering::Acquire) + 1;
         self.asked.store(asked, Ordering::Release);
-        replica.checkpoint_due.notify();
+        replica.checkpoint.due.notify();
         asked
     }
 

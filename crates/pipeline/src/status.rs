@@ -8,6 +8,7 @@ mod messages;
 mod roles;
 
 use crate::backpressure::{self, Cause};
+use crate::changes::ShownStream;
 use crate::cluster::Voter;
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
@@ -286,6 +287,7 @@ fn plinth(shown: &Shown) -> Value {
     let refused =
         |cause: &Cause| (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)));
     json!({
+        "changes": changes(shown),
         "checkpoints": counters.checkpoints.get(),
         "checkpoints_failed": counters.checkpoints_failed.get(),
         "commits_refused": {
@@ -322,6 +324,24 @@ fn plinth(shown: &Shown) -> Value {
         "watches": shown.replica.watches.len(),
         "window_seconds": shown.replica.config.window as f64 / VERSIONS_PER_SECOND as f64,
     })
+}
+
+/// Streams of changes, and how far their consumers are.
+fn changes(shown: &Shown) -> Value {
+    let newest = shown.replica.newest();
+    let stream = |stream: ShownStream| {
+        let lag = newest.saturating_sub(stream.acknowledged).max(0);
+        json!({
+            "acknowledged_version": stream.acknowledged,
+            "bound_bytes": stream.bound,
+            "id": stream.id,
+            "lag": { "seconds": lag as f64 / VERSIONS_PER_SECOND as f64, "versions": lag },
+            "lost": stream.lost.map(|error| error.detail().unwrap_or(error.description()).to_string()),
+            "name": printable(&stream.name).to_string(),
+            "registered_version": stream.registered,
+        })
+    };
+    shown.replica.streams.shown().into_iter().map(stream).collect()
 }
 
 /// How a node stands in its cluster.

@@ -22,6 +22,8 @@ pub const NO_ID: u32 = u32::MAX;
 const SNAPSHOTS: u16 = 2;
 /// The version of the protocol with clusters.
 const CLUSTERS: u16 = 3;
+/// The version of the protocol with streams of changes.
+const CHANGES: u16 = 4;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -68,6 +70,8 @@ pub enum Kind {
     Disconnect = 18,
     /// Asks which nodes the database has, and which one leads.
     Locate = 19,
+    /// Reads a stream of changes.
+    Changes = 20,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -102,6 +106,8 @@ pub enum Kind {
     DisconnectReply = REPLY | 18,
     /// The answer to [`Kind::Locate`].
     LocateReply = REPLY | 19,
+    /// The answer to [`Kind::Changes`].
+    ChangesReply = REPLY | 20,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -130,6 +136,7 @@ impl Kind {
             17 => Clients,
             18 => Disconnect,
             19 => Locate,
+            20 => Changes,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -147,6 +154,7 @@ impl Kind {
             0x91 => ClientsReply,
             0x92 => DisconnectReply,
             0x93 => LocateReply,
+            0x94 => ChangesReply,
             0xff => Failure,
             _ => return None,
         })
@@ -158,7 +166,8 @@ impl Kind {
             _ if self == Self::Failure => 1,
             code if code < Self::Pin as u8 => 1,
             code if code < Self::Locate as u8 => SNAPSHOTS,
-            _ => CLUSTERS,
+            code if code < Self::Changes as u8 => CLUSTERS,
+            _ => CHANGES,
         }
     }
 

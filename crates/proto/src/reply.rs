@@ -6,7 +6,10 @@
 use crate::frame::{self, Kind};
 use crate::request::{SnapshotId, VALUES_BYTES};
 use crate::wire::{Put, Reader, malformed};
-use plinth_types::{Bytes, CommitReply, Error, Located, LocatedMember, RangeResult, Result, Rows, Version};
+use plinth_types::{
+    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList, RangeResult,
+    Result, Rows, Version,
+};
 
 /// Longest detail of an error that is sent; longer ones are cut.
 const MAX_DETAIL: usize = 4096;
@@ -269,6 +272,68 @@ pub fn put_status(out: &mut Vec<u8>, id: u32, document: &str) {
     let start = frame::begin(out, id, Kind::StatusReply);
     out.extend_from_slice(document.as_bytes());
     frame::finish(out, start);
+}
+
+/// Most bytes of the mutations of one [`Kind::ChangesReply`]: a batch that is larger can't be sent.
+pub const CHANGES_BYTES: usize = frame::MAX_REPLY - (1 << 10);
+
+/// Appends a [`Kind::ChangesReply`] with the first batches: as many as make [`CHANGES_BYTES`] at most. What is left out is asked
+/// for again.
+///
+/// # Errors
+/// `value_too_large` if the first one is larger by itself; nothing is appended then.
+pub fn put_changes(out: &mut Vec<u8>, id: u32, changes: &Changes) -> Result<()> {
+    let size = |batch: &ChangeBatch| 12 + batch.mutations.as_bytes().len();
+    let mut bytes = 0;
+    let fits = |batch: &&ChangeBatch| {
+        bytes += size(batch);
+        bytes <= CHANGES_BYTES
+    };
+    let fitting = changes.batches.iter().take_while(fits).count();
+    let upto = match (changes.batches.get(fitting), changes.batches[..fitting].last()) {
+        (None, _) => changes.upto,
+        (Some(_), Some(last)) => last.version,
+        (Some(large), None) => {
+            let detail = format!(
+                "the changes at version {} have {} bytes, one reply takes {CHANGES_BYTES}: register streams of fewer ranges",
+                large.version,
+                size(large)
+            );
+            return Err(Error::value_too_large().with_detail(detail));
+        }
+    };
+    out.reserve(frame::HEADER + 20 + changes.batches[..fitting].iter().map(size).sum::<usize>());
+    let start = frame::begin(out, id, Kind::ChangesReply);
+    out.put_i64(upto);
+    out.put_i64(changes.newest);
+    out.put_u32(fitting as u32);
+    for batch in &changes.batches[..fitting] {
+        out.put_i64(batch.version);
+        out.put_bytes(batch.mutations.as_bytes());
+    }
+    frame::finish(out, start);
+    Ok(())
+}
+
+/// What a stream of changes has answered: versions rise, and none is beyond the one up to which everything was looked at.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn changes(body: &[u8]) -> Result<Changes> {
+    let mut reader = Reader::new(body);
+    let (upto, newest) = (reader.i64()?, reader.i64()?);
+    let mut batches: Vec<ChangeBatch> = Vec::new();
+    for _ in 0..reader.count(12)? {
+        let version = reader.i64()?;
+        let mutations = MutationList::decode(reader.bytes()?.to_vec()).map_err(malformed)?;
+        let is_next = batches.last().is_none_or(|last| last.version < version);
+        if !is_next || version > upto || mutations.is_empty() {
+            return Err(malformed(format!("changes at version {version}, up to {upto}")));
+        }
+        batches.push(ChangeBatch { version, mutations });
+    }
+    reader.end()?;
+    Ok(Changes { batches, upto, newest })
 }
 
 /// Appends a [`Kind::LocateReply`].

@@ -6,8 +6,8 @@
 use crate::frame::{self, Frame, Kind};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
-    Bytes, CommitRequest, Conflicts, KeyList, KeyRange, KeySelector, KeySpace, MutationList, RangeList,
-    RangeRead, Result, Version,
+    Bytes, ChangesRequest, CommitRequest, Conflicts, KeyList, KeyRange, KeySelector, KeySpace, MutationList,
+    RangeList, RangeRead, Result, Version,
 };
 
 /// Most keys of one [`Kind::GetMany`]: the largest values of all of them fit a reply.
@@ -125,6 +125,8 @@ pub enum Request {
     Disconnect(Bytes),
     /// [`Kind::Locate`].
     Locate,
+    /// [`Kind::Changes`].
+    Changes(ChangesRequest),
 }
 
 /// A request for a read version, for one or more transactions.
@@ -183,6 +185,7 @@ impl Request {
             Kind::InSnapshot => in_snapshot(&mut body)?,
             Kind::Clients => Self::Clients,
             Kind::Locate => Self::Locate,
+            Kind::Changes => Self::Changes(changes(&mut body)?),
             Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
             _ => return Err(malformed(format!("no request has the kind {}", frame.kind))),
         };
@@ -215,6 +218,7 @@ impl Request {
             }
             Self::Clients => empty(out, id, Kind::Clients),
             Self::Locate => empty(out, id, Kind::Locate),
+            Self::Changes(request) => put_changes(out, id, request),
             Self::Disconnect(client) => put_disconnect(out, id, client),
         }
     }
@@ -418,6 +422,21 @@ pub fn put_disconnect(out: &mut Vec<u8>, id: u32, client: &[u8]) {
     let start = frame::begin(out, id, Kind::Disconnect);
     out.put_bytes(client);
     frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Changes`].
+pub fn put_changes(out: &mut Vec<u8>, id: u32, request: &ChangesRequest) {
+    let start = frame::begin(out, id, Kind::Changes);
+    out.put_u64(request.stream);
+    out.put_i64(request.from);
+    out.put_u32(u32::try_from(request.bytes).unwrap_or(u32::MAX));
+    out.push(u8::from(request.wait));
+    frame::finish(out, start);
+}
+
+fn changes(body: &mut Reader<'_>) -> Result<ChangesRequest> {
+    let (stream, from, bytes) = (body.u64()?, body.i64()?, body.u32()? as usize);
+    Ok(ChangesRequest { stream, from, bytes, wait: body.flag()? })
 }
 
 fn space_code(space: KeySpace) -> u8 {

@@ -8,8 +8,9 @@ use crate::hello::{Hello, Welcome};
 use crate::reply;
 use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
-    LocatedMember, MutationList, MutationType, RangeList, RangeRead, RangeResult, Rows,
+    Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error, KeyList,
+    KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType, RangeList,
+    RangeRead, RangeResult, Rows,
 };
 
 /// Small random numbers from a seed.
@@ -80,7 +81,13 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(19) {
+        match self.below(20) {
+            18 => Request::Changes(ChangesRequest {
+                stream: self.next(),
+                from: self.number(),
+                bytes: self.next() as u32 as usize,
+                wait: self.chance(),
+            }),
             11 => Request::Pin { lease_ms: self.next() as u32 },
             12 => Request::Renew { snapshot: self.snapshot(), lease_ms: self.next() as u32 },
             13 => Request::Release(self.snapshot()),
@@ -144,6 +151,16 @@ impl Random {
 
     fn snapshot(&mut self) -> SnapshotId {
         std::array::from_fn(|_| self.next() as u8)
+    }
+
+    fn changes(&mut self) -> Changes {
+        let batch = |version: i64| {
+            let mut mutations = MutationList::new();
+            mutations.push(MutationType::Set, b"k", &version.to_string().into_bytes());
+            ChangeBatch { version, mutations }
+        };
+        let batches: Vec<_> = (0..self.below(4) as i64).map(|at| batch(at * 7)).collect();
+        Changes { batches, upto: 30 + self.below(9) as i64, newest: self.number() }
     }
 
     fn rows(&mut self) -> RangeResult {
@@ -228,6 +245,9 @@ fn replies_go_there_and_back() {
         };
         let out = encoded(|out| reply::put_pin(out, 7, &pinned));
         assert_eq!(reply::pin(&body(&out, Kind::PinReply)).unwrap(), pinned);
+        let changes = random.changes();
+        let out = encoded(|out| reply::put_changes(out, 7, &changes).expect("they fit"));
+        assert_eq!(reply::changes(&body(&out, Kind::ChangesReply)).unwrap(), changes);
         let list = vec![random.bytes(5), random.bytes(5)];
         let member = |random: &mut Random| LocatedMember {
             node: random.next(),
@@ -292,7 +312,7 @@ fn lies_in_a_frame_that_is_whole_end_in_an_error_or_in_a_message() {
         let body = Bytes::copy_from_slice(split.body);
         let _ = (reply::read_version(&body), reply::get_many(&body), reply::get_range(&body));
         let _ = (reply::commit(&body), reply::number(&body), reply::list(&body), reply::failure(&body));
-        let _ = reply::pin(&body);
+        let _ = (reply::pin(&body), reply::changes(&body));
         let _ = (Hello::decode(&body), Welcome::decode(&body));
     }
     assert!(refused > 1000, "only {refused} of the lies were told apart");
@@ -367,7 +387,7 @@ fn version_one_keeps_its_bytes() {
 
 #[test]
 fn version_three_keeps_its_bytes() {
-    let hello = encoded(|out| Hello::new("a:b", "c").encode(out));
+    let hello = encoded(|out| Hello { newest: 3, ..Hello::new("a:b", "c") }.encode(out));
     assert_eq!(
         hello,
         b"\x89PLNTH\r\n\x18\0\0\0\x27\x8d\xf4\xf2\x01\0\x03\0\0\0\0\0\0\0\0\0\x03\0\0\0a:b\x01\0\0\0c"
@@ -395,8 +415,45 @@ fn version_two_keeps_its_bytes() {
         let since = match kind as u8 & 0x7f {
             13..=18 => 2,
             19 => 3,
+            20 => 4,
             _ => 1,
         };
         assert_eq!(kind.since(), since, "{kind:?}");
     }
+}
+
+#[test]
+fn version_four_keeps_its_bytes() {
+    let request = Request::Changes(ChangesRequest { stream: 3, from: 0x0102, bytes: 1 << 20, wait: true });
+    let frame = encoded(|out| request.encode(out, 5));
+    let body = [3, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 1];
+    assert_eq!((frame[12], &frame[HEADER..]), (20, &body[..]));
+    let mut mutations = MutationList::new();
+    mutations.push(MutationType::Set, b"k", b"v");
+    let changes =
+        Changes { batches: vec![ChangeBatch { version: 0x0102, mutations }], upto: 0x0103, newest: 0x0104 };
+    let frame = encoded(|out| reply::put_changes(out, 5, &changes).expect("they fit"));
+    let versions = [3, 1, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+    let mutations = [11, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
+    assert_eq!((frame[12], &frame[HEADER..]), (0x94, &[&versions[..], &mutations].concat()[..]));
+}
+
+#[test]
+fn changes_that_one_reply_has_no_room_for_are_left_out_whole() {
+    let batch = |version, bytes: usize| {
+        let mut mutations = MutationList::new();
+        mutations.push(MutationType::Set, b"k", &vec![0; bytes]);
+        ChangeBatch { version, mutations }
+    };
+    let changes = |batches| Changes { batches, upto: 50, newest: 60 };
+    let third = reply::CHANGES_BYTES / 3;
+    let out = encoded(|out| {
+        let batches = vec![batch(1, third), batch(2, third), batch(3, third), batch(4, 1)];
+        reply::put_changes(out, 7, &changes(batches)).expect("the first ones fit");
+    });
+    let back = reply::changes(&body(&out, Kind::ChangesReply)).unwrap();
+    assert_eq!((back.batches.len(), back.upto), (2, 2));
+    let mut out = Vec::new();
+    let too_large = reply::put_changes(&mut out, 7, &changes(vec![batch(1, 3 * third)]));
+    assert_eq!((too_large.unwrap_err().code(), out.len()), (2103, 0));
 }

@@ -153,6 +153,10 @@ impl LogView for View {
         LogView::reader_of(&self.local, consumer)
     }
 
+    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>> {
+        LogView::reader_for(&self.local, consumer, from)
+    }
+
     fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
         LogView::register(&self.local, consumer, from, bound_bytes)
     }

@@ -45,6 +45,8 @@ pub(crate) fn rows(read: &RangeRead) -> usize {
 pub(crate) const ONE_KEY: usize = KEY;
 /// Bytes of the largest reply that is a list of keys, or a document.
 pub(crate) const LIST: usize = 1 << 20;
+/// Bytes of the changes in a reply, but for a batch that is larger by itself.
+pub(crate) const CHANGES: usize = 1 << 20;
 /// Bytes of a reply that is small whatever happens, or not much larger than its request.
 pub(crate) const SMALL: usize = 64;
 

@@ -2,6 +2,8 @@
 //! tests and the facade's, in simulation, with a server and a network between.
 #![expect(clippy::duplicate_mod, reason = "each suite has a support of its own, as when it runs alone")]
 
+#[path = "../../pipeline/tests/changes.rs"]
+mod changes;
 #[path = "../../plinth/tests/directory_model.rs"]
 mod directory_model;
 #[path = "../../pipeline/tests/durability.rs"]

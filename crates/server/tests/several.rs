@@ -15,8 +15,8 @@ use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, Located,
-    LocatedMember, RangeRead, RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,6 +35,8 @@ struct World {
     reads: [AtomicUsize; SERVERS],
     store: Arc<Node>,
     file: ClusterFile,
+    /// Which servers have none of the changes that are asked for, a bit each.
+    lacks: AtomicUsize,
 }
 
 /// What one server of the cluster offers.
@@ -110,6 +112,15 @@ impl Endpoint for Seat {
         self.behind.status_json()
     }
 
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        self.note();
+        if self.world.lacks.load(Ordering::Relaxed) & (1 << self.at) != 0 {
+            let detail = format!("node {} lacks it", self.at);
+            return Reply::ready(Err(Error::version_invalid().with_detail(detail)));
+        }
+        self.behind.read_changes(request)
+    }
+
     fn pin_snapshot(&self) -> Reply<Pinned> {
         self.behind.pin_snapshot()
     }
@@ -135,7 +146,14 @@ impl World {
         let member = |(address, node)| LocatedMember { node, address, votes: true };
         let members = addresses.into_iter().zip(1..).map(member).collect();
         let located = Mutex::new(Located { term: 1, node: 0, leader: Some(1), members });
-        let world = Arc::new(Self { sim, located, reads: Default::default(), store, file });
+        let world = Arc::new(Self {
+            sim,
+            located,
+            reads: Default::default(),
+            store,
+            file,
+            lacks: AtomicUsize::new(0),
+        });
         (0..SERVERS).for_each(|at| world.start(at));
         world
     }
@@ -390,4 +408,42 @@ fn servers_of_another_cluster_are_told_to_who_waits() {
     let asked = endpoint.read_version(ReadVersionRequest::default());
     let error = world.sim.run_until(asked).unwrap_err();
     assert!(error.code() == 2104 && error.detail().unwrap().contains("test:several"), "{error}");
+}
+
+#[test]
+fn changes_come_from_whichever_server_has_them() {
+    for seed in 0..6 {
+        let world = World::new(seed);
+        let db = world.connect("client");
+        let everything = KeyRange::new("", &b"\xff"[..]);
+        let stream = world.sim.run_until(db.register_changes("all", [everything], None)).expect("a stream");
+        let mut consumer = db.resume_changes(stream.id, stream.registered);
+        let mut delivered = 0;
+        for round in 0..12 {
+            // One has them, or two; one of those is killed while the consumer waits for it.
+            let only = round % SERVERS;
+            world.lacks.store((0b111 ^ (1 << only)) & [0b111, 0b110][round % 2], Ordering::Relaxed);
+            if round % 4 == 3 && only != 0 {
+                world.kill(only);
+                world.lacks.store(0b010, Ordering::Relaxed);
+            }
+            world.sim.run_until(increment(&db, &format!("row/{round}"))).expect("it is retried");
+            while delivered <= round {
+                let changes = world.sim.run_until(consumer.next()).expect("somebody has them");
+                delivered += changes.batches.len();
+            }
+            assert_eq!(delivered, round + 1, "seed {seed}");
+            if round % 4 == 3 && only != 0 {
+                world.start(only);
+            }
+        }
+        world.lacks.store(0b111, Ordering::Relaxed);
+        let lost = world.sim.run_until(consumer.next()).expect_err("nobody has them");
+        assert_eq!(lost, Error::version_invalid());
+        world.lacks.store(0, Ordering::Relaxed);
+        world.sim.run_until(consumer.acknowledge()).expect("an acknowledgement");
+        world.sim.run_until(db.remove_changes("all")).expect("it is there");
+        let gone = world.sim.run_until(consumer.next()).expect_err("it was removed");
+        assert_eq!(gone, Error::client_invalid_operation());
+    }
 }

@@ -10,8 +10,8 @@ use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::Random;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version, probe,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, RangeRead, RangeResult, Result, Version, probe,
 };
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -275,6 +275,10 @@ impl Endpoint for Line {
 
     fn status_json(&self) -> Reply<String> {
         self.ask(|node| node.status_json())
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        self.ask(move |node| node.read_changes(request))
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {

@@ -27,6 +27,7 @@
 
 pub mod amount;
 pub mod atomic;
+pub mod changes;
 pub mod commit;
 pub mod error;
 pub mod key;
@@ -42,6 +43,7 @@ pub mod system;
 pub mod version;
 
 pub use bytes::Bytes;
+pub use changes::{ChangeBatch, Changes, ChangesRequest, StreamRow};
 pub use commit::{CommitReply, CommitRequest, Conflicts};
 pub use error::{Error, Resource, Result};
 pub use key::{KeyRange, KeySelector, key_after, strinc};

@@ -39,8 +39,8 @@ use plinth_proto::ReadVersion;
 use plinth_proto::frame::Kind;
 use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, Located, RangeRead,
-    RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
+    Located, RangeRead, RangeResult, Version,
 };
 use slots::Answer;
 use std::cell::Cell;
@@ -354,6 +354,15 @@ impl Endpoint for RemoteEndpoint {
         Link::submit_watch(self.link(), promise, |out, id| {
             request::put_watch(out, id, &key, value.as_deref(), version);
         });
+        reply
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.ask(Whom::WhoeverHasIt, move |server| server.read_changes(request));
+        }
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Changes(promise), |out, id| request::put_changes(out, id, &request));
         reply
     }
 

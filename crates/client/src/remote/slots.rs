@@ -8,7 +8,7 @@ use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
 use plinth_proto::request::WHOLE_KEYS;
-use plinth_types::{Bytes, CommitReply, Error, Located, RangeResult, Version};
+use plinth_types::{Bytes, Changes, CommitReply, Error, Located, RangeResult, Version};
 
 /// Who waits, and for what.
 pub(super) enum Answer {
@@ -29,6 +29,7 @@ pub(super) enum Answer {
     Released(Promise<()>),
     Text(Promise<String>),
     Located(Promise<Located>),
+    Changes(Promise<Changes>),
     /// Nobody: the connection itself wants to know whether the server is there.
     Ping,
 }
@@ -85,6 +86,9 @@ impl Answer {
                 promise.send(is(Kind::StatusReply).map(|()| text()));
             }
             Self::Located(promise) => promise.send(is(Kind::LocateReply).and_then(|()| reply::located(body))),
+            Self::Changes(promise) => {
+                promise.send(is(Kind::ChangesReply).and_then(|()| reply::changes(body)))
+            }
             Self::Ping => {}
         }
     }
@@ -108,6 +112,7 @@ impl Answer {
             Self::Released(promise) => promise.send(Err(error)),
             Self::Text(promise) => promise.send(Err(error)),
             Self::Located(promise) => promise.send(Err(error)),
+            Self::Changes(promise) => promise.send(Err(error)),
             Self::Ping => {}
         }
     }
@@ -128,6 +133,7 @@ impl Answer {
             Self::Released(promise) => promise.is_cancelled(),
             Self::Text(promise) => promise.is_cancelled(),
             Self::Located(promise) => promise.is_cancelled(),
+            Self::Changes(promise) => promise.is_cancelled(),
             Self::Ping => true,
         }
     }

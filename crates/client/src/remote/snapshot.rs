@@ -20,8 +20,8 @@ use plinth_proto::frame::Kind;
 use plinth_proto::request;
 use plinth_proto::{SnapshotId, reply};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
+    RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +139,10 @@ impl Endpoint for RemoteSnapshot {
 
     fn watch(&self, _key: Bytes, _value: Option<Bytes>, _version: Version) -> Reply<Version> {
         Pinned::refused_watch()
+    }
+
+    fn read_changes(&self, _request: ChangesRequest) -> Reply<Changes> {
+        Pinned::refused_changes()
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {

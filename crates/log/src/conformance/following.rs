@@ -127,6 +127,13 @@ fn the_slowest_consumer_holds_the_log_back(make: Make<'_>) {
     assert_eq!(bench.view.register("late", 1, None), Err(Error::version_invalid()));
     assert_eq!(bench.view.pop("nobody", 1), Err(Error::client_invalid_operation()));
     assert_eq!(bench.view.reader_of("nobody").err(), Some(Error::client_invalid_operation()));
+    assert_eq!(bench.view.reader_for("nobody", 1).err(), Some(Error::client_invalid_operation()));
+    assert_eq!(bench.view.reader_for("backup", 100).err(), Some(Error::version_invalid()), "it was popped");
+    let mut behind = bench.view.reader_for("backup", 170).expect("a reader");
+    assert_eq!(bench.run(behind.next()).expect("an entry").map(|entry| entry.version), Some(170));
+    behind.follow();
+    assert_eq!(bench.run(behind.next()).expect("an entry").map(|entry| entry.version), Some(171));
+    drop(behind);
     assert_eq!(bench.view.register("", 101, None), Err(Error::invalid_option_value()));
     bench.view.unregister("backup");
     assert_eq!(bench.view.consumers(), [("storage".to_string(), 151)]);

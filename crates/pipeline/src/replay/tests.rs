@@ -6,9 +6,10 @@
 use super::Bounds;
 use super::batch::Batch;
 use super::handover::handover;
+use crate::changes::StreamRows;
 use crate::config::NodeConfig;
 use crate::metadata::{Metadata, may_concern};
-use crate::replica::{Entry, Replica};
+use crate::replica::{Beginning, Entry, Replica};
 use crate::store::{Recovering, Store};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
@@ -218,7 +219,8 @@ fn the_engine_ssd_has_what_the_log_has() {
 /// The log's entries as the node takes them while it runs: one after the other, through [`Replica::apply`].
 async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -> (Rows, u64, Version) {
     let config = NodeConfig { window: 0, ..NodeConfig::default() };
-    let replica = Replica::new(env, config, None, (store, None), (0, Metadata::default()));
+    let beginning = Beginning { newest: 0, metadata: Metadata::default(), streams: StreamRows::default() };
+    let replica = Replica::new(env, config, None, (store, None), beginning);
     for (at, list) in entries.iter().enumerate() {
         let touches_metadata = list.iter().any(may_concern);
         let entry = Entry {

@@ -40,7 +40,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
             format!("What is in memory can't be moved into tables, or tables merged: {error}"),
         );
     }
-    if let Some(error) = &*lock(&replica.checkpoint_trouble) {
+    if let Some(error) = &*lock(&replica.checkpoint.trouble) {
         tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
     }
     if let Some((error, times)) = replica.storage.damage() {

@@ -15,8 +15,8 @@ use plinth_proto::frame::{Frame, Kind};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
-    Bytes, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult, Result,
-    Version,
+    Bytes, Changes, ChangesRequest, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Result, Version,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -112,6 +112,7 @@ impl Connection {
                 let located = endpoint.located().unwrap_or_else(|| self.shared.place.located());
                 reply::put_located(&mut self.output, id, &located);
             }
+            Request::Changes(request) => self.changes(&*endpoint, id, request, len),
             Request::Clients => self.clients(id, len),
             Request::Disconnect(client) => self.disconnect(id, &client)?,
         }
@@ -248,6 +249,18 @@ impl Connection {
             None => self.answer(id, answer, Charge::new(len, memory::rows(&read)), put_range),
         }
         Ok(())
+    }
+
+    /// One that waits is charged with little: most wait for nothing, and the streams of a node are read one after the other.
+    fn changes(&mut self, endpoint: &dyn Endpoint, id: u32, request: ChangesRequest, len: usize) {
+        let bytes = request.bytes.min(memory::CHANGES);
+        let charge = Charge::new(len, if request.wait { memory::CHANGES / 16 } else { bytes });
+        let answer = endpoint.read_changes(ChangesRequest { bytes, ..request });
+        self.answer(id, answer, charge, |out, id, changes: &Changes| {
+            if let Err(error) = reply::put_changes(out, id, changes) {
+                reply::put_failure(out, id, &error);
+            }
+        });
     }
 
     fn read_version(&mut self, id: u32, request: ReadVersion, len: usize) {

@@ -12,9 +12,10 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_replication::NodeId;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, RangeRead, RangeResult, Result, Version,
 };
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -173,6 +174,25 @@ impl Endpoint for Router {
 
     fn status_json(&self) -> Reply<String> {
         self.read(|node| node.status_json())
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        // What one node lacks, others may have.
+        let tries = Arc::new(AtomicUsize::new(0));
+        self.read(move |node| {
+            let (promise, reply) = promise();
+            let tries = tries.clone();
+            node.read_changes(request).on_complete(move |result| {
+                let asks_others = tries.fetch_add(1, Ordering::Relaxed) < TRIES / 2;
+                promise.send(result.map_err(|error| {
+                    match error == Error::version_invalid() && asks_others {
+                        true => Error::process_behind().with_detail(error.to_string()),
+                        false => error,
+                    }
+                }));
+            });
+            reply
+        })
     }
 
     fn may_lose_answers(&self) -> bool {

@@ -159,6 +159,12 @@ impl Cluster {
         up().min_by_key(|at| self.servers[*at].cost())
     }
 
+    /// Whether a server is there that is none of those in `tried`.
+    fn has_others(&self, tried: u64) -> bool {
+        let mut servers = self.servers.iter().enumerate();
+        servers.any(|(at, server)| tried & (1 << at) == 0 && server.is_up())
+    }
+
     /// Why nobody will ever be reached, if every server has refused this client.
     fn refusal(&self) -> Option<Error> {
         self.servers.iter().map(Server::refusal).collect::<Option<Vec<_>>>()?.pop()

@@ -20,6 +20,8 @@ pub(in super::super) enum Whom {
     Any,
     /// Any server, and for as long as it takes: a watch.
     AnyForLong,
+    /// Any server, and for longer than others, until one has what is asked for: changes, of which some nodes may lack a part.
+    WhoeverHasIt,
     /// The leader; it may be asked again.
     Leader,
     /// The leader; it must not be asked again if it may have heard.
@@ -97,7 +99,7 @@ impl<T: Send + 'static> Op<T> {
 
     fn whom(&self) -> Whom {
         match self.whom {
-            Whom::Any | Whom::AnyForLong => Whom::Any,
+            Whom::Any | Whom::AnyForLong | Whom::WhoeverHasIt => Whom::Any,
             Whom::Leader | Whom::LeaderOnce => Whom::Leader,
         }
     }
@@ -129,7 +131,7 @@ impl<T: Send + 'static> Op<T> {
     /// A server has answered, or can't.
     fn settle(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize, asked: Duration, result: Result<T>) {
         let server = &cluster.servers[at];
-        let again = result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(error));
+        let again = result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
             Err(error) if matches!(error.code(), 2100 | 2104 | 2107) => server.lost(Some(error)),
@@ -157,7 +159,7 @@ impl<T: Send + 'static> Op<T> {
     }
 
     /// Whether an error says nothing about what was asked.
-    fn is_to_be_asked_again(&self, error: &Error) -> bool {
+    fn is_to_be_asked_again(&self, cluster: &Cluster, error: &Error) -> bool {
         match (error.code(), self.whom) {
             // Not sent; sent to who doesn't lead; refused for good, by this one.
             (1006 | 1037 | 2100 | 2104 | 2107, _) => true,
@@ -166,6 +168,7 @@ impl<T: Send + 'static> Op<T> {
             (1026 | 1043 | 1100, _) => true,
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
+            (1009 | 2011, Whom::WhoeverHasIt) => cluster.has_others(self.state().tried),
             _ => false,
         }
     }
@@ -201,7 +204,7 @@ impl<T: Send + 'static> Pending for Op<T> {
                     self.dispatch(cluster, at);
                 }
             }
-            Whom::Any | Whom::AnyForLong => {}
+            Whom::Any | Whom::AnyForLong | Whom::WhoeverHasIt => {}
             Whom::Leader | Whom::LeaderOnce => {
                 let leader = cluster.leader();
                 let Some(next) = leader.at.filter(|next| leader.term > term && *next != at) else { return };

@@ -1,0 +1,408 @@
+//! Streams of changes: the log, filtered by ranges, for whoever wants to know what is committed.
+//!
+//! ```text
+//!   rows in \xff/changes/ ──fold──▶ streams ──▶ consumers of this node's log: registered, popped, unregistered
+//!   an entry is applied ──▶ waiting readers look
+//!   reader ──▶ requests ──▶ one task ──▶ the log's entries from a version on, cut to the ranges
+//! ```
+//!
+//! A stream is a row that a client wrote, so every replica knows it from the same version on, wherever it got its rows from, and
+//! each holds back its own log for it. Whoever reads may ask any node. A node may lack entries that others have: those before it
+//! was made of rows, those that it let go of because the stream held back more than its bound. It says so, and others are asked.
+//!
+//! Always: a stream is known before its version can be read, so nothing committed after a registration is missed; what a reader is
+//! given has been applied here, so it is never newer than what it can read; versions come in order, each once and whole.
+//! Read next: `rows.rs`, `keeper.rs`, then the task that reads: `../deliver.rs`.
+
+mod keeper;
+mod rows;
+
+pub(crate) use rows::StreamRows;
+
+use crate::batch_lock::lock;
+use keeper::Keeper;
+use plinth_env::Signal;
+use plinth_env::reply::{Promise, Reply, promise};
+use plinth_log::{LogReader, LogView};
+use plinth_types::changes::{PREFIX, PREFIX_END};
+use plinth_types::{
+    Bytes, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeySpace, LogPosition, MutationList,
+    RangeRead, Result, Version, printable, probe,
+};
+use rows::{Registered, Touched};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// What a stream may hold back at least, where it has no bound of its own.
+const LEAST_BOUND: u64 = 64 << 20;
+/// And what it may at most.
+const MOST_BOUND: u64 = 16 << 30;
+/// What it may where nobody knows how much is free.
+const USUAL_BOUND: u64 = 1 << 30;
+/// It may take this share of what is free.
+const FREE_SHARE: u64 = 4;
+
+/// A stream as this node has it.
+struct Stream {
+    name: Bytes,
+    ranges: Arc<[KeyRange]>,
+    registered: Version,
+    acknowledged: Version,
+    bound: u64,
+    /// The first version that this node can give, if it lacks earlier ones.
+    kept_from: Version,
+    /// Why this node can give nothing, if so.
+    lost: Option<Error>,
+}
+
+/// What is shown of a stream.
+pub(crate) struct ShownStream {
+    pub name: Bytes,
+    pub id: u64,
+    pub registered: Version,
+    pub acknowledged: Version,
+    pub bound: u64,
+    pub lost: Option<Error>,
+}
+
+/// What somebody wants of a stream.
+pub(crate) struct Request {
+    pub request: ChangesRequest,
+    pub promise: Promise<Changes>,
+}
+
+#[derive(Default)]
+struct State {
+    rows: StreamRows,
+    streams: BTreeMap<u64, Stream>,
+    requests: Vec<Request>,
+    is_over: bool,
+    /// What a stream without a bound of its own may hold back.
+    bound: u64,
+    /// Whether others may have what this node lacks.
+    has_others: bool,
+}
+
+/// The streams of a node.
+pub(crate) struct Streams {
+    state: Mutex<State>,
+    keeper: Keeper,
+    /// Whether there is any stream.
+    is_used: AtomicBool,
+    /// Whether somebody waits for the next entry.
+    is_awaited: AtomicBool,
+    due: Signal,
+}
+
+impl Streams {
+    /// Those of a node with these rows. Its log knows nothing of them before [`Streams::begin`].
+    pub fn new(rows: StreamRows, log: Option<Arc<dyn LogView>>) -> Self {
+        Self {
+            state: Mutex::new(State { rows, bound: USUAL_BOUND, ..State::default() }),
+            keeper: Keeper::new(log),
+            is_used: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
+            due: Signal::new(),
+        }
+    }
+
+    /// Has the log keep what the streams need that the rows speak of, from before anything of it may go. `newest` is up to where
+    /// the rows are.
+    pub fn begin(&self, newest: Version, free: Option<u64>, has_others: bool) {
+        let mut state = lock(&self.state);
+        state.bound = free.map_or(USUAL_BOUND, |free| (free / FREE_SHARE).clamp(LEAST_BOUND, MOST_BOUND));
+        state.has_others = has_others;
+        let registered = state.rows.registered();
+        self.keeper.forget_others(&registered);
+        for stream in registered {
+            self.learn(&mut state, stream, newest);
+        }
+        self.is_used.store(!state.streams.is_empty(), Ordering::SeqCst);
+    }
+
+    /// An entry has been applied, and its version isn't shown to readers yet. `is_of_system`: it may change rows about streams.
+    pub fn applied(&self, at: LogPosition, lists: &[&MutationList], is_of_system: bool) {
+        if self.is_used.load(Ordering::Relaxed) {
+            self.keeper.keep(at, lists);
+        }
+        if !is_of_system {
+            return;
+        }
+        let mut state = lock(&self.state);
+        for touched in state.rows.fold_all(lists.iter().flat_map(|list| list.iter())) {
+            match touched {
+                Touched::Acknowledged(id, version) => self.acknowledge(&mut state, id, version),
+                Touched::Streams => self.compare(&mut state, at.version),
+            }
+        }
+        self.is_used.store(!state.streams.is_empty(), Ordering::SeqCst);
+    }
+
+    /// Its version is shown to readers.
+    pub fn reached(&self) {
+        if !self.is_used.load(Ordering::Relaxed) {
+            return;
+        }
+        // Either a reader that is about to wait sees the version, or this sees that it waits.
+        fence(Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.due.notify();
+        }
+    }
+
+    /// Leaves a request with the task.
+    pub fn ask(&self, request: ChangesRequest) -> Reply<Changes> {
+        let (promise, reply) = promise();
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return Reply::ready(Err(over()));
+        }
+        state.requests.push(Request { request, promise });
+        drop(state);
+        self.due.notify();
+        reply
+    }
+
+    /// Has the task look: at a node that closes, say.
+    pub fn look(&self) {
+        self.due.notify();
+    }
+
+    /// All of them, in the order of their ids.
+    pub fn shown(&self) -> Vec<ShownStream> {
+        let state = lock(&self.state);
+        let shown = |(id, stream): (&u64, &Stream)| {
+            let Stream { name, registered, acknowledged, bound, lost, .. } = stream;
+            let (name, lost) = (name.clone(), lost.clone());
+            ShownStream {
+                name,
+                id: *id,
+                registered: *registered,
+                acknowledged: *acknowledged,
+                bound: *bound,
+                lost,
+            }
+        };
+        state.streams.iter().map(shown).collect()
+    }
+
+    /// The disk is full: streams that hold back more of the log than all others do lose what they hold back.
+    pub fn give_way(&self) {
+        let mut state = lock(&self.state);
+        let ids: Vec<_> = state.streams.keys().copied().collect();
+        for id in ids {
+            let Some(stream) = state.streams.get_mut(&id).filter(|stream| stream.lost.is_none()) else {
+                continue;
+            };
+            if self.keeper.holds_back(id) {
+                self.keeper.unregister(id);
+                tell_lost(&stream.name, "the disk is full");
+                stream.lost = Some(Error::version_invalid().with_detail(
+                    "the disk was full, and the stream held back more of the log than anybody else",
+                ));
+            }
+        }
+    }
+
+    /// What the task needs: the requests that were left.
+    pub fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut lock(&self.state).requests)
+    }
+
+    /// Whether the task is to be woken by the next entry that is applied.
+    pub fn await_entries(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Waits until there is something to look at.
+    pub async fn until_due(&self) {
+        self.due.wait().await;
+    }
+
+    /// Whether there is any stream.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// The task ends: nobody is answered any longer. Gives the requests that were left.
+    pub fn end(&self) -> Vec<Request> {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        std::mem::take(&mut state.requests)
+    }
+
+    /// Reads the log for a stream.
+    ///
+    /// # Errors
+    /// `version_invalid` if it has lost what it held back.
+    pub fn reader(&self, id: u64, from: Version) -> Result<Box<dyn LogReader>> {
+        self.keeper.reader(id, from)
+    }
+
+    /// The ranges of a stream, if this node can give what is asked for.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if there is no such stream; `version_invalid`, saying why, if it can't.
+    pub fn ranges_of(&self, request: &ChangesRequest) -> Result<Arc<[KeyRange]>> {
+        let state = lock(&self.state);
+        let Some(stream) = state.streams.get(&request.stream) else {
+            let detail =
+                format!("no stream has the id {}: it was removed, or never registered", request.stream);
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        };
+        let (name, from) = (printable(&stream.name), request.from);
+        if from <= stream.acknowledged {
+            let detail = format!(
+                "stream {name}: changes from version {from} on were asked for, those up to {} have been acknowledged",
+                stream.acknowledged
+            );
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        if let Some(lost) = &stream.lost {
+            return Err(lost_changes(&stream.name, lost));
+        }
+        if from < stream.kept_from {
+            let detail = format!(
+                "stream {name}: this node has changes from version {} on, those from {from} on were asked for",
+                stream.kept_from
+            );
+            return Err(Error::version_invalid().with_detail(detail));
+        }
+        Ok(stream.ranges.clone())
+    }
+
+    /// Reading for a stream has failed. If it has lost what it held back, that is noted, and said.
+    pub fn failed(&self, id: u64, error: Error) -> Error {
+        if error != Error::version_invalid() {
+            return error;
+        }
+        let mut state = lock(&self.state);
+        let Some(stream) = state.streams.get_mut(&id) else { return error };
+        // An acknowledgement may have brought it back meanwhile.
+        if stream.lost.is_none() && self.keeper.pop(id, stream.acknowledged).is_err() {
+            probe!("pipeline: a stream has lost what it held back");
+            tell_lost(&stream.name, &error.to_string());
+            stream.lost = Some(error.clone());
+        }
+        lost_changes(&stream.name, &error)
+    }
+
+    /// Rows of streams have changed at this version: compares those that are with those that are known.
+    fn compare(&self, state: &mut State, version: Version) {
+        let registered = state.rows.registered();
+        let gone: Vec<_> = state
+            .streams
+            .keys()
+            .filter(|id| !registered.iter().any(|stream| stream.row.id == **id))
+            .copied()
+            .collect();
+        for id in gone {
+            state.streams.remove(&id);
+            self.keeper.unregister(id);
+        }
+        for stream in registered {
+            if !state.streams.contains_key(&stream.row.id) {
+                self.learn(state, stream, version);
+            } else {
+                self.acknowledge(state, stream.row.id, stream.acknowledged);
+            }
+        }
+        // Whoever waits for one that is gone is to be told.
+        self.due.notify();
+    }
+
+    /// A stream that wasn't known. Everything up to `newest` has been applied.
+    fn learn(&self, state: &mut State, stream: Registered, newest: Version) {
+        let Registered { name, row, acknowledged } = stream;
+        let bound = if row.bound == 0 { state.bound } else { row.bound };
+        let mut learned = Stream {
+            name,
+            ranges: row.ranges.into(),
+            registered: row.registered,
+            acknowledged,
+            bound,
+            kept_from: acknowledged + 1,
+            lost: None,
+        };
+        let kept = self.keeper.register(row.id, acknowledged + 1, bound).or_else(|error| {
+            // What comes from now on it has, which others may lack one day.
+            let from_now_on = newest.max(acknowledged) + 1;
+            let others = if state.has_others { Ok(()) } else { Err(error) };
+            others.and_then(|()| self.keeper.register(row.id, from_now_on, bound))
+        });
+        match kept {
+            Ok(first) if first == acknowledged + 1 || state.has_others => learned.kept_from = first,
+            Ok(first) => {
+                learned.lost = Some(
+                    Error::version_invalid().with_detail(format!("changes before version {first} are gone")),
+                )
+            }
+            Err(error) => learned.lost = Some(error),
+        }
+        if let Some(error) = &learned.lost {
+            self.keeper.unregister(row.id);
+            tell_lost(&learned.name, &error.to_string());
+        }
+        state.streams.insert(row.id, learned);
+    }
+
+    fn acknowledge(&self, state: &mut State, id: u64, version: Version) {
+        let Some(stream) = state.streams.get_mut(&id) else { return };
+        if version <= stream.acknowledged {
+            return;
+        }
+        stream.acknowledged = version;
+        if stream.lost.is_none() && self.keeper.pop(id, version).is_ok() {
+            return;
+        }
+        // It has lost entries that nobody needs any longer, or some that come later too.
+        self.keeper.unregister(id);
+        match self.keeper.register(id, version + 1, stream.bound) {
+            Ok(first) => (stream.lost, stream.kept_from) = (None, first),
+            Err(error) => stream.lost = Some(error),
+        }
+    }
+}
+
+/// Tells those who run the database.
+fn tell_lost(name: &[u8], why: &str) {
+    tracing::warn!(stream = %printable(name), why, "a stream of changes has lost what its consumer did not take in time");
+}
+
+/// What somebody is told who asks a node that closes.
+pub(crate) fn over() -> Error {
+    Error::shutdown_in_progress().with_detail("the database is being closed")
+}
+
+/// The rows about streams, as storage has them.
+pub(crate) async fn read_rows(storage: &dyn plinth_storage::Reader, version: Version) -> Result<StreamRows> {
+    let mut rows = StreamRows::default();
+    let mut begin = Bytes::from_static(PREFIX);
+    loop {
+        let read = RangeRead {
+            begin: KeySelector::first_greater_or_equal(begin),
+            end: KeySelector::first_greater_or_equal(Bytes::from_static(PREFIX_END)),
+            limit: usize::MAX,
+            target_bytes: 1 << 20,
+            reverse: false,
+        };
+        let result = storage.get_range(version, KeySpace::System, &read).await?;
+        result.rows.iter().for_each(|(key, value)| rows.set(key, value));
+        let last = result.rows.iter().last().map(|(key, _)| plinth_types::key_after(key));
+        match last.filter(|_| result.more) {
+            Some(next) => begin = next,
+            None => return Ok(rows),
+        }
+    }
+}
+
+fn lost_changes(name: &[u8], why: &Error) -> Error {
+    let why = why.detail().unwrap_or(why.description());
+    let name = printable(name);
+    Error::version_invalid().with_detail(format!(
+        "stream {name} has lost changes that its consumer has not acknowledged: {why}; remove it, copy what it \
+         covers anew, and register it again"
+    ))
+}
