@@ -159,10 +159,10 @@ impl Cluster {
         up().min_by_key(|at| self.servers[*at].cost())
     }
 
-    /// Whether a server is there that is none of those in `tried`.
-    fn has_others(&self, tried: u64) -> bool {
+    /// Whether there are servers that are none of those in `tried`, and can be asked now if they have to be.
+    fn has_others(&self, tried: u64, at_once: bool) -> bool {
         let mut servers = self.servers.iter().enumerate();
-        servers.any(|(at, server)| tried & (1 << at) == 0 && server.is_up())
+        servers.any(|(at, server)| tried & (1 << at) == 0 && (server.is_up() || !at_once))
     }
 
     /// Why nobody will ever be reached, if every server has refused this client.

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long a server may be silent before another one is asked too.
 pub(super) const SILENCE: Duration = Duration::from_millis(250);
 
+/// For how long servers are looked for that are not there and may have what others lack.
+const SEARCH: Duration = Duration::from_secs(2);
+
 /// Who can answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Whom {
@@ -57,6 +60,8 @@ struct State<T> {
     owing: u64,
     /// Servers that were asked, a bit each.
     tried: u64,
+    /// When somebody was asked first.
+    first: Option<Duration>,
     /// The one asked last, in which term, and when.
     last: Option<(usize, u64, Duration)>,
     /// How a watch is taken back.
@@ -74,8 +79,8 @@ impl<T: Send + 'static> Op<T> {
                     }
                 });
             }
-            let state =
-                State { promise: Some(promise), owing: 0, tried: 0, last: None, listeners: Vec::new() };
+            let (promise, listeners) = (Some(promise), Vec::new());
+            let state = State { promise, owing: 0, tried: 0, first: None, last: None, listeners };
             Self { whom, ask, state: Mutex::new(state) }
         })
     }
@@ -110,6 +115,7 @@ impl<T: Send + 'static> Op<T> {
             let mut state = self.state();
             state.owing |= 1 << at;
             state.tried |= 1 << at;
+            state.first.get_or_insert(now);
             state.last = Some((at, cluster.leader().term, now));
         }
         cluster.servers[at].asked();
@@ -168,7 +174,15 @@ impl<T: Send + 'static> Op<T> {
             (1026 | 1043 | 1100, _) => true,
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
-            (1009 | 2011, Whom::WhoeverHasIt) => cluster.has_others(self.state().tried),
+            (1009 | 2011, Whom::WhoeverHasIt) => {
+                let (tried, first) = {
+                    let state = self.state();
+                    (state.tried, state.first.unwrap_or_default())
+                };
+                // One that isn't there at the moment may have it.
+                let is_young = cluster.env.now().saturating_sub(first) < SEARCH;
+                cluster.has_others(tried, !is_young)
+            }
             _ => false,
         }
     }
