@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   read version, commit, pin ──▶ the leader, as far as it is known        | each server: connections of its own,
-//!   reads, watches, sizes     ──▶ the server that answers soonest          | which give up at once when they are lost
+//!   reads, watches, sizes     ──▶ the server at hand, see `choice`         | which give up at once when they are lost
 //!                                        │
 //!                                        ▼
 //!   what waits is looked at every 50 ms (`steward`): nobody to ask yet? the leader is another one? silent for 250 ms?
@@ -15,19 +15,21 @@
 //! 4. Nothing fails because servers can't be reached: it waits, and the transaction's timeout ends it. Only when every server has
 //!    refused this client for good (another cluster, no certificate) are those who wait told so.
 
+mod choice;
 mod op;
 mod server;
 mod steward;
 
 use super::cluster_file::ClusterFile;
-use super::{RemoteEndpoint, RemoteOptions};
+use super::{RemoteEndpoint, RemoteOptions, thread_number};
+use choice::Choice;
 pub(super) use op::Whom;
 use op::{Ask, Op, Pending};
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
 use plinth_types::{Error, Located};
 use server::Server;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The servers of a database.
@@ -40,7 +42,7 @@ pub(super) struct Cluster {
     pending: Mutex<Vec<Arc<dyn Pending>>>,
     wake: Signal,
     closed: AtomicBool,
-    turn: AtomicUsize,
+    choice: Choice,
 }
 
 /// Who leads: the place of a server.
@@ -72,7 +74,7 @@ impl Cluster {
             pending: Mutex::default(),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
-            turn: AtomicUsize::new(0),
+            choice: Choice::new(env, options.connections, file.addresses().len()),
         });
         drop(env.spawn_network("steward", steward::run(cluster.clone())));
         cluster
@@ -146,17 +148,14 @@ impl Cluster {
 
     /// The server to ask, other than those in `tried` (a bit each); `None` if there is none to be asked now.
     fn choose(&self, whom: Whom, tried: u64) -> Option<usize> {
-        let is_untried = |at: &usize| tried & (1 << at) == 0;
         if whom != Whom::Any {
             return self.leader().at.filter(|at| self.servers[*at].is_up());
         }
-        let up = || (0..self.servers.len()).filter(|at| self.servers[*at].is_up()).filter(is_untried);
-        // Now and then anybody, so that what is known of each stays fresh.
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        if turn.is_multiple_of(64) {
-            return up().nth(turn / 64 % up().count().max(1));
-        }
-        up().min_by_key(|at| self.servers[*at].cost())
+        let latency = |at: usize| {
+            let may_be_asked = tried & (1 << at) == 0 && self.servers[at].is_up();
+            may_be_asked.then(|| self.servers[at].latency_us())
+        };
+        self.choice.choose(thread_number(), latency)
     }
 
     /// Whether there are servers that are none of those in `tried`, and can be asked now if they have to be.

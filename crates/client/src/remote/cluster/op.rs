@@ -118,7 +118,6 @@ impl<T: Send + 'static> Op<T> {
             state.first.get_or_insert(now);
             state.last = Some((at, cluster.leader().term, now));
         }
-        cluster.servers[at].asked();
         let reply = (self.ask)(cluster.servers[at].endpoint());
         if self.whom == Whom::AnyForLong
             && let Some(listener) = reply.listener()
@@ -128,7 +127,6 @@ impl<T: Send + 'static> Op<T> {
         let cluster = Arc::downgrade(cluster);
         reply.on_complete(move |result| {
             if let Some(cluster) = cluster.upgrade() {
-                cluster.servers[at].done();
                 self.settle(&cluster, at, now, result);
             }
         });

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Of an average of times the last one counts for an eighth.
 const WEIGHT: u64 = 8;
+/// Before the first answer.
+const UNKNOWN: u64 = u64::MAX;
 
 pub(super) struct Server {
     endpoint: RemoteEndpoint,
@@ -17,9 +19,8 @@ pub(super) struct Server {
     node: AtomicU64,
     /// Whether it has answered since it was lost or silent.
     up: AtomicBool,
-    /// The time that answers take on average, in microseconds.
+    /// The time that answers take on average, in microseconds; `UNKNOWN` before the first.
     latency_us: AtomicU64,
-    under_way: AtomicU64,
     /// Whether it has been asked who leads, and hasn't said.
     pub(super) asked: AtomicBool,
     refusal: Mutex<Option<Error>>,
@@ -32,8 +33,7 @@ impl Server {
             address: Address { tls: false, ..address.clone() }.to_string(),
             node: AtomicU64::new(0),
             up: AtomicBool::new(false),
-            latency_us: AtomicU64::new(0),
-            under_way: AtomicU64::new(0),
+            latency_us: AtomicU64::new(UNKNOWN),
             asked: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
@@ -59,31 +59,23 @@ impl Server {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// What asking it costs, to be compared.
-    pub(super) fn cost(&self) -> u64 {
-        (self.latency_us.load(Ordering::Relaxed) + 1) * (self.under_way.load(Ordering::Relaxed) + 1)
-    }
-
-    pub(super) fn asked(&self) {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    /// The time that its answers take on average, in microseconds; `None` before the first.
+    pub(super) fn latency_us(&self) -> Option<u64> {
+        let known = self.latency_us.load(Ordering::Relaxed);
+        (known != UNKNOWN).then_some(known)
     }
 
     /// It has answered something, after so long.
     pub(super) fn answered(&self, after: Duration) {
         self.is_there();
         let last = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
-        let average = self.latency_us.load(Ordering::Relaxed);
+        let average = self.latency_us().unwrap_or(last);
         self.latency_us.store((average * (WEIGHT - 1) + last) / WEIGHT, Ordering::Relaxed);
     }
 
     pub(super) fn is_there(&self) {
         self.up.store(true, Ordering::Relaxed);
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// A request has ended, answered or not.
-    pub(super) fn done(&self) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// It is silent, or can't be reached: why, if it will never be.
