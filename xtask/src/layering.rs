@@ -81,6 +81,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         level: 4,
+        name: "plinth-backup",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        // Who makes a directory of rows.
+        tests_use: &["plinth"],
+    },
+    Layer {
+        level: 4,
         name: "plinth-series",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         tests_use: &["plinth"],
@@ -94,6 +101,7 @@ const LAYERS: &[Layer] = &[
             "plinth-client",
             "plinth-pipeline",
             "plinth-fdb",
+            "plinth-backup",
             "plinth-series",
         ],
         tests_use: &[],

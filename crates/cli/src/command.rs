@@ -30,6 +30,8 @@ pub fn command(version: &'static str) -> Command {
         .subcommands([
             crate::server::command(),
             crate::server::dev_command(),
+            crate::backup::command(),
+            crate::backup::restore_command(),
             crate::migrate::command(),
             crate::series::command(),
             crate::sim::command(),

@@ -10,6 +10,7 @@
 //!   plinth bench           bench/       a directory or a scratch one ─▶ plinth-bench ─▶ table, JSON, Markdown
 //!   plinth server, dev     server.rs    a database on a socket, until SIGTERM
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
+//!   plinth backup, restore backup/      a database ─▶ plinth-backup ─▶ files, and back
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
 //!   plinth series          series/      points out of and into files; lists, descriptions, plots
 //!   plinth status, top     monitor.rs   the status document, in words, once or live
@@ -28,6 +29,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod backup;
 mod bench;
 mod command;
 mod damage;
@@ -88,6 +90,8 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some((command::BENCH_WRITER, options)) => bench::writer::run(options),
         Some(("shell", options)) => shell::run(options),
         Some(("sim", options)) => Ok(sim::run(options)),
+        Some(("backup", options)) => backup::run(options),
+        Some(("restore", options)) => backup::restore(options),
         Some(("migrate", options)) => migrate::run(options),
         Some(("series", options)) => series::run(options),
         Some(("status", options)) => monitor::status(options),

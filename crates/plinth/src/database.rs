@@ -364,6 +364,24 @@ impl Builder {
         Ok(Database { client, node: Some(node) })
     }
 
+    /// The database in a directory, with settings that are known already.
+    #[cfg(feature = "backup")]
+    pub(crate) fn of(env: Env, directory: PathBuf, config: NodeConfig) -> Self {
+        Self { env: Some(env), directory: Some(directory), engine: None, config }
+    }
+
+    /// The world outside, the directory, and the settings.
+    #[cfg(feature = "backup")]
+    pub(crate) fn parts(self) -> Result<(Env, PathBuf, NodeConfig)> {
+        let mut config = self.config;
+        if let Some(name) = &self.engine {
+            config.engine = EngineKind::from_name(name)?;
+        }
+        let nowhere = || Error::invalid_option_value().with_detail("a restore needs a directory");
+        let directory = self.directory.ok_or_else(nowhere)?;
+        Ok((self.env.unwrap_or_else(Env::real), directory, config))
+    }
+
     fn place(&self) -> Result<&Path> {
         let detail = "a member of a cluster needs a directory";
         self.directory.as_deref().ok_or_else(|| Error::invalid_option_value().with_detail(detail))

@@ -69,6 +69,7 @@
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
 //! | give parts of an application their own keys | [`directory`] |
 //! | keep time series, and write points and keys in one transaction | `Database::series`, `series` (feature `series`) |
+//! | back it up and restore it | `backup`, `Builder::loader` (feature `backup`) |
 //! | see what went wrong, and what to do | [`Error`], with FoundationDB's numbers |
 //! | know what is too large | [`limits`] |
 //!
@@ -100,11 +101,15 @@
 mod database;
 pub mod directory;
 mod member;
+#[cfg(feature = "backup")]
+mod restore;
 pub mod subspace;
 pub mod tuple;
 
 pub use database::{Builder, Database};
 pub use directory::Directory;
+#[cfg(feature = "backup")]
+pub use plinth_backup as backup;
 pub use plinth_client as client;
 #[cfg(feature = "net")]
 pub use plinth_client::remote::{ClusterFile, RemoteOptions};
@@ -127,6 +132,8 @@ pub use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,
     Versionstamp, key_after, limits, printable, strinc,
 };
+#[cfg(feature = "backup")]
+pub use restore::DirectoryLoader;
 pub use subspace::Subspace;
 
 #[cfg(doctest)]

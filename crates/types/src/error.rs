@@ -330,6 +330,14 @@ errors! {
     2267 cannot_modify_root_directory "The root directory cannot be moved or removed" "";
     2268 invalid_uuid_size "A UUID has 16 bytes" "";
     2269 invalid_versionstamp_size "A versionstamp in a tuple has 12 bytes" "";
+    2300 backup_error "The backup failed" "";
+    2301 restore_error "The restore failed" "";
+    2311 backup_duplicate "A backup runs at this place, or under this tag, already" "";
+    2314 backup_invalid_url "The URL of the backup makes no sense" "";
+    2316 backup_cannot_expire "What is to be removed is needed" "";
+    2361 restore_invalid_version "The backup does not reach the version that is to be restored" "";
+    2363 restore_missing_data "A file of the backup is missing" "";
+    2370 restore_destination_not_empty "There are rows where some are to be restored" "";
     2400 key_not_found "The key does not exist" "";
     2401 json_malformed "The JSON text is malformed" "";
     2402 json_eof_expected "Something follows the JSON text" "";

@@ -1,0 +1,257 @@
+//! A backup as a whole: its identity, and what a listing of its target says that it holds.
+//!
+//! Nothing but names and headers is read here, and the key is needed for none of it.
+
+use crate::format::{BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN};
+use crate::names;
+use crate::target::Target;
+use bytes::Bytes;
+use plinth_env::Env;
+use plinth_types::{Error, Result, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A backup in its target.
+#[derive(Clone)]
+pub struct Backup {
+    pub(crate) env: Env,
+    pub(crate) target: Arc<dyn Target>,
+    pub(crate) id: [u8; 16],
+    pub(crate) key: Option<Key>,
+    /// The id of the database that it is of.
+    database: String,
+    is_sealed: bool,
+}
+
+impl Backup {
+    /// The backup in `target`.
+    ///
+    /// # Errors
+    /// `file_not_found` if there is none; `client_invalid_operation` if it is encrypted by another key; `file_corrupt` and
+    /// `unsupported_operation` of its identity; those of the target.
+    pub async fn open(env: &Env, target: Arc<dyn Target>, key: Option<Key>) -> Result<Self> {
+        let bytes = target.get(names::IDENTITY).await.map_err(|error| {
+            if error == Error::file_not_found() {
+                error.with_detail(format!("there is no backup in {}", target.url()))
+            } else {
+                error
+            }
+        })?;
+        let mut reader = FileReader::new(&bytes, names::IDENTITY, Kind::Identity, &[0; 16], key.as_ref())?;
+        let (id, is_sealed) = (reader.header.backup, reader.header.is_sealed);
+        let mut database = String::new();
+        while let Some(block) = reader.next()? {
+            if block.kind == BlockKind::Clear {
+                let fields: serde_json::Value = serde_json::from_slice(&block.body).unwrap_or_default();
+                database = fields["database"].as_str().unwrap_or_default().to_owned();
+            }
+        }
+        let key = key.filter(|_| is_sealed);
+        Ok(Self { env: env.clone(), target, id, key, database, is_sealed })
+    }
+
+    /// The backup of the database with this id in `target`; made there if there is none.
+    ///
+    /// # Errors
+    /// As [`Backup::open`]; `client_invalid_operation` if it is that of another database, or one is encrypted and the other not.
+    pub async fn open_or_create(
+        env: &Env,
+        target: Arc<dyn Target>,
+        key: Option<Key>,
+        database: &str,
+    ) -> Result<Self> {
+        match Self::open(env, target.clone(), key.clone()).await {
+            Err(error) if error == Error::file_not_found() => {}
+            Err(error) => return Err(error),
+            Ok(backup) => {
+                let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
+                let url = backup.target.url();
+                if backup.database != database {
+                    return refuse(format!(
+                        "{url} holds a backup of another database ({}), not of this one ({database}); take a place of its own",
+                        backup.database
+                    ));
+                }
+                if backup.is_sealed != key.is_some() {
+                    let is = if backup.is_sealed { "encrypted: give its key file" } else { "not encrypted" };
+                    return refuse(format!("the backup in {url} is {is}"));
+                }
+                return Ok(backup);
+            }
+        }
+        let mut id = [0; 16];
+        env.fill_random(&mut id);
+        let mut file = FileBuilder::new(env, Kind::Identity, names::IDENTITY.into(), id, key.as_ref());
+        let now = env.wall_clock().as_millis() as u64;
+        (file.header.time_from, file.header.time_to) = (now, now);
+        let fields = serde_json::json!({ "database": database }).to_string();
+        file.block(BlockKind::Clear, 1, fields.as_bytes());
+        // By which another key is told at once.
+        file.block(BlockKind::Secret, 1, b"{}");
+        target.put(names::IDENTITY, file.finish().into()).await?;
+        // Another may have put one at the same time; the last one counts.
+        let opened = Self::open(env, target, key).await?;
+        Ok(opened)
+    }
+
+    /// The id of the database that it is of.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Whether what it holds is encrypted.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
+    /// Where it is, without secrets.
+    pub fn url(&self) -> String {
+        self.target.url()
+    }
+
+    /// # Errors
+    /// `client_invalid_operation` if it is encrypted, and no key was given.
+    pub(crate) fn needs_key(&self) -> Result<()> {
+        if self.is_sealed && self.key.is_none() {
+            let detail = format!("the backup in {} is encrypted; give its key file", self.url());
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn put(&self, name: &str, contents: Vec<u8>) -> Result<()> {
+        self.target.put(name, contents.into()).await
+    }
+
+    pub(crate) fn builder(&self, kind: Kind, name: String) -> FileBuilder {
+        FileBuilder::new(&self.env, kind, name, self.id, self.key.as_ref())
+    }
+
+    pub(crate) fn reader<'b>(&self, bytes: &'b Bytes, name: &str, kind: Kind) -> Result<FileReader<'b>> {
+        FileReader::new(bytes, name, kind, &self.id, self.key.as_ref())
+    }
+
+    /// The header of a file.
+    pub(crate) async fn header(&self, name: &str) -> Result<Header> {
+        let begin = self.target.get_begin(name, MAX_HEADER_LEN).await?;
+        Header::decode(&begin, name)
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// Those of the target. A manifest that can't be read stands among [`Contents::damaged`].
+    pub async fn contents(&self) -> Result<Contents> {
+        let mut contents = Contents::default();
+        let mut unfinished = BTreeMap::<String, u64>::new();
+        let mut manifests = Vec::new();
+        for object in self.target.list(names::SNAPSHOTS).await? {
+            contents.bytes += object.len;
+            let Some((snapshot, is_manifest)) = names::parse_snapshot(&object.name) else { continue };
+            *unfinished.entry(snapshot.to_owned()).or_default() += object.len;
+            if is_manifest {
+                manifests.push((snapshot.to_owned(), object.name));
+            }
+        }
+        for (directory, name) in manifests {
+            let stored = unfinished.remove(&directory).unwrap_or_default();
+            match self.header(&name).await {
+                Ok(header) => contents.snapshots.push(Snapshot { directory, manifest: name, header, stored }),
+                Err(error) => contents.damaged.push((name, error)),
+            }
+        }
+        contents.unfinished = unfinished.into_keys().collect();
+        contents.snapshots.sort_by_key(|snapshot| (snapshot.header.to, snapshot.directory.clone()));
+        for object in self.target.list(names::LOGS).await? {
+            contents.bytes += object.len;
+            if let Some((from, to)) = names::parse_log(&object.name) {
+                contents.logs.push(LogFile { name: object.name, from, to, stored: object.len });
+            }
+        }
+        contents.logs.sort_by_key(|log| (log.from, log.to));
+        Ok(contents)
+    }
+}
+
+/// What a backup holds.
+#[derive(Clone, Default, Debug)]
+pub struct Contents {
+    /// Whole snapshots, by version.
+    pub snapshots: Vec<Snapshot>,
+    /// Directories of snapshots without a manifest: under way, or left by one that was interrupted.
+    pub unfinished: Vec<String>,
+    /// Files of the log, by version.
+    pub logs: Vec<LogFile>,
+    /// Manifests that can't be read, and why.
+    pub damaged: Vec<(String, Error)>,
+    /// Bytes of snapshots and log.
+    pub bytes: u64,
+}
+
+/// A whole snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// The directory of its files.
+    pub directory: String,
+    /// The name of its manifest.
+    pub manifest: String,
+    /// What the manifest says in the clear: versions, times, rows, bytes of rows.
+    pub header: Header,
+    /// Bytes of its files.
+    pub stored: u64,
+}
+
+/// A file of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogFile {
+    /// Its name.
+    pub name: String,
+    /// The first version that it speaks of.
+    pub from: Version,
+    /// The first version that it no longer speaks of.
+    pub to: Version,
+    /// Its bytes.
+    pub stored: u64,
+}
+
+impl Contents {
+    /// Files of the log that lead from `from` on, each beginning where one before ends or earlier, as far as they go, but no further
+    /// than `to` takes. Gives them, and the first version that they don't speak of.
+    pub fn chain(&self, from: Version, to: Version) -> (Vec<&LogFile>, Version) {
+        let (mut chain, mut at) = (Vec::new(), from);
+        let mut files = self.logs.iter().peekable();
+        while at < to {
+            // The longest of those that go on here: a merged file, or one that somebody else wrote besides.
+            let mut best: Option<&LogFile> = None;
+            while let Some(file) = files.next_if(|file| file.from <= at) {
+                if file.to > at && best.is_none_or(|best| file.to > best.to) {
+                    best = Some(file);
+                }
+            }
+            let Some(file) = best else { break };
+            chain.push(file);
+            at = file.to;
+        }
+        (chain, at)
+    }
+
+    /// The versions that the database can be restored to: first and last of each stretch, ascending. Stretches may overlap.
+    pub fn restorable(&self) -> Vec<(Version, Version)> {
+        let mut stretches: Vec<(Version, Version)> = Vec::new();
+        for snapshot in &self.snapshots {
+            let Some((from, to)) = self.reach(snapshot) else { continue };
+            match stretches.last_mut() {
+                Some(last) if last.1 >= from => last.1 = last.1.max(to),
+                _ => stretches.push((from, to)),
+            }
+        }
+        stretches
+    }
+
+    /// The versions that a snapshot can be brought to with the log that is there.
+    pub fn reach(&self, snapshot: &Snapshot) -> Option<(Version, Version)> {
+        let (from, to) = (snapshot.header.from, snapshot.header.to);
+        let (_, end) = self.chain(from + 1, Version::MAX);
+        (end > to).then(|| (to, end - 1))
+    }
+}

@@ -1,0 +1,275 @@
+//! Blocks, and files made of them: a body is compressed, then sealed if there is a key, and a checksum covers what is stored.
+//!
+//! Always: what a reader gives has been compared with its checksum, has its place in the file, and is as long as its head says;
+//! behind the last block the file ends.
+
+use super::crypt::{FileKey, Key, TAG_LEN};
+use super::{Header, Kind, damaged};
+use plinth_env::Env;
+use plinth_types::{Error, Result};
+use std::borrow::Cow;
+
+const AT_STORED: usize = 4;
+const AT_RAW: usize = AT_STORED + 4;
+const AT_NUMBER: usize = AT_RAW + 4;
+const AT_COUNT: usize = AT_NUMBER + 4;
+const AT_KIND: usize = AT_COUNT + 4;
+const AT_COMPRESSION: usize = AT_KIND + 1;
+const AT_RESERVED: usize = AT_COMPRESSION + 1;
+/// Bytes of a block's head.
+const HEAD_LEN: usize = AT_RESERVED + 2;
+
+const _: () = assert!(HEAD_LEN == 24);
+
+/// The longest body that is believed.
+const MAX_BODY_LEN: usize = 64 << 20;
+
+const LZ4: u8 = 1;
+
+/// What a block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockKind {
+    /// Rows between two keys.
+    Rows = 1,
+    /// Mutations, by version.
+    Mutations = 2,
+    /// Versions and the times at which they were the newest.
+    Times = 3,
+    /// Ranges and files of a snapshot.
+    Files = 4,
+    /// JSON that everybody may read.
+    Clear = 5,
+    /// JSON for those who have the key.
+    Secret = 6,
+}
+
+impl BlockKind {
+    fn of(code: u8) -> Option<Self> {
+        [Self::Rows, Self::Mutations, Self::Times, Self::Files, Self::Clear, Self::Secret]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+
+    /// Whether it is sealed where anything is.
+    fn is_secret(self) -> bool {
+        !matches!(self, Self::Clear | Self::Times)
+    }
+}
+
+/// A file that is being made.
+pub struct FileBuilder {
+    /// What it says at its begin; counts and lengths are filled in at the end.
+    pub header: Header,
+    key: Option<FileKey>,
+    out: Vec<u8>,
+}
+
+impl FileBuilder {
+    /// A file of this name without blocks, whose blocks will be sealed by `key`.
+    pub fn new(env: &Env, kind: Kind, name: String, backup: [u8; 16], key: Option<&Key>) -> Self {
+        let mut salt = [0; 32];
+        env.fill_random(&mut salt);
+        Self::with_salt(salt, kind, name, backup, key)
+    }
+
+    pub(super) fn with_salt(
+        salt: [u8; 32],
+        kind: Kind,
+        name: String,
+        backup: [u8; 16],
+        key: Option<&Key>,
+    ) -> Self {
+        let header = Header {
+            kind,
+            is_sealed: key.is_some(),
+            name,
+            backup,
+            salt,
+            blocks: 0,
+            from: 0,
+            to: 0,
+            time_from: 0,
+            time_to: 0,
+            count: 0,
+            raw: 0,
+            stored: 0,
+        };
+        let key = key.map(|key| key.for_file(&salt, &header.info()));
+        Self { header, key, out: Vec::new() }
+    }
+
+    /// Adds a block with so many rows, mutations or whatever it holds.
+    pub fn block(&mut self, kind: BlockKind, count: u32, raw: &[u8]) {
+        assert!(raw.len() <= MAX_BODY_LEN, "a block of {} bytes", raw.len());
+        let begin = self.out.len();
+        let most = lz4_flex::block::get_maximum_output_size(raw.len());
+        self.out.resize(begin + HEAD_LEN + most, 0);
+        let compressed = lz4_flex::block::compress_into(raw, &mut self.out[begin + HEAD_LEN..]).ok();
+        let compression = match compressed.filter(|len| *len < raw.len()) {
+            Some(len) => {
+                self.out.truncate(begin + HEAD_LEN + len);
+                LZ4
+            }
+            None => {
+                self.out.truncate(begin + HEAD_LEN);
+                self.out.extend_from_slice(raw);
+                0
+            }
+        };
+        let sealer = self.key.as_ref().filter(|_| kind.is_secret());
+        let stored = self.out.len() - begin - HEAD_LEN + if sealer.is_some() { TAG_LEN } else { 0 };
+        let number = self.header.blocks;
+        for (at, value) in
+            [(AT_STORED, stored as u32), (AT_RAW, raw.len() as u32), (AT_NUMBER, number), (AT_COUNT, count)]
+        {
+            self.out[begin + at..begin + at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        self.out[begin + AT_KIND] = kind as u8;
+        self.out[begin + AT_COMPRESSION] = compression;
+        if let Some(key) = sealer {
+            let mut body = self.out.split_off(begin + HEAD_LEN);
+            key.seal(number, &self.out[begin + AT_STORED..], &mut body);
+            self.out.append(&mut body);
+        }
+        let checksum = crc32c::crc32c_append(self.header.seed(), &self.out[begin + AT_STORED..]);
+        self.out[begin..begin + AT_STORED].copy_from_slice(&checksum.to_le_bytes());
+        self.header.blocks += 1;
+        self.header.raw += raw.len() as u64;
+    }
+
+    /// The whole file.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.header.stored = self.out.len() as u64;
+        let mut bytes = self.header.encode();
+        bytes.append(&mut self.out);
+        bytes
+    }
+}
+
+/// A file, read block by block.
+pub struct FileReader<'b> {
+    /// What it says at its begin.
+    pub header: Header,
+    bytes: &'b [u8],
+    key: Option<FileKey>,
+    at: usize,
+    number: u32,
+}
+
+/// A block that was read.
+pub struct Block<'b> {
+    /// What it holds.
+    pub kind: BlockKind,
+    /// Rows, mutations or whatever.
+    pub count: u32,
+    /// The body; nothing of a sealed block that was read without the key.
+    pub body: Cow<'b, [u8]>,
+}
+
+impl<'b> FileReader<'b> {
+    /// The file of this name, which has to be of this kind and backup. Without the key its sealed blocks have no bodies, and only
+    /// their checksums are compared.
+    ///
+    /// # Errors
+    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format.
+    pub fn new(
+        bytes: &'b [u8],
+        name: &str,
+        kind: Kind,
+        backup: &[u8; 16],
+        key: Option<&Key>,
+    ) -> Result<Self> {
+        let header = Header::decode(bytes, name)?;
+        if header.kind != kind {
+            return Err(damaged(name, 16, "kind of the file", kind as u8, header.kind as u8));
+        }
+        if header.backup != *backup && kind != Kind::Identity {
+            let [expected, found] = [backup, &header.backup].map(|id| crate::names::hex(id));
+            return Err(damaged(name, 24, "id of the backup", expected, found));
+        }
+        let (expected, found) = (header.len() as u64 + header.stored, bytes.len() as u64);
+        if expected != found {
+            return Err(damaged(name, header.len(), "length of the file", expected, found));
+        }
+        let key = key.filter(|_| header.is_sealed).map(|key| key.for_file(&header.salt, &header.info()));
+        let at = header.len();
+        Ok(Self { header, bytes, key, at, number: 0 })
+    }
+
+    /// The next block; `None` behind the last one.
+    ///
+    /// # Errors
+    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by another key.
+    pub fn next(&mut self) -> Result<Option<Block<'b>>> {
+        let name = &self.header.name;
+        if self.number == self.header.blocks {
+            return match self.at == self.bytes.len() {
+                true => Ok(None),
+                false => Err(damaged(name, self.at, "end of the file", self.at, self.bytes.len())),
+            };
+        }
+        let refuse =
+            |what: &str, expected: String, found: String| Err(damaged(name, self.at, what, expected, found));
+        let rest = &self.bytes[self.at..];
+        if rest.len() < HEAD_LEN {
+            return refuse("head of a block", format!("{HEAD_LEN} bytes"), rest.len().to_string());
+        }
+        let number_at = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+        let stored_len = number_at(AT_STORED) as usize;
+        let Some(whole) = rest.get(..HEAD_LEN.saturating_add(stored_len)) else {
+            return refuse("length of a block", format!("at most {}", rest.len()), stored_len.to_string());
+        };
+        let (told, computed) = (number_at(0), crc32c::crc32c_append(self.header.seed(), &whole[AT_STORED..]));
+        if told != computed {
+            return refuse("checksum of a block", format!("{told:#010x}"), format!("{computed:#010x}"));
+        }
+        let (raw_len, number) = (number_at(AT_RAW) as usize, number_at(AT_NUMBER));
+        if number != self.number || raw_len > MAX_BODY_LEN {
+            return refuse("number of a block", self.number.to_string(), number.to_string());
+        }
+        let (kind, compression) = (whole[AT_KIND], whole[AT_COMPRESSION]);
+        let Some(kind) = BlockKind::of(kind) else {
+            return refuse("kind of a block", "1 to 6".into(), kind.to_string());
+        };
+        let stored = &whole[HEAD_LEN..];
+        let mut body = Cow::Borrowed(stored);
+        let is_sealed = self.header.is_sealed && kind.is_secret();
+        match &self.key {
+            Some(key) if is_sealed => {
+                let opened = key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut());
+                opened.ok_or_else(|| other_key(name))?;
+            }
+            _ if is_sealed => body = Cow::Borrowed(&[]),
+            _ => {}
+        }
+        if compression > LZ4 {
+            return refuse("compression of a block", "0 or 1".into(), compression.to_string());
+        }
+        if compression == LZ4 && (!is_sealed || self.key.is_some()) {
+            let mut raw = vec![0; raw_len];
+            match lz4_flex::block::decompress_into(&body, &mut raw) {
+                Ok(len) => raw.truncate(len),
+                Err(error) => return refuse("compressed block", "LZ4".into(), error.to_string()),
+            }
+            body = Cow::Owned(raw);
+        }
+        if body.len() != raw_len && (!is_sealed || self.key.is_some()) {
+            return refuse("length before compression", raw_len.to_string(), body.len().to_string());
+        }
+        let count = number_at(AT_COUNT);
+        self.at += whole.len();
+        self.number += 1;
+        Ok(Some(Block { kind, count, body }))
+    }
+
+    /// Where the next block begins.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+}
+
+/// What is said where the key is not the one that sealed.
+fn other_key(name: &str) -> Error {
+    let detail = format!("{name} is encrypted by another key than the one given");
+    Error::client_invalid_operation().with_detail(detail)
+}

@@ -1,0 +1,209 @@
+//! The header of a file: what it is of, where it belongs, how much it holds. In the clear, whether blocks are sealed or not, so
+//! that a listing needs no key.
+//!
+//! Always: a header is believed once its checksum was compared, and its name is the one that the file was asked for by.
+
+use super::damaged;
+use plinth_types::{Error, Result, Version};
+
+/// The first bytes of every file.
+const MAGIC: [u8; 8] = *b"PLNTHBAK";
+/// The format that this program reads and writes.
+pub const FORMAT: u32 = 1;
+
+const AT_FORMAT: usize = 8;
+const AT_LENGTH: usize = AT_FORMAT + 4;
+const AT_KIND: usize = AT_LENGTH + 4;
+const AT_CIPHER: usize = AT_KIND + 1;
+const AT_NAME_LEN: usize = AT_CIPHER + 1;
+const AT_BLOCKS: usize = AT_NAME_LEN + 2;
+const AT_BACKUP: usize = AT_BLOCKS + 4;
+const AT_SALT: usize = AT_BACKUP + 16;
+const AT_FROM: usize = AT_SALT + 32;
+const AT_TO: usize = AT_FROM + 8;
+const AT_TIME_FROM: usize = AT_TO + 8;
+const AT_TIME_TO: usize = AT_TIME_FROM + 8;
+const AT_COUNT: usize = AT_TIME_TO + 8;
+const AT_RAW: usize = AT_COUNT + 8;
+const AT_STORED: usize = AT_RAW + 8;
+const AT_NAME: usize = AT_STORED + 8;
+
+const MAX_NAME_LEN: usize = 200;
+/// The longest header.
+pub const MAX_HEADER_LEN: usize = AT_NAME + MAX_NAME_LEN + 4;
+
+const _: () = assert!(AT_NAME == 128);
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What the backup is: the first file of each.
+    Identity = 1,
+    /// Rows of a range at a version.
+    Rows = 2,
+    /// The files of a snapshot, which counts once this is there.
+    Manifest = 3,
+    /// Mutations of a range of versions.
+    Log = 4,
+    /// Who writes the backup.
+    Lease = 5,
+}
+
+impl Kind {
+    fn of(code: u8) -> Option<Self> {
+        [Self::Identity, Self::Rows, Self::Manifest, Self::Log, Self::Lease]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+/// What the header says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What the file is.
+    pub kind: Kind,
+    /// Whether its blocks are sealed.
+    pub is_sealed: bool,
+    /// Its name within the backup.
+    pub name: String,
+    /// The backup that it belongs to.
+    pub backup: [u8; 16],
+    /// Random, new for each file.
+    pub salt: [u8; 32],
+    /// Blocks that follow.
+    pub blocks: u32,
+    /// Rows and manifests: the lowest version of the rows. Log: the first version that it speaks of.
+    pub from: Version,
+    /// Rows and manifests: the highest version of the rows. Log: the first version that it no longer speaks of.
+    pub to: Version,
+    /// When the first of it was made, in milliseconds since 1970.
+    pub time_from: u64,
+    /// When the last of it was made.
+    pub time_to: u64,
+    /// Rows or mutations.
+    pub count: u64,
+    /// Bytes of all bodies before compression.
+    pub raw: u64,
+    /// Bytes behind the header.
+    pub stored: u64,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl Header {
+    /// How long it is.
+    pub fn len(&self) -> usize {
+        AT_NAME + self.name.len() + 4
+    }
+
+    /// What the checksums of this file's blocks begin with.
+    pub(super) fn seed(&self) -> u32 {
+        crc32c::crc32c(&self.salt)
+    }
+
+    /// What goes into the file's key, besides the salt.
+    pub(super) fn info(&self) -> Vec<u8> {
+        [&[self.kind as u8][..], &self.backup, self.name.as_bytes()].concat()
+    }
+
+    /// The bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.name.len() <= MAX_NAME_LEN, "a name of {} bytes", self.name.len());
+        let mut bytes = vec![0; self.len()];
+        bytes[..AT_FORMAT].copy_from_slice(&MAGIC);
+        bytes[AT_KIND] = self.kind as u8;
+        bytes[AT_CIPHER] = u8::from(self.is_sealed);
+        bytes[AT_NAME_LEN..AT_BLOCKS].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
+        bytes[AT_BACKUP..AT_SALT].copy_from_slice(&self.backup);
+        bytes[AT_SALT..AT_FROM].copy_from_slice(&self.salt);
+        bytes[AT_NAME..AT_NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
+        for (at, number) in [(AT_FORMAT, FORMAT), (AT_LENGTH, self.len() as u32), (AT_BLOCKS, self.blocks)] {
+            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        for (at, number) in [
+            (AT_FROM, self.from as u64),
+            (AT_TO, self.to as u64),
+            (AT_TIME_FROM, self.time_from),
+            (AT_TIME_TO, self.time_to),
+            (AT_COUNT, self.count),
+            (AT_RAW, self.raw),
+            (AT_STORED, self.stored),
+        ] {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let at = bytes.len() - 4;
+        let checksum = crc32c::crc32c(&bytes[..at]);
+        bytes[at..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the begin of these bytes of the file `name`.
+    ///
+    /// # Errors
+    /// `file_corrupt`, saying where; `unsupported_operation` for a newer format.
+    pub fn decode(bytes: &[u8], name: &str) -> Result<Self> {
+        let short = |expected: usize| damaged(name, 0, "length of the header", expected, bytes.len());
+        if bytes.len() < AT_NAME + 4 {
+            return Err(short(AT_NAME + 4));
+        }
+        if bytes[..AT_FORMAT] != MAGIC {
+            let found = bytes[..AT_FORMAT].escape_ascii();
+            return Err(damaged(name, 0, "first bytes", MAGIC.escape_ascii(), found));
+        }
+        let len = u32_at(bytes, AT_LENGTH) as usize;
+        if !(AT_NAME + 4..=1 << 16).contains(&len) {
+            return Err(damaged(name, AT_LENGTH, "length of the header", "132 to 65536", len));
+        }
+        let bytes = bytes.get(..len).ok_or_else(|| short(len))?;
+        let (stored, computed) = (u32_at(bytes, len - 4), crc32c::crc32c(&bytes[..len - 4]));
+        if stored != computed {
+            let (expected, found) = (format!("{stored:#010x}"), format!("{computed:#010x}"));
+            return Err(damaged(name, len - 4, "checksum of the header", expected, found));
+        }
+        let format = u32_at(bytes, AT_FORMAT);
+        if format > FORMAT {
+            let detail = format!(
+                "{name} is of format {format} of backups, this program reads up to {FORMAT}; restore it by a newer one"
+            );
+            return Err(Error::unsupported_operation().with_detail(detail));
+        }
+        let name_len = usize::from(u16::from_le_bytes([bytes[AT_NAME_LEN], bytes[AT_NAME_LEN + 1]]));
+        let kind = Kind::of(bytes[AT_KIND]);
+        let (Some(kind), true) = (kind, format == FORMAT && len == AT_NAME + name_len + 4) else {
+            let found = format_args!("format {format}, kind {}, {len} bytes", bytes[AT_KIND]).to_string();
+            return Err(damaged(name, AT_FORMAT, "header", "one of format 1", found));
+        };
+        if bytes[AT_CIPHER] > 1 {
+            return Err(damaged(name, AT_CIPHER, "encryption", "0 or 1", bytes[AT_CIPHER]));
+        }
+        let own = &bytes[AT_NAME..AT_NAME + name_len];
+        if own != name.as_bytes() {
+            return Err(damaged(name, AT_NAME, "name of the file", name, own.escape_ascii()));
+        }
+        let (from, to) = (u64_at(bytes, AT_FROM) as Version, u64_at(bytes, AT_TO) as Version);
+        if from < 0 || from > to {
+            return Err(damaged(name, AT_FROM, "versions", "two that ascend", format_args!("{from}, {to}")));
+        }
+        Ok(Self {
+            kind,
+            is_sealed: bytes[AT_CIPHER] == 1,
+            name: name.to_owned(),
+            backup: bytes[AT_BACKUP..AT_SALT].try_into().expect("16 bytes"),
+            salt: bytes[AT_SALT..AT_FROM].try_into().expect("32 bytes"),
+            blocks: u32_at(bytes, AT_BLOCKS),
+            from,
+            to,
+            time_from: u64_at(bytes, AT_TIME_FROM),
+            time_to: u64_at(bytes, AT_TIME_TO),
+            count: u64_at(bytes, AT_COUNT),
+            raw: u64_at(bytes, AT_RAW),
+            stored: u64_at(bytes, AT_STORED),
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! The bytes of a backup's files; `docs/format/backup.md` draws them.
+//!
+//! ```text
+//!   header (in the clear): kind, name, backup, versions, times, counts, lengths | checksum
+//!   block                : head (lengths, number, kind, checksum) | body: compressed, then sealed
+//!   block ...
+//! ```
+//! Every file is made whole in memory and put whole, so its header knows how many blocks follow and how long they are: a file
+//! that was cut off is no shorter file. The checksum of a block begins with the file's salt, and the header names the file, so
+//! neither a block nor a file of another place is taken for the one that belongs there.
+
+mod block;
+mod crypt;
+mod header;
+mod numbers;
+
+pub use block::{Block, BlockKind, FileBuilder, FileReader};
+pub use crypt::Key;
+pub use header::{Header, Kind, MAX_HEADER_LEN};
+pub(crate) use numbers::{push_bytes, push_number, take, take_bytes, take_number};
+
+#[cfg(test)]
+mod tests;
+
+use plinth_types::Error;
+use std::fmt;
+
+/// What is wrong with a file, in which place.
+pub(crate) fn damaged(
+    file: &str,
+    offset: usize,
+    what: &str,
+    expected: impl fmt::Display,
+    found: impl fmt::Display,
+) -> Error {
+    let detail = format!("{file} at offset {offset}: {what}: expected {expected}, found {found}");
+    Error::file_corrupt().with_detail(detail)
+}

@@ -1,0 +1,128 @@
+//! The log, applied: mutations in the order of their versions become transactions, one after the other.
+//!
+//! They go to the endpoint as they are, not through a transaction of the client's, which would make others of some operations.
+//! A place in the log is a version and how many of its mutations come before; what was applied up to there can be skipped.
+
+use super::changes::Extents;
+use super::read::fetch;
+use super::{Plan, RestoreControl};
+use crate::container::Backup;
+use crate::format::Kind;
+use crate::{log, target::Doing};
+use bytes::Bytes;
+use plinth_env::reply::{Reply, promise};
+use plinth_types::{Error, MutationList, MutationRef, Result, Version};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// About how many bytes of mutations a transaction has.
+const TRANSACTION_BYTES: usize = 1 << 20;
+/// Files of the log fetched ahead.
+const AHEAD: usize = 4;
+
+/// A place in the log: mutations of a version that come before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct Place {
+    pub version: Version,
+    pub mutations: u64,
+}
+
+/// Takes transactions.
+pub(crate) trait Sink: Send {
+    /// Commits these mutations, which lead to this place in the log.
+    fn commit(&mut self, mutations: MutationList, reached: Place) -> Doing<'_, ()>;
+}
+
+/// Applies the log of a plan, from a place on. Gives the number of mutations that were applied.
+pub(crate) async fn apply(
+    backup: &Backup,
+    plan: &Plan,
+    control: &RestoreControl,
+    from: Place,
+    sink: &mut dyn Sink,
+) -> Result<u64> {
+    let mut gathering = Gathering {
+        plan,
+        extents: Extents::of(plan),
+        from,
+        place: Place::default(),
+        next: plan.snapshot.header.from + 1,
+        mutations: MutationList::new(),
+        ready: Vec::new(),
+        applied: 0,
+    };
+    let mut coming: VecDeque<Reply<Bytes>> = VecDeque::new();
+    let mut names = plan.logs.iter().map(|file| file.name.clone());
+    for file in &plan.logs {
+        while let Some(name) = (coming.len() < AHEAD).then(|| names.next()).flatten() {
+            let ((done, reply), backup) = (promise(), backup.clone());
+            coming.push_back(reply);
+            drop(backup.env.clone().spawn("restore-log", async move {
+                done.send(fetch(&backup, &name).await);
+            }));
+        }
+        let Some(bytes) = coming.pop_front() else { break };
+        let bytes = bytes.await?;
+        // Files may overlap: each version is taken from one of them.
+        let mut reader = backup.reader(&bytes, &file.name, Kind::Log)?;
+        gathering.file(&mut reader, file.to)?;
+        for (mutations, place) in std::mem::take(&mut gathering.ready) {
+            if control.stop.load(Ordering::Relaxed) {
+                return Err(Error::operation_cancelled());
+            }
+            control.restored.fetch_add(mutations.as_bytes().len() as u64, Ordering::Relaxed);
+            sink.commit(mutations, place).await?;
+        }
+    }
+    let (rest, place) = (std::mem::take(&mut gathering.mutations), gathering.place);
+    if !rest.is_empty() {
+        control.restored.fetch_add(rest.as_bytes().len() as u64, Ordering::Relaxed);
+        sink.commit(rest, place).await?;
+    }
+    Ok(gathering.applied)
+}
+
+struct Gathering<'p> {
+    plan: &'p Plan,
+    extents: Extents,
+    from: Place,
+    place: Place,
+    /// The first version that no file before had.
+    next: Version,
+    mutations: MutationList,
+    ready: Vec<(MutationList, Place)>,
+    applied: u64,
+}
+
+impl Gathering<'_> {
+    fn file(&mut self, reader: &mut crate::format::FileReader<'_>, to: Version) -> Result<()> {
+        let next = self.next;
+        log::read(reader, |version, mutation| {
+            if version >= next && version <= self.plan.version {
+                self.mutation(version, mutation);
+            }
+            Ok(())
+        })?;
+        self.next = to;
+        Ok(())
+    }
+
+    fn mutation(&mut self, version: Version, mutation: MutationRef<'_>) {
+        if self.place.version != version {
+            self.place = Place { version, mutations: 0 };
+        }
+        self.place.mutations += 1;
+        if self.place <= self.from {
+            return;
+        }
+        let (mapping, mutations) = (&self.plan.mapping, &mut self.mutations);
+        let applied = &mut self.applied;
+        self.extents.apply(version, mutation, &mut |mutation| {
+            mapping.push(mutation, mutations);
+            *applied += 1;
+        });
+        if self.mutations.as_bytes().len() >= TRANSACTION_BYTES {
+            self.ready.push((std::mem::take(&mut self.mutations), self.place));
+        }
+    }
+}

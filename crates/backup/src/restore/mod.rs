@@ -1,0 +1,48 @@
+//! Restoring: which snapshot and which files of the log make the version that is wanted, and how they get to where they go.
+//!
+//! ```text
+//!   plan      the newest snapshot that lies at or before the version, and the log from it on
+//!   pieces    files of rows, read ahead by several tasks, in key order ─▶ a new directory's tables, or transactions
+//!   changes   files of the log, in version order: each piece of rows gets what was committed after *its* version
+//! ```
+//! What is restored into is locked, or has another name, until it is whole.
+
+mod apply;
+mod changes;
+mod directory;
+mod mapping;
+mod plan;
+mod read;
+mod served;
+
+pub(crate) use read::read_pieces;
+
+pub use directory::{Loader, restore_into};
+pub use mapping::Mapping;
+pub use plan::{Goal, Plan};
+pub use served::{Restoring, ServedRestore, abort, restore_served, status};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What a restore is told, and tells.
+#[derive(Clone, Default)]
+pub struct RestoreControl {
+    /// Set it to end early.
+    pub stop: Arc<AtomicBool>,
+    /// Bytes of rows and mutations that have been taken in so far.
+    pub restored: Arc<AtomicU64>,
+}
+
+/// What was restored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestoreReport {
+    /// The version whose rows there are.
+    pub version: plinth_types::Version,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Mutations of the log that came on top.
+    pub mutations: u64,
+}

@@ -1,0 +1,146 @@
+//! What a restore reads: a snapshot's files and files of the log, for a version or a moment.
+
+use super::Mapping;
+use crate::container::{Backup, Contents, LogFile, Snapshot};
+use crate::format::Kind;
+use crate::log::{self, Moment};
+use crate::manifest::{Manifest, RowsFile};
+use plinth_types::{Error, KeyRange, Result, Version};
+
+/// What a restore is to bring back.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Goal {
+    /// The newest that there is.
+    #[default]
+    Newest,
+    /// What there was at a version.
+    Version(Version),
+    /// What there was at a moment, in milliseconds since 1970.
+    Time(u64),
+}
+
+/// What has to be read for a version.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The version.
+    pub version: Version,
+    /// The snapshot that it begins with.
+    pub snapshot: Snapshot,
+    /// The ranges that are restored, by their names in the backup.
+    pub ranges: Vec<KeyRange>,
+    /// Their new names.
+    pub mapping: Mapping,
+    pub(crate) files: Vec<RowsFile>,
+    pub(crate) logs: Vec<LogFile>,
+}
+
+impl Plan {
+    /// What brings a backup's ranges back as they were.
+    ///
+    /// # Errors
+    /// `restore_invalid_version` if the backup doesn't reach there, saying where it does; `client_invalid_operation` for ranges that
+    /// it doesn't have, or without its key; `file_corrupt` and those of the target.
+    pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
+        backup.needs_key()?;
+        let contents = backup.contents().await?;
+        let reaches = |snapshot: &Snapshot| contents.reach(snapshot);
+        let version = match goal {
+            Goal::Version(version) => version,
+            Goal::Time(time) => version_at(backup, &contents, time).await?,
+            Goal::Newest => contents
+                .restorable()
+                .last()
+                .map(|(_, to)| *to)
+                .ok_or_else(|| unreachable_goal(backup, &contents, "anything"))?,
+        };
+        // The latest has the least log behind it.
+        let fits =
+            |snapshot: &&Snapshot| reaches(snapshot).is_some_and(|(from, to)| (from..=to).contains(&version));
+        let snapshot = contents.snapshots.iter().rev().find(fits);
+        let snapshot = snapshot
+            .ok_or_else(|| unreachable_goal(backup, &contents, &format!("version {version}")))?
+            .clone();
+        let manifest = Manifest::read(backup, &snapshot).await?;
+        let ranges = mapping.select(&manifest.ranges)?;
+        let overlaps = |file: &RowsFile| {
+            ranges.iter().any(|range| range.begin < file.range.end && file.range.begin < range.end)
+        };
+        let files = manifest.files.into_iter().filter(overlaps).collect();
+        let logs = match version > snapshot.header.from {
+            true => contents.chain(snapshot.header.from + 1, version + 1).0.into_iter().cloned().collect(),
+            false => Vec::new(),
+        };
+        Ok(Self { version, snapshot, ranges, mapping, files, logs })
+    }
+
+    /// Bytes of rows in the files of the snapshot that are read.
+    pub fn row_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Rows in them.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Bytes of all files that are read.
+    pub fn stored_bytes(&self) -> u64 {
+        let rows: u64 = self.files.iter().map(|file| file.len).sum();
+        rows + self.logs.iter().map(|log| log.stored).sum::<u64>()
+    }
+
+    /// How many those are.
+    pub fn file_count(&self) -> usize {
+        self.files.len() + self.logs.len()
+    }
+
+    /// Bytes of the files of the log among them.
+    pub fn log_bytes(&self) -> u64 {
+        self.logs.iter().map(|log| log.stored).sum()
+    }
+}
+
+fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
+    let stretches: Vec<_> =
+        contents.restorable().iter().map(|(from, to)| format!("{from} to {to}")).collect();
+    let has = match stretches.is_empty() {
+        true => "it has no whole snapshot".to_owned(),
+        false => format!("it reaches versions {}", stretches.join(", and ")),
+    };
+    Error::restore_invalid_version()
+        .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
+}
+
+/// The last version that is known to have been the newest at or before a time.
+///
+/// # Errors
+/// `restore_invalid_version` for a time before anything that can be restored; those of reading files.
+pub(crate) async fn version_at(backup: &Backup, contents: &Contents, time: u64) -> Result<Version> {
+    let mut best: Option<Moment> = None;
+    let mut consider = |moment: Moment| {
+        if moment.time <= time && best.is_none_or(|best| best.version < moment.version) {
+            best = Some(moment);
+        }
+    };
+    for snapshot in &contents.snapshots {
+        let (time, version) = (snapshot.header.time_to, snapshot.header.to);
+        consider(Moment { time, version });
+    }
+    // Times ascend with versions: the last file that begins before has it, or the one before that, if it has none at all.
+    let (mut low, mut high) = (0, contents.logs.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let header = backup.header(&contents.logs[middle].name).await?;
+        if header.time_from <= time { low = middle + 1 } else { high = middle }
+    }
+    for file in contents.logs[..low].iter().rev().take(16) {
+        let bytes = backup.target.get(&file.name).await?;
+        let moments = log::read(&mut backup.reader(&bytes, &file.name, Kind::Log)?, |_, _| Ok(()))?;
+        if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
+            consider(moment);
+            break;
+        }
+    }
+    let best = best.map(|best| best.version);
+    best.ok_or_else(|| unreachable_goal(backup, contents, "that time, which is before its first snapshot"))
+}

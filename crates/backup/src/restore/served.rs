@@ -1,0 +1,467 @@
+//! Into a database that is running: by transactions, under a lock that keeps everybody else out until it is whole.
+//!
+//! ```text
+//!   \xff/dbLocked                          the restore's id
+//!   \xff\x02/plinth/restore/head           format, the restore's id, the run's id, what is restored as JSON
+//!   \xff\x02/plinth/restore/file/NAME      how far a file of rows is: the key behind the last row
+//!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
+//! ```
+//! Rows and how far they are come in one transaction, so the record never lies, and a restore that was interrupted goes on. Each
+//! transaction has the head among its read conflicts: a run that another one has taken over from ends. At the end the record
+//! and the lock go in one transaction; until then every other client is told `database_locked`.
+
+use super::apply::{Place, Sink, apply};
+use super::read::read_pieces;
+use super::{Plan, RestoreControl, RestoreReport};
+use crate::container::Backup;
+use crate::manifest::RowsFile;
+use crate::snapshot::{lock, read_version};
+use crate::target::Doing;
+use bytes::Bytes;
+use plinth_client::Database;
+use plinth_types::{
+    CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationList,
+    MutationType, RangeList, RangeRead, Result, Version, printable, strinc, system,
+};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const HEAD: &[u8] = b"\xff\x02/plinth/restore/head";
+const FILES: &[u8] = b"\xff\x02/plinth/restore/file/";
+const LOG: &[u8] = b"\xff\x02/plinth/restore/log";
+/// All rows of a restore.
+const ALL: (&[u8], &[u8]) = (b"\xff\x02/plinth/restore/", b"\xff\x02/plinth/restore0");
+const FORMAT: u8 = 1;
+/// Workers that bring rows in.
+const WORKERS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(100);
+const ATTEMPTS: usize = 300;
+
+/// A restore into a database, for whoever asks how it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restoring {
+    /// Where the backup is.
+    pub url: String,
+    /// The version that is restored.
+    pub version: Version,
+    /// Files of rows that it has, and how many of them are there.
+    pub files: (u64, u64),
+    /// How far the log is, once all rows are there.
+    pub log: Option<Version>,
+}
+
+/// A restore into a database that is running, which has been begun.
+pub struct ServedRestore;
+
+type Id = [u8; 16];
+
+struct Run {
+    db: Database,
+    id: Id,
+    head: Bytes,
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::client_invalid_operation().with_detail(what))
+}
+
+/// The restore's id, and what it restores.
+fn decode_head(head: &[u8]) -> Result<(Id, serde_json::Value)> {
+    let id = head.get(1..17).and_then(|id| Id::try_from(id).ok());
+    match (head.first(), id, head.get(33..)) {
+        (Some(&FORMAT), Some(id), Some(json)) => Ok((id, serde_json::from_slice(json).unwrap_or_default())),
+        _ => Err(Error::unsupported_operation()
+            .with_detail("the database holds a restore that another version of this program began")),
+    }
+}
+
+fn lock_id(value: &[u8]) -> Option<Id> {
+    value.get(value.len().checked_sub(16)?..)?.try_into().ok()
+}
+
+/// Restores into a database that is running. The ranges have to be empty there; the database is locked until it is done.
+///
+/// A restore of the same version of the same backup that was interrupted goes on.
+///
+/// # Errors
+/// `restore_destination_not_empty`; `database_locked` if somebody else has locked it; `client_invalid_operation` if another restore is
+/// unfinished; `operation_cancelled` if it was stopped, or another run took over; `file_corrupt`, `restore_missing_data` and those of
+/// target and database. The database stays locked then.
+pub async fn restore_served(
+    backup: &Backup,
+    plan: &Plan,
+    control: &RestoreControl,
+    db: &Database,
+) -> Result<RestoreReport> {
+    let run = Arc::new(Run::begin(backup, plan, db).await?);
+    run.rows(backup, plan, control).await?;
+    let from = run.log_place().await?;
+    let mut sink = Fenced { run: run.clone() };
+    let mutations = apply(backup, plan, control, from, &mut sink).await?;
+    run.finish(&renamed(plan)).await?;
+    Ok(RestoreReport { version: plan.version, rows: plan.rows(), bytes: plan.row_bytes(), mutations })
+}
+
+/// The ranges as they are called in the database.
+fn renamed(plan: &Plan) -> Vec<KeyRange> {
+    let rename = |range: &KeyRange| KeyRange {
+        begin: plan.mapping.key(&range.begin),
+        end: plan.mapping.end(&range.end),
+    };
+    plan.ranges.iter().map(rename).collect()
+}
+
+/// The restore that a database is being filled by, if any.
+///
+/// # Errors
+/// Those of the database.
+pub async fn status(db: &Database) -> Result<Option<Restoring>> {
+    let (version, head) = read_one(db, HEAD).await?;
+    let Some(head) = head else { return Ok(None) };
+    let (_, fields) = decode_head(&head)?;
+    let done = rows(db, version, FILES, &strinc(FILES).unwrap_or_default()).await?;
+    let finished = done.iter().filter(|(_, value)| value.first() == Some(&1)).count() as u64;
+    let log = read_one(db, LOG).await?.1.and_then(|value| decode_place(&value));
+    Ok(Some(Restoring {
+        url: fields["url"].as_str().unwrap_or_default().to_owned(),
+        version: fields["version"].as_i64().unwrap_or_default(),
+        files: (fields["files"].as_u64().unwrap_or_default(), finished),
+        log: log.map(|place| place.version),
+    }))
+}
+
+/// Gives a restore up: clears what it has brought in, and unlocks the database. Gives false if there is none.
+///
+/// # Errors
+/// `database_locked` if somebody else has locked it; those of the database.
+pub async fn abort(db: &Database) -> Result<bool> {
+    let (_, head) = read_one(db, HEAD).await?;
+    let Some(head) = head else { return Ok(false) };
+    let (id, fields) = decode_head(&head)?;
+    let mut new = vec![FORMAT];
+    let mut run = [0; 16];
+    db.endpoint().env().fill_random(&mut run);
+    new.extend_from_slice(&id);
+    new.extend_from_slice(&run);
+    new.extend_from_slice(fields.to_string().as_bytes());
+    let taken = Run { db: db.clone(), id, head: head.clone() };
+    let mut mutations = MutationList::new();
+    mutations.push(MutationType::Set, HEAD, &new);
+    taken.commit(mutations, None, &[]).await?;
+    let taken = Run { db: db.clone(), id, head: new.into() };
+    let mut ranges = Vec::new();
+    for range in fields["ranges"].as_array().into_iter().flatten() {
+        let bound = |at: usize| {
+            let text = range[at].as_str().unwrap_or_default();
+            printable::parse(text).unwrap_or_default()
+        };
+        ranges.push(KeyRange::new(bound(0), bound(1)));
+    }
+    let mut clears = MutationList::new();
+    for range in &ranges {
+        clears.push(MutationType::ClearRange, &range.begin, &range.end);
+    }
+    taken.finish_with(clears, &ranges).await?;
+    Ok(true)
+}
+
+fn encode_place(place: Place) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&place.version.to_le_bytes());
+    bytes[8..].copy_from_slice(&place.mutations.to_le_bytes());
+    bytes
+}
+
+fn decode_place(value: &[u8]) -> Option<Place> {
+    let (version, mutations) = value.split_first_chunk::<8>()?;
+    let mutations = u64::from_le_bytes(mutations.try_into().ok()?);
+    Some(Place { version: Version::from_le_bytes(*version), mutations })
+}
+
+/// Reads a key, whether the database is locked or not, and says at which version.
+async fn read_one(db: &Database, key: &[u8]) -> Result<(Version, Option<Bytes>)> {
+    let (version, mut values) = read_many(db, &[key]).await?;
+    Ok((version, values.pop().flatten()))
+}
+
+async fn read_many(db: &Database, wanted: &[&[u8]]) -> Result<(Version, Vec<Option<Bytes>>)> {
+    let mut keys = KeyList::new();
+    for key in wanted {
+        keys.push(key);
+    }
+    let mut attempts = ATTEMPTS;
+    loop {
+        let version = read_version(db).await?;
+        match db.endpoint().get_many(version, KeySpace::System, &keys).await {
+            Ok(values) => return Ok((version, values)),
+            Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
+            Err(error) => return Err(error),
+        }
+        db.endpoint().env().sleep(PAUSE).await;
+    }
+}
+
+/// All rows of a small range.
+async fn rows(db: &Database, version: Version, begin: &[u8], end: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+    let (mut found, mut reached) = (Vec::new(), Bytes::copy_from_slice(begin));
+    loop {
+        let read = RangeRead {
+            begin: KeySelector::first_greater_or_equal(reached.clone()),
+            end: KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end)),
+            limit: usize::MAX,
+            target_bytes: 1 << 20,
+            reverse: false,
+        };
+        let result = db.endpoint().get_range(version, KeySpace::System, &read).await?;
+        found.extend(result.rows.key_values().map(|row| (row.key, row.value)));
+        match result.rows.last().filter(|_| result.more) {
+            Some((key, _)) => reached = plinth_types::key_after(key),
+            None => return Ok(found),
+        }
+    }
+}
+
+impl Run {
+    /// Takes the database: an empty one, or one that an earlier run of the same restore has left.
+    async fn begin(backup: &Backup, plan: &Plan, db: &Database) -> Result<Self> {
+        let ranges = renamed(plan);
+        let shown = |key: &Bytes| printable(key);
+        let fields = serde_json::json!({
+            "url": backup.url(),
+            "backup": crate::names::hex(&backup.id),
+            "version": plan.version,
+            "snapshot": plan.snapshot.directory,
+            "files": plan.files.len(),
+            "ranges": ranges.iter().map(|range| [shown(&range.begin), shown(&range.end)]).collect::<Vec<_>>(),
+        });
+        let env = db.endpoint().env();
+        let (mut id, mut run) = ([0; 16], [0; 16]);
+        env.fill_random(&mut id);
+        env.fill_random(&mut run);
+        let mut attempts = ATTEMPTS;
+        loop {
+            let (version, values) = read_many(db, &[HEAD, system::DATABASE_LOCKED]).await?;
+            let (head, locked) = (values[0].clone(), values[1].clone());
+            let mut mutations = MutationList::new();
+            match &head {
+                Some(head) => {
+                    let (before, other) = decode_head(head)?;
+                    if other != fields {
+                        let what = format!(
+                            "the database holds an unfinished restore of version {} from {}; finish it by the same command, or \
+                             give it up: plinth restore abort",
+                            other["version"],
+                            other["url"].as_str().unwrap_or_default()
+                        );
+                        return refuse(what);
+                    }
+                    id = before;
+                }
+                None => self::check_empty(db, version, &ranges).await?,
+            }
+            let is_ours = locked.as_ref().is_some_and(|value| lock_id(value) == Some(id));
+            if locked.is_some() && !is_ours {
+                return Err(Error::database_locked().with_detail("the database is locked by somebody else"));
+            }
+            if locked.is_none() {
+                let operand = [&b"0123456789"[..], &id, &[0; 4]].concat();
+                mutations.push(MutationType::SetVersionstampedValue, system::DATABASE_LOCKED, &operand);
+            }
+            let new: Bytes = [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();
+            mutations.push(MutationType::Set, HEAD, &new);
+            let mut reads = RangeList::new();
+            reads.push_single(HEAD);
+            reads.push_single(system::DATABASE_LOCKED);
+            ranges.iter().for_each(|range| reads.push(&range.begin, &range.end));
+            let mut writes = RangeList::new();
+            writes.push_single(HEAD);
+            writes.push_single(system::DATABASE_LOCKED);
+            let conflicts = Conflicts { read_version: version, reads, writes };
+            let request =
+                CommitRequest { conflicts, mutations, lock_aware: true, ..CommitRequest::default() };
+            match db.endpoint().commit(request).await {
+                Ok(CommitReply::Committed { .. }) => return Ok(Self { db: db.clone(), id, head: new }),
+                Ok(CommitReply::Conflict { .. }) => {}
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error),
+            }
+            attempts = attempts.checked_sub(1).ok_or_else(Error::timed_out)?;
+            env.sleep(PAUSE).await;
+        }
+    }
+
+    /// Commits, if this run still is the one that restores. With `record`, a key and its value, what an earlier attempt committed is
+    /// not committed again.
+    async fn commit(
+        &self,
+        mut mutations: MutationList,
+        record: Option<(&[u8], &[u8])>,
+        written: &[KeyRange],
+    ) -> Result<()> {
+        if let Some((key, value)) = record {
+            mutations.push(MutationType::Set, key, value);
+        }
+        let env = self.db.endpoint().env();
+        let mut attempts = ATTEMPTS;
+        loop {
+            let keys = [HEAD, record.map_or(HEAD, |(key, _)| key)];
+            let (version, values) = read_many(&self.db, &keys).await?;
+            if record.is_some_and(|(_, value)| values[1].as_deref() == Some(value)) {
+                return Ok(());
+            }
+            if values[0].as_ref() != Some(&self.head) {
+                let detail = "another run of this restore has taken over";
+                return Err(Error::operation_cancelled().with_detail(detail));
+            }
+            let (mut reads, mut writes) = (RangeList::new(), RangeList::new());
+            reads.push_single(HEAD);
+            if let Some((key, _)) = record {
+                reads.push_single(key);
+                writes.push_single(key);
+            } else {
+                writes.push_single(HEAD);
+            }
+            written.iter().for_each(|range| writes.push(&range.begin, &range.end));
+            let conflicts = Conflicts { read_version: version, reads, writes };
+            let request = CommitRequest {
+                conflicts,
+                mutations: mutations.clone(),
+                lock_aware: true,
+                ..CommitRequest::default()
+            };
+            match self.db.endpoint().commit(request).await {
+                Ok(CommitReply::Committed { .. }) => return Ok(()),
+                Ok(CommitReply::Conflict { .. }) => {}
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error),
+            }
+            attempts = attempts.checked_sub(1).ok_or_else(Error::timed_out)?;
+            env.sleep(PAUSE).await;
+        }
+    }
+
+    /// Brings all rows in, several files at a time.
+    async fn rows(self: &Arc<Self>, backup: &Backup, plan: &Plan, control: &RestoreControl) -> Result<()> {
+        let waiting: Vec<RowsFile> = plan.files.iter().rev().cloned().collect();
+        let shared = Arc::new((Mutex::new(waiting), Mutex::new(None::<Error>)));
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|_| {
+                let (run, shared) = (self.clone(), shared.clone());
+                let (backup, plan, control) = (backup.clone(), plan.clone(), control.clone());
+                backup.env.clone().spawn("restore", async move {
+                    loop {
+                        let Some(file) = lock(&shared.0).pop() else { return };
+                        if let Err(error) = run.file(&backup, &plan, &control, &file).await {
+                            lock(&shared.1).get_or_insert(error);
+                            lock(&shared.0).clear();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await?;
+        }
+        let failure = lock(&shared.1).take();
+        failure.map_or(Ok(()), Err)
+    }
+
+    async fn file(
+        &self,
+        backup: &Backup,
+        plan: &Plan,
+        control: &RestoreControl,
+        file: &RowsFile,
+    ) -> Result<()> {
+        let key = [FILES, file.name.as_bytes()].concat();
+        let before = read_one(&self.db, &key).await?.1;
+        if before.as_ref().is_some_and(|value| value.first() == Some(&1)) {
+            control.restored.fetch_add(file.bytes, Ordering::Relaxed);
+            return Ok(());
+        }
+        let pieces = read_pieces(backup, file, &plan.ranges).await?;
+        let count = pieces.len();
+        for (n, piece) in pieces.into_iter().enumerate() {
+            if control.stop.load(Ordering::Relaxed) {
+                return Err(Error::operation_cancelled());
+            }
+            control.restored.fetch_add(piece.rows.data_len() as u64, Ordering::Relaxed);
+            // The first byte says whether that is all of the file.
+            let record = [&[u8::from(n + 1 == count)][..], &piece.range.end].concat();
+            if before.as_ref().is_some_and(|before| before[1..] >= record[1..]) {
+                continue;
+            }
+            let mut mutations = MutationList::new();
+            for (row, value) in piece.rows.iter() {
+                mutations.push(MutationType::Set, &plan.mapping.key(row), value);
+            }
+            self.commit(mutations, Some((&key, &record)), &[]).await?;
+        }
+        Ok(())
+    }
+
+    async fn log_place(&self) -> Result<Place> {
+        let value = read_one(&self.db, LOG).await?.1;
+        Ok(value.and_then(|value| decode_place(&value)).unwrap_or_default())
+    }
+
+    /// Removes the record and the lock. Whoever read before the restore began conflicts.
+    async fn finish(&self, ranges: &[KeyRange]) -> Result<()> {
+        self.finish_with(MutationList::new(), ranges).await
+    }
+
+    async fn finish_with(&self, mut mutations: MutationList, ranges: &[KeyRange]) -> Result<()> {
+        mutations.push(MutationType::ClearRange, ALL.0, ALL.1);
+        let (_, locked) = read_one(&self.db, system::DATABASE_LOCKED).await?;
+        if locked.is_some_and(|value| lock_id(&value) == Some(self.id)) {
+            let end = plinth_types::key_after(system::DATABASE_LOCKED);
+            mutations.push(MutationType::ClearRange, system::DATABASE_LOCKED, &end);
+        }
+        match self.commit(mutations, None, ranges).await {
+            // The answer to the commit that did it may have been lost.
+            Err(error) if error == Error::operation_cancelled() => match read_one(&self.db, HEAD).await?.1 {
+                None => Ok(()),
+                Some(_) => Err(error),
+            },
+            result => result,
+        }
+    }
+}
+
+/// # Errors
+/// `restore_destination_not_empty`, naming a key.
+async fn check_empty(db: &Database, version: Version, ranges: &[KeyRange]) -> Result<()> {
+    for range in ranges {
+        let read = RangeRead {
+            begin: KeySelector::first_greater_or_equal(range.begin.clone()),
+            end: KeySelector::first_greater_or_equal(range.end.clone()),
+            limit: 1,
+            target_bytes: 1,
+            reverse: false,
+        };
+        let found = db.endpoint().get_range(version, KeySpace::System, &read).await?;
+        if let Some((key, _)) = found.rows.row(0) {
+            let detail = format!(
+                "the database has the key {} where rows are to be restored; clear the ranges first, or take an empty database",
+                printable(key)
+            );
+            return Err(Error::restore_destination_not_empty().with_detail(detail));
+        }
+    }
+    Ok(())
+}
+
+/// Commits the log, under the fence of the run.
+struct Fenced {
+    run: Arc<Run>,
+}
+
+impl Sink for Fenced {
+    fn commit(&mut self, mutations: MutationList, reached: Place) -> Doing<'_, ()> {
+        Box::pin(async move {
+            let value = encode_place(reached);
+            self.run.commit(mutations, Some((LOG, &value)), &[]).await
+        })
+    }
+}

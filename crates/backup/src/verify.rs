@@ -1,0 +1,141 @@
+//! Verifying: every file of a backup is read, and what is damaged or missing is told with what that costs.
+
+use crate::container::Backup;
+use crate::format::Kind;
+use crate::log;
+use crate::manifest::{Manifest, RowsFile};
+use crate::restore::read_pieces;
+use plinth_types::{Error, Result, Version};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A file that isn't what it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// What is wrong with which file.
+    pub error: Error,
+    /// Versions that can't be restored because of it, first and last, unless another snapshot reaches them.
+    pub costs: Option<(Version, Version)>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.error.detail().unwrap_or(self.error.description()))
+    }
+}
+
+/// What was read.
+#[derive(Clone, Default, Debug)]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// The versions that can be restored all the same, first and last of each stretch.
+    pub restorable: Vec<(Version, Version)>,
+    /// Whether rows and mutations were looked at, or, for want of the key, checksums alone.
+    pub is_deep: bool,
+}
+
+/// Reads all files of a backup. `read` counts bytes, and `stop` ends it.
+///
+/// # Errors
+/// Those of listing the target; `operation_cancelled` if it was stopped. What is wrong with a file is no error.
+pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Result<VerifyReport> {
+    let mut contents = backup.contents().await?;
+    let is_deep = !backup.is_sealed() || backup.key.is_some();
+    let mut report = VerifyReport { is_deep, ..VerifyReport::default() };
+    for (_, error) in std::mem::take(&mut contents.damaged) {
+        report.problems.push(Problem { error, costs: None });
+    }
+    let whole = contents.clone();
+    let mut bad_logs = Vec::new();
+    for file in &whole.logs {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::operation_cancelled());
+        }
+        let checked = check_log(backup, &file.name, is_deep).await;
+        report.count(file.stored, read);
+        if let Err(error) = checked {
+            report.problems.push(Problem { error, costs: Some((file.from, file.to - 1)) });
+            bad_logs.push(file.name.clone());
+        }
+    }
+    contents.logs.retain(|file| !bad_logs.contains(&file.name));
+    for snapshot in &whole.snapshots {
+        let reach = whole.reach(snapshot);
+        let mut errors = Vec::new();
+        if is_deep {
+            match Manifest::read(backup, snapshot).await {
+                Ok(manifest) => {
+                    for file in &manifest.files {
+                        if stop.load(Ordering::Relaxed) {
+                            return Err(Error::operation_cancelled());
+                        }
+                        errors.extend(check_rows(backup, file).await.err());
+                        report.count(file.len, read);
+                    }
+                }
+                Err(error) => errors.push(error),
+            }
+        } else {
+            for object in backup.target.list(&snapshot.directory).await? {
+                let kind = if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
+                errors.extend(check_blocks(backup, &object.name, kind).await.err());
+                report.count(object.len, read);
+            }
+        }
+        if !errors.is_empty() {
+            contents.snapshots.retain(|other| other.directory != snapshot.directory);
+        }
+        report.problems.extend(errors.into_iter().map(|error| Problem { error, costs: reach }));
+    }
+    report.restorable = contents.restorable();
+    Ok(report)
+}
+
+impl VerifyReport {
+    fn count(&mut self, bytes: u64, read: &AtomicU64) {
+        self.files += 1;
+        self.bytes += bytes;
+        read.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+async fn check_log(backup: &Backup, name: &str, is_deep: bool) -> Result<()> {
+    if !is_deep {
+        return check_blocks(backup, name, Kind::Log).await;
+    }
+    let bytes = backup.target.get(name).await?;
+    let mut file = backup.reader(&bytes, name, Kind::Log)?;
+    let count = file.header.count;
+    let mut found = 0;
+    log::read(&mut file, |_, _| {
+        found += 1;
+        Ok(())
+    })?;
+    if found != count {
+        let detail = format!("{name} at offset 0: mutations: expected {count}, found {found}");
+        return Err(Error::file_corrupt().with_detail(detail));
+    }
+    Ok(())
+}
+
+async fn check_rows(backup: &Backup, file: &RowsFile) -> Result<()> {
+    let pieces = read_pieces(backup, file, std::slice::from_ref(&file.range)).await?;
+    let rows: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
+    if rows != file.rows {
+        let detail = format!("{} at offset 0: rows: expected {}, found {rows}", file.name, file.rows);
+        return Err(Error::file_corrupt().with_detail(detail));
+    }
+    Ok(())
+}
+
+async fn check_blocks(backup: &Backup, name: &str, kind: Kind) -> Result<()> {
+    let bytes = backup.target.get(name).await?;
+    let mut file = backup.reader(&bytes, name, kind)?;
+    while file.next()?.is_some() {}
+    Ok(())
+}

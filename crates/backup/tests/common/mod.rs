@@ -1,0 +1,126 @@
+//! Databases in a simulated world, a model of their rows, and backups of them.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, RestoreReport};
+use plinth::backup::restore::{restore_into, restore_served};
+use plinth::backup::{Backup, Directory, Target};
+use plinth::{Database, KeySelector, Result, Version};
+use plinth_client::Endpoint;
+use plinth_env::Env;
+pub use plinth_env::simulated::Random;
+use plinth_types::{Bytes, KeySpace, RangeRead, system};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+pub type Model = BTreeMap<Bytes, Bytes>;
+
+pub async fn open(machine: &Env, dir: &str, engine: &str) -> Database {
+    Database::builder(dir).env(machine.clone()).engine(engine).open_async().await.unwrap()
+}
+
+pub fn backup_target(machine: &Env) -> Arc<dyn Target> {
+    Arc::new(Directory::new(machine, "/backup"))
+}
+
+pub async fn new_backup(machine: &Env, db: &Database) -> Backup {
+    let id = db.endpoint().describe().cluster_id;
+    Backup::open_or_create(machine, backup_target(machine), None, &id).await.unwrap()
+}
+
+pub async fn set(db: &Database, key: &[u8], value: &[u8]) -> Version {
+    let tr = db.create_transaction();
+    tr.set(key, value);
+    tr.commit().await.unwrap();
+    tr.committed_version()
+}
+
+/// Commits random transactions of sets, clears and additions, here and in the model.
+pub async fn write_some(db: &Database, model: &mut Model, random: &mut Random, count: usize) {
+    for _ in 0..count {
+        let tr = db.create_transaction();
+        for _ in 0..=random.index(8) {
+            let key = Bytes::from(format!("key{:03}", random.index(300)));
+            match random.index(8) {
+                0 => {
+                    let end = Bytes::from(format!("key{:03}", random.index(300)));
+                    if key < end {
+                        tr.clear_range(&key, &end);
+                        let gone: Vec<_> = model.range(key..end).map(|(key, _)| key.clone()).collect();
+                        gone.iter().for_each(|key| drop(model.remove(key)));
+                    }
+                }
+                1 | 2 => {
+                    let before = model.get(&key).map_or(0, |value| number(value));
+                    let sum = (before as u8).wrapping_add(3);
+                    tr.add(&key, [3]);
+                    // The length of the operand is that of the sum.
+                    model.insert(key, Bytes::copy_from_slice(&[sum]));
+                }
+                _ => {
+                    let value = vec![random.index(250) as u8; 1 + random.index(100)];
+                    tr.set(&key, &value);
+                    model.insert(key, value.into());
+                }
+            }
+        }
+        tr.commit().await.unwrap();
+    }
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from(value.first().copied().unwrap_or_default())
+}
+
+pub async fn rows_of(db: &plinth_client::Database) -> Model {
+    let endpoint: &Arc<dyn Endpoint> = db.endpoint();
+    let (mut rows, mut reached) = (Model::new(), Bytes::new());
+    loop {
+        let version = endpoint.read_version(Default::default()).await.unwrap().version;
+        let read = RangeRead {
+            begin: KeySelector::first_greater_or_equal(reached.clone()),
+            end: KeySelector::first_greater_or_equal(Bytes::from_static(system::NORMAL_END)),
+            limit: usize::MAX,
+            target_bytes: 1 << 20,
+            reverse: false,
+        };
+        let found = endpoint.get_range(version, KeySpace::Normal, &read).await.unwrap();
+        rows.extend(
+            found
+                .rows
+                .key_values()
+                .map(|row| (Bytes::copy_from_slice(&row.key), Bytes::copy_from_slice(&row.value))),
+        );
+        match found.rows.last().filter(|_| found.more) {
+            Some((key, _)) => reached = plinth_types::key_after(key),
+            None => return rows,
+        }
+    }
+}
+
+pub async fn plan(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Plan> {
+    Plan::make(backup, goal, mapping).await
+}
+
+pub async fn serve(
+    backup: &Backup,
+    plan: &Plan,
+    control: &RestoreControl,
+    db: &plinth_client::Database,
+) -> Result<RestoreReport> {
+    restore_served(backup, plan, control, db).await
+}
+
+pub async fn restore_dir(
+    machine: &Env,
+    backup: &Backup,
+    goal: Goal,
+    mapping: Mapping,
+    dir: &str,
+    engine: &str,
+) -> Result<RestoreReport> {
+    let plan = Plan::make(backup, goal, mapping).await?;
+    let builder = Database::builder(Path::new(dir)).env(machine.clone()).engine(engine);
+    let mut loader = builder.loader(plan.version).await?;
+    restore_into(backup, &plan, &RestoreControl::default(), &mut loader as &mut dyn Loader).await
+}

@@ -1,0 +1,226 @@
+//! Whatever ends a snapshot or a restore in the middle, nothing that is half there is taken for whole: a snapshot without its
+//! manifest counts for nothing, a directory has its name only when everything is in it, a database that is being restored stays
+//! locked, and the same restore goes on where it was.
+
+mod common;
+
+use common::*;
+use plinth::Error;
+use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
+use plinth::backup::{Backup, Lease, SnapshotSettings, take_snapshot, verify};
+use plinth_env::simulated::Simulation;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn small_files() -> SnapshotSettings {
+    SnapshotSettings { file_bytes: 400, workers: 2, ..SnapshotSettings::default() }
+}
+
+#[test]
+fn a_crash_during_a_snapshot_leaves_those_before() {
+    let (mut without, mut with) = (0, 0);
+    for round in 0..12 {
+        let simulation = Simulation::new(round);
+        let mut machine = simulation.process("node");
+        let model = simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let mut model = Model::default();
+            write_some(&db, &mut model, &mut Random::new(round), 40).await;
+            take_snapshot(&new_backup(&machine, &db).await, &db, &small_files()).await.unwrap();
+            db.close_async().await.unwrap();
+            model
+        });
+        let env = machine.clone();
+        drop(machine.spawn("backup", async move {
+            let db = open(&env, "/db", "memory").await;
+            set(&db, b"second", b"").await;
+            let backup = Backup::open(&env, backup_target(&env), None).await.unwrap();
+            take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        }));
+        simulation.run_for(Duration::from_micros(1000 * (1 + round)));
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+        simulation.run_until(async {
+            let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+            let contents = backup.contents().await.unwrap();
+            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            assert_eq!(report.problems, [], "round {round}");
+            let restored = restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
+            restored.await.unwrap();
+            let mut rows = rows_of(&*open(&machine, "/new", "memory").await).await;
+            let has_second = rows.remove(&b"second"[..]).is_some();
+            assert_eq!(has_second, contents.snapshots.len() == 2, "round {round}");
+            assert!(rows == model, "round {round}");
+            without += u32::from(!has_second);
+            with += u32::from(has_second);
+        });
+    }
+    assert!(without > 2 && with > 2, "{without} without, {with} with the second snapshot");
+}
+
+#[test]
+fn a_crash_during_a_restore_leaves_no_directory_or_a_whole_one() {
+    let (mut absent, mut whole) = (0, 0);
+    for round in 0..12 {
+        let simulation = Simulation::new(round);
+        let mut machine = simulation.process("node");
+        let model = simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let mut model = Model::default();
+            write_some(&db, &mut model, &mut Random::new(round), 20).await;
+            take_snapshot(&new_backup(&machine, &db).await, &db, &small_files()).await.unwrap();
+            model
+        });
+        let restore = async |env: plinth::Env| {
+            let backup = Backup::open(&env, backup_target(&env), None).await?;
+            restore_dir(&env, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await
+        };
+        let env = machine.clone();
+        drop(machine.spawn("restore", async move {
+            let backup = Backup::open(&env, backup_target(&env), None).await.unwrap();
+            restore_dir(&env, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+        }));
+        simulation.run_for(Duration::from_micros(7_000 * (1 + round)));
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+        simulation.run_until(async {
+            if machine.files().exists("/new").await.unwrap() {
+                whole += 1;
+            } else {
+                absent += 1;
+                // Begun again over what was left.
+                restore(machine.clone()).await.unwrap();
+                assert!(!machine.files().exists("/new.restoring").await.unwrap());
+            }
+            let rows = rows_of(&*open(&machine, "/new", "memory").await).await;
+            assert!(rows == model, "round {round}");
+            assert_eq!(restore(machine.clone()).await, Err(Error::restore_destination_not_empty()));
+        });
+    }
+    assert!(absent > 2 && whole > 2, "{absent} absent, {whole} whole");
+}
+
+#[test]
+fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
+    for round in 0..6_u64 {
+        let simulation = Simulation::new(round);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let mut model = Model::default();
+            write_some(&db, &mut model, &mut Random::new(round), 60).await;
+            let backup = new_backup(&machine, &db).await;
+            take_snapshot(&backup, &db, &small_files()).await.unwrap();
+            let to = open(&machine, "/to", "memory").await;
+            let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+            // Stopped when some of it is there.
+            let control = RestoreControl::default();
+            let (stop, restored) = (control.stop.clone(), control.restored.clone());
+            let env = machine.clone();
+            let most = 1 + plan.row_bytes() * round / 8;
+            drop(machine.spawn("stop", async move {
+                while restored.load(Ordering::SeqCst) < most {
+                    env.sleep(Duration::from_micros(50)).await;
+                }
+                stop.store(true, Ordering::SeqCst);
+            }));
+            let stopped = serve(&backup, &plan, &control, &to).await;
+            assert_eq!(stopped, Err(Error::operation_cancelled()), "round {round}");
+            let tr = to.create_transaction();
+            assert_eq!(tr.get("key001").await.map(drop), Err(Error::database_locked()));
+            let shown = status(&to).await.unwrap().unwrap();
+            assert_eq!((shown.version, shown.files.0), (plan.version, plan.file_count() as u64));
+            if round % 3 == 2 {
+                // Given up: everything that was brought in is gone.
+                assert!(abort(&to).await.unwrap() && !abort(&to).await.unwrap());
+                assert!(rows_of(&to).await.is_empty());
+                set(&to, b"free", b"").await;
+                return;
+            }
+            // Another restore may not take its place.
+            let mapping = Mapping { add_prefix: "other/".into(), ..Mapping::default() };
+            let other = self::plan(&backup, Goal::Newest, mapping).await.unwrap();
+            let refused = serve(&backup, &other, &RestoreControl::default(), &to).await;
+            assert_eq!(refused, Err(Error::client_invalid_operation()));
+            serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+            assert!(status(&to).await.unwrap().is_none());
+            assert!(rows_of(&to).await == model, "round {round}");
+            set(&to, b"free", b"").await;
+        });
+    }
+}
+
+#[test]
+fn damage_is_named_and_nothing_is_restored_from_it() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        write_some(&db, &mut Model::default(), &mut Random::new(2), 90).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let target = backup_target(&machine);
+        let files = target.list("snapshots/").await.unwrap();
+        let rows: Vec<_> = files.iter().filter(|file| file.name.ends_with(".rows")).collect();
+        assert!(rows.len() > 2, "{files:?}");
+        let [first, second] = [&rows[0].name, &rows[1].name];
+        let (one, other) = (target.get(first).await.unwrap(), target.get(second).await.unwrap());
+        let flipped = [&one[..200], &[one[200] ^ 1], &one[201..]].concat();
+        for (what, contents, code) in [
+            ("flipped", Some(flipped), 1522),
+            ("swapped", Some(other.to_vec()), 1522),
+            ("cut off", Some(one[..one.len() - 1].to_vec()), 1522),
+            ("missing", None, 2363),
+        ] {
+            match contents {
+                Some(contents) => target.put(first, contents.into()).await.unwrap(),
+                None => target.delete(first).await.unwrap(),
+            }
+            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            assert_eq!(report.problems.len(), 1, "{what}: {:?}", report.problems);
+            assert!(report.problems[0].to_string().contains(&**first), "{what}: {}", report.problems[0]);
+            assert!(report.problems[0].costs.is_some() && report.restorable.is_empty(), "{what}");
+            let restored =
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await;
+            assert_eq!(restored.unwrap_err().code(), code, "{what}");
+            assert!(!machine.files().exists("/new").await.unwrap(), "{what}");
+        }
+        target.put(first, one).await.unwrap();
+        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+    });
+}
+
+#[test]
+fn one_backup_at_a_time_has_a_place() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let backup = new_backup(&machine, &db).await;
+        let lease = Lease::take(&backup, "the first").await.unwrap();
+        let renewing = Arc::new(AtomicBool::new(true));
+        let (env, renews) = (machine.clone(), renewing.clone());
+        let first = machine.spawn("first", async move {
+            let mut lease = lease;
+            while renews.load(Ordering::SeqCst) {
+                lease.renew().await.unwrap();
+                env.sleep(Duration::from_secs(1)).await;
+            }
+            // It sleeps through what it had.
+            env.sleep(Duration::from_secs(100)).await;
+            assert_eq!(lease.renew().await, Err(Error::backup_duplicate()));
+        });
+        let refused = Lease::take(&backup, "the second").await.map(drop).unwrap_err();
+        assert_eq!(refused, Error::backup_duplicate());
+        assert!(refused.to_string().contains("the first"), "{refused}");
+        renewing.store(false, Ordering::SeqCst);
+        machine.sleep(Duration::from_secs(6)).await;
+        let began = machine.now();
+        let lease = Lease::take(&backup, "the second").await.unwrap();
+        assert!(machine.now() - began >= Duration::from_secs(30), "nobody knows that the first one is gone");
+        first.await.unwrap();
+        lease.give_back().await.unwrap();
+        Lease::take(&backup, "the third").await.unwrap();
+    });
+}

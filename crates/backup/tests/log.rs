@@ -1,0 +1,187 @@
+//! A snapshot and the log behind it are the database at every version that they reach: commits are written down as they happen, the
+//! log is cut into files anywhere, some of them overlapping, and restores to drawn versions are compared with what was there then.
+//!
+//! The log is written by hand here; what a stream of changes brings is another test's matter.
+
+mod common;
+
+use common::*;
+use plinth::backup::restore::{Goal, Mapping, RestoreControl};
+use plinth::backup::{LogBuilder, Moment, SnapshotSettings, take_snapshot};
+use plinth::{Database, Error, KeyRange, MutationType, Version};
+use plinth_env::simulated::Simulation;
+use plinth_types::{Bytes, MutationList, atomic};
+use std::time::Duration;
+
+/// A commit that happened: its version, what it did, and the rows behind it.
+type Commit = (Version, MutationList, Model);
+
+/// Commits of every kind of mutation, and what was there after each.
+async fn commits(db: &Database, model: &mut Model, random: &mut Random, count: usize) -> Vec<Commit> {
+    use MutationType::*;
+    let mut commits = Vec::new();
+    for _ in 0..count {
+        let (tr, mut list) = (db.create_transaction(), MutationList::new());
+        for _ in 0..=random.index(5) {
+            let key = format!("key{:02}", random.index(40));
+            if random.index(4) == 0 {
+                let end = format!("key{:02}", random.index(41));
+                if key < end {
+                    list.push(ClearRange, key.as_bytes(), end.as_bytes());
+                    tr.clear_range(&key, &end);
+                    model.retain(|row, _| !(key.as_bytes() <= &row[..] && &row[..] < end.as_bytes()));
+                }
+                continue;
+            }
+            let kinds = [Set, Set, Add, ByteMax, AppendIfFits, MinV2, BitAndV2, CompareAndClear];
+            let kind = kinds[random.index(kinds.len())];
+            let operand = vec![random.index(200) as u8; 1 + random.index(9)];
+            list.push(kind, key.as_bytes(), &operand);
+            let key = Bytes::from(key);
+            if kind == Set {
+                tr.set(&key, &operand);
+                model.insert(key, operand.into());
+                continue;
+            }
+            tr.atomic_op(&key, &operand, kind);
+            match atomic::apply(kind, model.get(&key).map(|value| &value[..]), &operand) {
+                Some(value) => drop(model.insert(key, Bytes::copy_from_slice(&value))),
+                None => drop(model.remove(&key)),
+            }
+        }
+        tr.set("one more", [random.index(256) as u8]);
+        let value = tr.get("one more").await.unwrap().unwrap();
+        list.push(Set, b"one more", &value);
+        model.insert(Bytes::from_static(b"one more"), value);
+        tr.commit().await.unwrap();
+        commits.push((tr.committed_version(), list, model.clone()));
+    }
+    commits
+}
+
+#[test]
+fn every_version_can_be_restored() {
+    for seed in 0..5 {
+        let simulation = Simulation::new(seed);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let (mut model, mut random) = (Model::default(), Random::new(seed));
+            let mut history = commits(&db, &mut model, &mut random, 15).await;
+            let backup = new_backup(&machine, &db).await;
+            let settings = SnapshotSettings { file_bytes: 300, ..SnapshotSettings::default() };
+            let snapshot = take_snapshot(&backup, &db, &settings).await.unwrap();
+            history.extend(commits(&db, &mut model, &mut random, 40).await);
+            // The log begins before the snapshot, and is cut anywhere; files overlap now and then.
+            let mut begin = 0;
+            let mut from = 1;
+            while begin < history.len() {
+                let end = (begin + 1 + random.index(9)).min(history.len());
+                let mut log = LogBuilder::new(from);
+                for (version, list, _) in &history[begin..end] {
+                    log.push(*version, list.iter());
+                }
+                let to = history[end - 1].0 + 1;
+                backup.put_log(log, to).await.unwrap();
+                let is_again = random.index(3) == 0 && end < history.len();
+                (begin, from) = if is_again { (end - 1, history[end - 1].0) } else { (end, to) };
+            }
+            let reach = backup.contents().await.unwrap().restorable();
+            let newest = history.last().unwrap().0;
+            assert_eq!(reach, [(snapshot.version, newest)], "seed {seed}");
+            for round in 0..5 {
+                let at = match round {
+                    0 => snapshot.version,
+                    1 => newest,
+                    _ => snapshot.version + random.below((newest - snapshot.version) as u64 + 1) as Version,
+                };
+                let expected = history.iter().rev().find(|(version, ..)| *version <= at);
+                let expected = expected.map(|(.., rows)| rows.clone()).unwrap();
+                let (what, dir) = (format!("seed {seed}, version {at}"), format!("/new{round}"));
+                let restored =
+                    restore_dir(&machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory");
+                restored.await.unwrap();
+                let new = open(&machine, &dir, "memory").await;
+                assert!(rows_of(&new).await == expected, "{what}");
+                assert!(set(&new, b"x", b"").await > at, "{what}");
+                // Into a running one too, under another name.
+                if round < 2 {
+                    let mapping = Mapping { add_prefix: "p/".into(), ..Mapping::default() };
+                    let plan = plan(&backup, Goal::Version(at), mapping).await.unwrap();
+                    serve(&backup, &plan, &RestoreControl::default(), &new).await.unwrap();
+                    let rows = rows_of(&new).await;
+                    let moved = rows.range(Bytes::from_static(b"p/")..Bytes::from_static(b"p0"));
+                    let moved: Model = moved.map(|(key, value)| (key.slice(2..), value.clone())).collect();
+                    assert!(moved == expected, "{what}");
+                }
+            }
+            let beyond = plan(&backup, Goal::Version(newest + 1), Mapping::default()).await;
+            assert_eq!(beyond.map(drop), Err(Error::restore_invalid_version()));
+            // A part of the keys.
+            let range = KeyRange::new("key10", "key30");
+            let mapping = Mapping { ranges: vec![range.clone()], ..Mapping::default() };
+            restore_dir(&machine, &backup, Goal::Newest, mapping, "/part", "memory").await.unwrap();
+            let mut expected = model.clone();
+            expected.retain(|key, _| range.contains(key));
+            let part = rows_of(&*open(&machine, "/part", "memory").await).await;
+            assert!(part == expected, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"a", b"0").await;
+        let backup = new_backup(&machine, &db).await;
+        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let millis = || machine.wall_clock().as_millis() as u64;
+        let mut from = begin + 1;
+        let mut times = Vec::new();
+        for n in 1..=8_u8 {
+            machine.sleep(Duration::from_secs(1)).await;
+            let version = set(&db, b"a", &[n]).await;
+            let mut log = LogBuilder::new(from);
+            let mut list = MutationList::new();
+            list.push(MutationType::Set, b"a", &[n]);
+            log.push(version, list.iter());
+            log.moment(Moment { time: millis(), version });
+            times.push((millis(), n));
+            // The fifth is lost.
+            if n != 5 {
+                backup.put_log(log, version + 1).await.unwrap();
+            }
+            from = version + 1;
+        }
+        let contents = backup.contents().await.unwrap();
+        let reach = contents.restorable();
+        assert_eq!(reach.len(), 1);
+        for (time, n) in times {
+            for (later, expected) in [(0, n), (900, n), (0, n)] {
+                let found = plan(&backup, Goal::Time(time + later), Mapping::default()).await;
+                if expected >= 6 {
+                    assert_eq!(found.map(drop), Err(Error::restore_invalid_version()), "{n}");
+                    continue;
+                }
+                let dir = format!("/at{n}-{later}");
+                if machine.files().exists(&dir).await.unwrap() {
+                    continue;
+                }
+                // Of the fifth there is no moment, so the fourth is the last that is known.
+                let expected = expected.min(4);
+                let goal = Goal::Time(time + later);
+                restore_dir(&machine, &backup, goal, Mapping::default(), &dir, "memory").await.unwrap();
+                let rows = rows_of(&*open(&machine, &dir, "memory").await).await;
+                assert_eq!(rows[&b"a"[..]], [expected][..], "{n}");
+            }
+        }
+        // A snapshot behind the gap begins another stretch.
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        assert_eq!(backup.contents().await.unwrap().restorable().len(), 2);
+        let early = plan(&backup, Goal::Time(5), Mapping::default()).await;
+        assert_eq!(early.map(drop), Err(Error::restore_invalid_version()));
+    });
+}

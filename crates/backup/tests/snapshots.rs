@@ -1,0 +1,129 @@
+//! What a snapshot saved is what a restore brings back, row for row: into a new directory and into a database that is running,
+//! all of it or ranges, under other names, encrypted or not, by both engines.
+
+mod common;
+
+use common::*;
+use plinth::backup::restore::{Goal, Mapping, RestoreControl};
+use plinth::backup::{Backup, Directory, Key, SnapshotSettings, take_snapshot};
+use plinth::{Database, Error, KeyRange};
+use plinth_env::simulated::Simulation;
+use std::sync::Arc;
+
+#[test]
+fn everything_comes_back_by_both_engines() {
+    for (seed, engine) in ["memory", "ssd"].into_iter().cycle().take(6).enumerate() {
+        let key = (seed % 3 == 0).then(|| Key::of_file(&[7; 32]).unwrap());
+        let simulation = Simulation::new(seed as u64);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", engine).await;
+            let mut model = Model::default();
+            let mut random = Random::new(seed as u64);
+            write_some(&db, &mut model, &mut random, 60).await;
+            let target = Arc::new(Directory::new(&machine, "/backup"));
+            let id = db.endpoint().describe().cluster_id;
+            let backup = Backup::open_or_create(&machine, target, key.clone(), &id).await.unwrap();
+            let settings = SnapshotSettings { file_bytes: 3000, workers: 3, ..SnapshotSettings::default() };
+            let report = take_snapshot(&backup, &db, &settings).await.unwrap();
+            assert_eq!(report.rows, model.len() as u64, "seed {seed}");
+            let expected = model.clone();
+            // What comes later is no part of it.
+            write_some(&db, &mut model, &mut random, 5).await;
+            let backup = Backup::open(&machine, backup_target(&machine), key).await.unwrap();
+            restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", engine).await.unwrap();
+            let new = open(&machine, "/new", engine).await;
+            assert!(rows_of(&new).await == expected, "seed {seed}");
+            // Versions go on.
+            let stamp = set(&new, b"more", b"").await;
+            assert!(stamp > report.version);
+            new.close_async().await.unwrap();
+            db.close_async().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn ranges_come_back_under_other_names() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        for n in 0..500 {
+            set(&db, format!("a/{n:03}").as_bytes(), b"a").await;
+            set(&db, format!("b/{n:03}").as_bytes(), b"b").await;
+        }
+        let backup = new_backup(&machine, &db).await;
+        let settings = SnapshotSettings { file_bytes: 500, ..SnapshotSettings::default() };
+        take_snapshot(&backup, &db, &settings).await.unwrap();
+        let mapping = Mapping {
+            ranges: vec![KeyRange::new("b/100", "b/200")],
+            remove_prefix: "b/".into(),
+            add_prefix: "copy/".into(),
+        };
+        restore_dir(&machine, &backup, Goal::Newest, mapping.clone(), "/new", "memory").await.unwrap();
+        let new = open(&machine, "/new", "memory").await;
+        let rows = rows_of(&new).await;
+        assert_eq!(rows.len(), 100);
+        assert_eq!(rows.keys().next().unwrap(), &b"copy/100"[..]);
+        assert_eq!(rows.keys().next_back().unwrap(), &b"copy/199"[..]);
+        // And into the database itself, beside what is there.
+        let plan = plan(&backup, Goal::Newest, mapping).await.unwrap();
+        serve(&backup, &plan, &RestoreControl::default(), &db).await.unwrap();
+        assert_eq!(rows_of(&db).await.len(), 1100);
+        // Where there is something already nothing is restored.
+        let again = serve(&backup, &plan, &RestoreControl::default(), &db).await;
+        assert_eq!(again, Err(Error::restore_destination_not_empty()));
+        set(&db, b"still open", b"").await;
+        let wrong = Mapping {
+            remove_prefix: "b/".into(),
+            ranges: vec![KeyRange::new("a", "c")],
+            ..Mapping::default()
+        };
+        let refused = self::plan(&backup, Goal::Newest, wrong).await;
+        assert_eq!(refused.err(), Some(Error::client_invalid_operation()));
+    });
+}
+
+#[test]
+fn another_database_and_another_key_are_refused() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let key = |byte| Some(Key::of_file(&[byte; 32]).unwrap());
+        let id = db.endpoint().describe().cluster_id;
+        let target = backup_target(&machine);
+        let backup = Backup::open_or_create(&machine, target.clone(), key(1), &id).await.unwrap();
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        let refused = Err(Error::client_invalid_operation());
+        for (key, id) in [(key(2), &*id), (None, &id), (key(1), "another")] {
+            let opened = Backup::open_or_create(&machine, target.clone(), key, id).await;
+            assert_eq!(opened.map(drop), refused);
+        }
+        // Without the key there is a listing, and nothing else.
+        let backup = Backup::open(&machine, target, None).await.unwrap();
+        let contents = backup.contents().await.unwrap();
+        assert_eq!((contents.snapshots.len(), backup.is_sealed()), (1, true));
+        assert_eq!(plan(&backup, Goal::Newest, Mapping::default()).await.map(drop), refused);
+        assert_eq!(take_snapshot(&backup, &db, &SnapshotSettings::default()).await.map(drop), refused);
+    });
+}
+
+/// A database in a directory that only this process has needs no pinned version.
+#[test]
+fn a_database_of_ones_own_is_read_as_it_is() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db: Database = open(&machine, "/db", "ssd").await;
+        let mut model = Model::default();
+        write_some(&db, &mut model, &mut Random::new(3), 40).await;
+        let backup = new_backup(&machine, &db).await;
+        let settings = SnapshotSettings { is_exclusive: true, ..SnapshotSettings::default() };
+        let began = machine.now();
+        let report = take_snapshot(&backup, &db, &settings).await.unwrap();
+        assert_eq!(report.rows, model.len() as u64);
+        assert!(machine.now() - began < std::time::Duration::from_secs(4), "it doesn't wait for tables");
+    });
+}

@@ -1,0 +1,215 @@
+//! `plinth backup` and `plinth restore`: backups of a database, and what is restored from them.
+//!
+//! Here stands what a command line needs: URLs become targets, ranges and times are read as people write them, progress becomes a
+//! bar. What a backup is, and how it is taken and restored, is the crate `plinth-backup`.
+
+mod now;
+mod restore;
+mod show;
+
+use crate::failure::Failure;
+use crate::target::Target as Named;
+use crate::terminal;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::backup::{self, Backup, Key};
+use plinth::{Database, KeyRange, Result, printable};
+use plinth_bench::words::bytes;
+use plinth_env::reply::promise;
+use plinth_env::{Env, block_on};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use restore::{command as restore_command, run as restore};
+
+const URLS: &str = "URL is file:///path, or the path of a directory.";
+
+/// The command line of `plinth backup`.
+pub fn command() -> Command {
+    let url = || Arg::new("url").value_name("URL").required(true).help("Where the backup is");
+    Command::new("backup")
+        .about("Backs a database up, and shows and verifies backups")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(
+            "Examples:\n  plinth backup now --dir ./shop /backups/shop\n  \
+             plinth backup now --cluster-file ./shop/fdb.cluster /backups/shop\n  \
+             plinth backup describe /backups/shop\n  plinth backup verify /backups/shop\n  \
+             plinth restore -r /backups/shop --dest-dir ./shop-again",
+        )
+        .subcommand(
+            database_args(Command::new("now"))
+                .about("Takes a snapshot of the whole database, or of ranges, and ends")
+                .after_help(format!(
+                    "{URLS}\nA backup of the same database that is there already gets one more snapshot. A database in a directory must \
+                     not be open; one of a server stays in use. Everything committed before the command began is in the snapshot."
+                ))
+                .arg(url())
+                .arg(ranges("Only this range of keys, with escapes; may be given several times [default: everything]"))
+                .arg(key_file())
+                .arg(workers()),
+        )
+        .subcommand(
+            Command::new("describe")
+                .about("What a backup holds, and to which versions and times it can be restored")
+                .arg(url())
+                .arg(key_file())
+                .arg(json()),
+        )
+        .subcommand(
+            Command::new("list").about("The backups at or directly below a place").arg(url()).arg(json()),
+        )
+        .subcommand(
+            Command::new("verify")
+                .about("Reads all of a backup, and names each damaged or missing file and what that costs")
+                .after_help("Without the key of an encrypted backup checksums are compared, and nothing else.\nExit code 3 if anything is damaged.")
+                .arg(url())
+                .arg(key_file()),
+        )
+}
+
+/// Runs `plinth backup`.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    match options.subcommand() {
+        Some(("now", options)) => now::run(options),
+        Some(("describe", options)) => show::describe(options),
+        Some(("list", options)) => show::list(options),
+        Some(("verify", options)) => show::verify(options),
+        _ => Err(Failure::usage("there is no such command; see plinth backup --help")),
+    }
+}
+
+fn database_args(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("The database in this directory, which nobody has open"),
+        )
+        .arg(
+            Arg::new("cluster-file")
+                .short('C')
+                .long("cluster-file")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("dir")
+                .help("The database of a server, by its cluster file [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
+        )
+}
+
+fn ranges(help: &'static str) -> Arg {
+    Arg::new("keys").short('k').long("keys").value_name("'BEGIN END'").action(ArgAction::Append).help(help)
+}
+
+fn key_file() -> Arg {
+    Arg::new("encryption-key-file")
+        .long("encryption-key-file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Encrypts by AES-256-GCM with the key in FILE: 32 bytes, or 64 hexadecimal digits")
+}
+
+fn workers() -> Arg {
+    Arg::new("workers")
+        .long("workers")
+        .value_name("N")
+        .value_parser(value_parser!(u64).range(1..=64))
+        .default_value("4")
+        .help("Threads that read and compress")
+}
+
+fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, for programs")
+}
+
+/// A database that was opened for a command.
+struct Opened {
+    db: Database,
+    /// Whether this process alone has it.
+    is_exclusive: bool,
+    name: String,
+}
+
+fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
+    let dir = options.get_one::<PathBuf>("dir");
+    let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_default();
+    let target = dir.map_or(Named::ClusterFile(file.clone()), |dir| Named::Directory(dir.clone()));
+    let name = match dir.unwrap_or(&file) {
+        path if path.as_os_str().is_empty() => "the database that the cluster file names".to_owned(),
+        path => path.display().to_string(),
+    };
+    let db = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
+    Ok(Opened { db, is_exclusive: dir.is_some(), name })
+}
+
+/// The ranges that `-k` names.
+fn key_ranges(options: &ArgMatches) -> Result<Vec<KeyRange>, Failure> {
+    let mut ranges = Vec::new();
+    for text in options.get_many::<String>("keys").into_iter().flatten() {
+        let wrong = |what: String| Failure::usage(format!("-k {text:?}: {what}"));
+        let words: Vec<_> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        let parse = |word: &str| printable::parse(word).map_err(wrong);
+        let range = match words[..] {
+            // As fdbbackup has it: one word is all keys that begin with it.
+            [prefix] => {
+                let begin = parse(prefix)?;
+                let end = plinth::strinc(&begin).map_or_else(|| b"\xff".to_vec(), |end| end.to_vec());
+                KeyRange::new(begin, end)
+            }
+            [begin, end] => KeyRange::new(parse(begin)?, parse(end)?),
+            _ => return Err(wrong("a begin and an end, separated by a space".into())),
+        };
+        if range.is_empty() || range.end[..] > b"\xff"[..] {
+            return Err(wrong("the begin lies before the end, and both before \\xff".into()));
+        }
+        ranges.push(range);
+    }
+    ranges.sort();
+    if ranges.windows(2).any(|pair| pair[0].end > pair[1].begin) {
+        return Err(Failure::usage("the ranges of -k overlap"));
+    }
+    Ok(ranges)
+}
+
+fn read_key(options: &ArgMatches) -> Result<Option<Key>, Failure> {
+    let Some(path) = options.get_one::<PathBuf>("encryption-key-file") else { return Ok(None) };
+    let failed = |error| Failure::of(format!("cannot use the key file {}", path.display()), error);
+    let contents = block_on(Env::real().files().read(path)).map_err(failed)?;
+    Key::of_file(&contents).map(Some).map_err(failed)
+}
+
+fn url(options: &ArgMatches) -> String {
+    options.get_one::<String>("url").cloned().unwrap_or_default()
+}
+
+fn target(env: &Env, url: &str) -> Result<Arc<dyn backup::Target>, Failure> {
+    backup::target::named(env, url).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn open_backup(env: &Env, url: &str, key: Option<Key>) -> Result<Backup, Failure> {
+    let target = target(env, url)?;
+    block_on(Backup::open(env, target, key)).map_err(|error| Failure::of(format!("cannot open {url}"), error))
+}
+
+/// Does something that counts bytes, and shows how far it is.
+fn watched<T: Send + 'static>(
+    env: &Env,
+    title: &str,
+    total: u64,
+    done: &Arc<AtomicU64>,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (sender, reply) = promise();
+    let task = env.spawn("backup-work", async move { sender.send(work.await) });
+    let bar = terminal::progress().counted(title, total.max(1), "bytes");
+    while !task.is_finished() {
+        block_on(env.sleep(Duration::from_millis(50)));
+        let so_far = done.load(Ordering::Relaxed);
+        bar.set(so_far.min(total.max(1)), format!("{} of about {}", bytes(so_far), bytes(total)));
+    }
+    drop(bar);
+    reply.wait()
+}

@@ -1,0 +1,64 @@
+//! `plinth backup now`: a snapshot, and nothing that runs on.
+
+use super::{key_ranges, open_database, read_key, target, url, watched};
+use crate::failure::{Failure, INTERRUPTED};
+use crate::interrupt;
+use crate::terminal::{self, Terminal};
+use clap::ArgMatches;
+use plinth::Error;
+use plinth::backup::{Backup, Lease, SnapshotSettings, everything, take_snapshot};
+use plinth_bench::words::{bytes, grouped};
+use plinth_env::{Env, block_on};
+use std::sync::atomic::Ordering;
+
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let env = Env::real();
+    let url = url(options);
+    let (key, ranges) = (read_key(options)?, key_ranges(options)?);
+    let target = target(&env, &url)?;
+    let opened = open_database(options)?;
+    let (db, name) = (opened.db, opened.name);
+    let failed = |error: Error| Failure::of(format!("cannot back up {name} to {url}"), error);
+    let id = db.endpoint().describe().cluster_id;
+    let stop = interrupt::flag();
+    let settings = SnapshotSettings {
+        ranges: if ranges.is_empty() { everything() } else { ranges },
+        is_exclusive: opened.is_exclusive,
+        workers: options.get_one::<u64>("workers").map_or(4, |count| *count as usize),
+        stop: stop.clone(),
+        ..SnapshotSettings::default()
+    };
+    let size = |range: &plinth::KeyRange| db.endpoint().range_size(range.clone()).wait().unwrap_or_default();
+    let total = settings.ranges.iter().map(size).sum::<i64>().max(0) as u64;
+    let client = (*db).clone();
+    let (inner, saved, began) = (env.clone(), settings.saved.clone(), env.now());
+    let taken = watched(&env, "backing up", total, &saved, async move {
+        let backup = Backup::open_or_create(&inner, target, key, &id).await?;
+        let lease = Lease::take(&backup, &format!("process {}", inner.process_id())).await?;
+        let taken = take_snapshot(&backup, &client, &settings).await;
+        let given_back = lease.give_back().await;
+        let taken = taken?;
+        given_back.map(|()| taken)
+    });
+    let took = env.now().saturating_sub(began).as_secs_f64();
+    let report = match taken {
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            eprintln!(
+                "plinth: interrupted; nothing of this snapshot counts, those before it are as they were"
+            );
+            return Ok(INTERRUPTED);
+        }
+        taken => taken.map_err(failed)?,
+    };
+    block_on(db.close_async()).map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
+    let rate = report.bytes as f64 / took.max(0.001);
+    let lines = [
+        format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
+        format!("files        {}, {}", grouped(report.files as u64), bytes(report.stored)),
+        format!("version      {}", report.version),
+        format!("took         {took:.1} s, {} a second", bytes(rate as u64)),
+        format!("{}: restore it by plinth restore -r {url} --dest-dir DIR", Terminal::stdout().good("ok")),
+    ];
+    terminal::print(&(lines.join("\n") + "\n"))?;
+    Ok(0)
+}

@@ -1,0 +1,291 @@
+//! `plinth restore`: into a new directory, or into a database that is running.
+//!
+//! Words become a plan, which a dry run prints and a restore carries out; a restore into a running database has a state there, which
+//! `status`, `wait` and `abort` look at from another process. Always: nothing is touched before the plan is made.
+
+use super::{key_file, key_ranges, open_backup, ranges, read_key, watched};
+use crate::failure::{Failure, INTERRUPTED};
+use crate::interrupt;
+use crate::target::Target as Named;
+use crate::terminal::{self, Terminal};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::backup::restore::{
+    self, Goal, Mapping, Plan, RestoreControl, RestoreReport, restore_into, restore_served,
+};
+use plinth::backup::{Backup, parse_time};
+use plinth::{Builder, Database, Error, printable};
+use plinth_bench::words::{bytes, grouped};
+use plinth_env::{Env, block_on};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The command line of `plinth restore`.
+pub fn command() -> Command {
+    let served = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).arg(cluster_file().required(true))
+    };
+    Command::new("restore")
+        .about("Restores a database from a backup: into a new directory, or into a database that is running")
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .after_help(
+            "Into a directory: it must not exist, or be empty, and has its name only once it is whole. Into a running\n\
+             database: the ranges must be empty there; it is locked until it is whole, and the same command goes on after\n\
+             an interruption.\n\nExamples:\n  plinth restore -r /backups/shop --dest-dir ./shop-again\n  \
+             plinth restore -r /backups/shop --dest-cluster-file ./new/fdb.cluster --timestamp 2026-11-25T03:05:34Z\n  \
+             plinth restore -r /backups/shop --dest-dir ./part -k 'users/ users0' --dry-run",
+        )
+        .arg(Arg::new("url").short('r').value_name("URL").required(true).help("The backup: file:///path, or a path"))
+        .arg(
+            Arg::new("dest-dir")
+                .long("dest-dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("Makes a new database in this directory"),
+        )
+        .arg(cluster_file().conflicts_with("dest-dir"))
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_name("ENGINE")
+                .requires("dest-dir")
+                .help("Storage engine of the new database: memory or ssd [default: memory]"),
+        )
+        .arg(
+            Arg::new("version")
+                .short('v')
+                .long("version")
+                .value_name("V")
+                .value_parser(value_parser!(i64).range(0..))
+                .help("To this version [default: the newest]"),
+        )
+        .arg(
+            Arg::new("timestamp")
+                .long("timestamp")
+                .value_name("TIME")
+                .conflicts_with("version")
+                .help("To what there was at this time: 2026-11-25T03:05:34Z, 2026/11/25.03:05:34+0100, seconds since 1970"),
+        )
+        .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
+        .arg(prefix("add-prefix").help("Put before each key"))
+        .arg(prefix("remove-prefix").help("Taken away from the begin of each key first"))
+        .arg(key_file())
+        .arg(
+            Arg::new("dry-run")
+                .short('n')
+                .long("dry-run")
+                .action(ArgAction::SetTrue)
+                .help("Says what would be read, and to which version, and restores nothing"),
+        )
+        .subcommand(served("status", "How far a restore into a running database is"))
+        .subcommand(served("wait", "Waits until a restore into a running database has come to its end"))
+        .subcommand(served("abort", "Gives such a restore up: clears what it brought in, and unlocks the database"))
+}
+
+fn cluster_file() -> Arg {
+    Arg::new("dest-cluster-file")
+        .long("dest-cluster-file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Restores into the running database that this cluster file names")
+}
+
+fn prefix(name: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("PREFIX")
+}
+
+/// Runs the command with these options.
+pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    match options.subcommand() {
+        Some(("status", options)) => return status(options),
+        Some(("wait", options)) => return wait(options),
+        Some(("abort", options)) => return abort(options),
+        _ => {}
+    }
+    let (env, url) = (Env::real(), super::url(options));
+    if !options.get_flag("dry-run") {
+        destination(options)?;
+    }
+    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let plan = block_on(Plan::make(&backup, goal(options)?, mapping(options)?));
+    let plan = plan.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
+    if options.get_flag("dry-run") {
+        terminal::print(&dry_run(&plan))?;
+        return Ok(0);
+    }
+    let began = env.now();
+    let control = RestoreControl { stop: interrupt::flag(), ..RestoreControl::default() };
+    let (result, name) = match destination(options)? {
+        Destination::Directory(dir) => {
+            let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
+            let builder = Database::builder(&dir).engine(engine);
+            (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
+        }
+        Destination::ClusterFile(file) => {
+            let db = connect(&file)?;
+            (into_served(&env, &backup, &plan, &control, &db), file.display().to_string())
+        }
+    };
+    match result {
+        Ok(report) => {
+            let took = env.now().saturating_sub(began).as_secs_f64();
+            terminal::print(&summary(&report, took, &name))?;
+            Ok(0)
+        }
+        Err(_) if control.stop.load(Ordering::Relaxed) => {
+            eprintln!(
+                "plinth: interrupted; the same command begins again, or goes on in a running database, which stays locked"
+            );
+            Ok(INTERRUPTED)
+        }
+        Err(error) => Err(Failure::of(format!("cannot restore {url} to {name}"), error)),
+    }
+}
+
+enum Destination {
+    Directory(PathBuf),
+    ClusterFile(PathBuf),
+}
+
+fn destination(options: &ArgMatches) -> Result<Destination, Failure> {
+    let path = |name: &str| options.get_one::<PathBuf>(name).cloned();
+    let dir = path("dest-dir").map(Destination::Directory);
+    dir.or_else(|| path("dest-cluster-file").map(Destination::ClusterFile))
+        .ok_or_else(|| Failure::usage("say where to: --dest-dir DIR or --dest-cluster-file FILE"))
+}
+
+fn goal(options: &ArgMatches) -> Result<Goal, Failure> {
+    if let Some(version) = options.get_one::<i64>("version") {
+        return Ok(Goal::Version(*version));
+    }
+    let Some(text) = options.get_one::<String>("timestamp") else { return Ok(Goal::Newest) };
+    parse_time(text).map(Goal::Time).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn mapping(options: &ArgMatches) -> Result<Mapping, Failure> {
+    let bytes = |name: &str| {
+        let text = options.get_one::<String>(name).map_or("", |text| text);
+        printable::parse(text).map_err(|what| Failure::usage(format!("--{name}: {what}")))
+    };
+    Ok(Mapping {
+        ranges: key_ranges(options)?,
+        remove_prefix: bytes("remove-prefix")?.into(),
+        add_prefix: bytes("add-prefix")?.into(),
+    })
+}
+
+fn into_directory(
+    env: &Env,
+    backup: &Backup,
+    plan: &Plan,
+    control: &RestoreControl,
+    builder: Builder,
+) -> Result<RestoreReport, Error> {
+    let (backup, plan, inner) = (backup.clone(), plan.clone(), control.clone());
+    watched(env, "restoring", total(&plan), &control.restored, async move {
+        let mut loader = builder.loader(plan.version).await?;
+        restore_into(&backup, &plan, &inner, &mut loader).await
+    })
+}
+
+fn into_served(
+    env: &Env,
+    backup: &Backup,
+    plan: &Plan,
+    control: &RestoreControl,
+    db: &Database,
+) -> Result<RestoreReport, Error> {
+    let (backup, plan, inner) = (backup.clone(), plan.clone(), control.clone());
+    let client = (**db).clone();
+    watched(env, "restoring", total(&plan), &control.restored, async move {
+        restore_served(&backup, &plan, &inner, &client).await
+    })
+}
+
+fn total(plan: &Plan) -> u64 {
+    plan.row_bytes() + plan.log_bytes()
+}
+
+fn connect(file: &std::path::Path) -> Result<Database, Failure> {
+    let opened = Named::ClusterFile(file.to_path_buf()).open(true);
+    opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
+}
+
+/// Bytes of rows that are restored in a second, about, for a guess.
+const PACE: (f64, f64) = (150e6, 40e6);
+
+fn dry_run(plan: &Plan) -> String {
+    let bytes_of_rows = plan.row_bytes();
+    let seconds = |pace: f64| (bytes_of_rows + 3 * plan.log_bytes()) as f64 / pace;
+    let mut lines = vec![
+        format!("version      {}", plan.version),
+        format!("snapshot     {}", plan.snapshot.directory),
+        format!("rows         {}, {}", grouped(plan.rows()), bytes(bytes_of_rows)),
+        format!("reads        {} files, {}", grouped(plan.file_count() as u64), bytes(plan.stored_bytes())),
+        format!("of the log   {}", bytes(plan.log_bytes())),
+    ];
+    for range in &plan.ranges {
+        lines.push(format!("range        {} to {}", printable(&range.begin), printable(&range.end)));
+    }
+    let (fast, slow) = (seconds(PACE.0), seconds(PACE.1));
+    lines.push(format!("takes        about {fast:.0} s into a directory, {slow:.0} s into a running database; nothing was restored"));
+    lines.join("\n") + "\n"
+}
+
+fn summary(report: &RestoreReport, took: f64, name: &str) -> String {
+    let rate = bytes((report.bytes as f64 / took.max(0.001)) as u64);
+    let lines = [
+        format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
+        format!("changes      {} of the log", grouped(report.mutations)),
+        format!("version      {}", report.version),
+        format!("took         {took:.1} s, {rate} of rows a second"),
+        format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")),
+    ];
+    lines.join("\n") + "\n"
+}
+
+fn served(options: &ArgMatches) -> Result<Database, Failure> {
+    connect(&options.get_one::<PathBuf>("dest-cluster-file").cloned().unwrap_or_default())
+}
+
+fn status(options: &ArgMatches) -> Result<u8, Failure> {
+    let db = served(options)?;
+    terminal::print(&(told(&db)?.unwrap_or_else(|| "no restore is under way".into()) + "\n"))?;
+    Ok(0)
+}
+
+/// How far a restore is; `None` if there is none.
+fn told(db: &Database) -> Result<Option<String>, Failure> {
+    let found =
+        block_on(restore::status(db)).map_err(|error| Failure::of("cannot read the database", error))?;
+    Ok(found.map(|found| {
+        let (files, done) = found.files;
+        let log = found.log.map_or("not begun".to_owned(), |version| format!("up to version {version}"));
+        let (url, version) = (found.url, found.version);
+        format!("restoring    version {version} from {url}: {done} of {files} files of rows, the log {log}; the database is locked")
+    }))
+}
+
+fn wait(options: &ArgMatches) -> Result<u8, Failure> {
+    let (db, stop) = (served(options)?, interrupt::flag());
+    while told(&db)?.is_some() {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(INTERRUPTED);
+        }
+        block_on(db.endpoint().env().sleep(Duration::from_millis(500)));
+    }
+    terminal::print("no restore is under way\n")?;
+    Ok(0)
+}
+
+fn abort(options: &ArgMatches) -> Result<u8, Failure> {
+    let db = served(options)?;
+    let aborted =
+        block_on(restore::abort(&db)).map_err(|error| Failure::of("cannot give the restore up", error))?;
+    terminal::print(match aborted {
+        true => "given up: what it had brought in is cleared, and the database is open\n",
+        false => "no restore is under way\n",
+    })?;
+    Ok(0)
+}

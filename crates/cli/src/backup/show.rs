@@ -1,0 +1,174 @@
+//! `plinth backup describe`, `list` and `verify`: what is there, and whether it can be read.
+//!
+//! Each is shown in lines for people or, of a listing, as JSON for programs. Always: a backup with damage in it ends the command
+//! with its own exit code, after everything that is whole was told too.
+
+use super::{open_backup, read_key, target, url, watched};
+use crate::failure::{DAMAGED, Failure};
+use crate::interrupt;
+use crate::terminal::{self, Terminal};
+use clap::ArgMatches;
+use plinth::backup::{self, Backup, Contents, show_time};
+use plinth_bench::words::{bytes, grouped};
+use plinth_env::{Env, block_on};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// `plinth backup describe URL`.
+pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
+    let (env, url) = (Env::real(), url(options));
+    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let contents = contents(&backup, &url)?;
+    if options.get_flag("json") {
+        terminal::print(&format!("{:#}\n", as_json(&backup, &contents)))?;
+        return Ok(0);
+    }
+    let mut lines = vec![
+        format!("backup       {}", backup.url()),
+        format!("of           the database {}", backup.database()),
+        format!("encrypted    {}", if backup.is_sealed() { "yes" } else { "no" }),
+        format!("takes        {}", bytes(contents.bytes)),
+    ];
+    for snapshot in &contents.snapshots {
+        let header = &snapshot.header;
+        lines.push(format!(
+            "snapshot     version {}, {}: {} rows, {}, in {}",
+            header.to,
+            show_time(header.time_to),
+            grouped(header.count),
+            bytes(header.raw),
+            bytes(snapshot.stored)
+        ));
+    }
+    if let (Some(first), Some(last)) = (contents.logs.first(), contents.logs.last()) {
+        let files = grouped(contents.logs.len() as u64);
+        lines.push(format!("log          versions {} to {}, {files} files", first.from, last.to - 1));
+    }
+    for directory in &contents.unfinished {
+        lines.push(format!("unfinished   {directory}: no snapshot, under way or interrupted"));
+    }
+    for (_, error) in &contents.damaged {
+        lines.push(format!("{}      {error}", Terminal::stdout().bad("damaged")));
+    }
+    for (from, to) in contents.restorable() {
+        lines.push(match from == to {
+            true => format!("restorable   version {from}"),
+            false => format!("restorable   versions {from} to {to}"),
+        });
+    }
+    if contents.snapshots.is_empty() {
+        lines.push("restorable   nothing: there is no whole snapshot".into());
+    }
+    terminal::print(&(lines.join("\n") + "\n"))?;
+    Ok(if contents.damaged.is_empty() { 0 } else { DAMAGED })
+}
+
+fn contents(backup: &Backup, url: &str) -> Result<Contents, Failure> {
+    block_on(backup.contents()).map_err(|error| Failure::of(format!("cannot list {url}"), error))
+}
+
+fn as_json(backup: &Backup, contents: &Contents) -> serde_json::Value {
+    let snapshot = |snapshot: &backup::Snapshot| {
+        let header = &snapshot.header;
+        serde_json::json!({
+            "directory": snapshot.directory,
+            "version_begin": header.from,
+            "version_end": header.to,
+            "time": show_time(header.time_to),
+            "rows": header.count,
+            "bytes": header.raw,
+            "stored_bytes": snapshot.stored,
+        })
+    };
+    let stretch = |(from, to): &(i64, i64)| serde_json::json!({ "from": from, "to": to });
+    serde_json::json!({
+        "url": backup.url(),
+        "database": backup.database(),
+        "encrypted": backup.is_sealed(),
+        "stored_bytes": contents.bytes,
+        "snapshots": contents.snapshots.iter().map(snapshot).collect::<Vec<_>>(),
+        "unfinished": contents.unfinished,
+        "log_files": contents.logs.len(),
+        "restorable": contents.restorable().iter().map(stretch).collect::<Vec<_>>(),
+        "damaged": contents.damaged.iter().map(|(_, error)| error.to_string()).collect::<Vec<_>>(),
+    })
+}
+
+/// `plinth backup list URL`: what is there, or in the directories directly below.
+pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
+    let (env, url) = (Env::real(), url(options));
+    let place = target(&env, &url)?;
+    let objects =
+        block_on(place.list("")).map_err(|error| Failure::of(format!("cannot list {url}"), error))?;
+    let mut urls = Vec::new();
+    for object in objects {
+        match object.name.strip_suffix("backup.id") {
+            Some("") => urls.push(url.clone()),
+            Some(below) if !below.trim_end_matches('/').contains('/') => {
+                urls.push(format!("{}/{}", url.trim_end_matches('/'), below.trim_end_matches('/')));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for url in &urls {
+        let backup = open_backup(&env, url, None)?;
+        let contents = contents(&backup, url)?;
+        found.push((url, backup, contents));
+    }
+    if options.get_flag("json") {
+        let all: Vec<_> = found.iter().map(|(_, backup, contents)| as_json(backup, contents)).collect();
+        terminal::print(&format!("{:#}\n", serde_json::Value::from(all)))?;
+        return Ok(0);
+    }
+    for (url, _, contents) in &found {
+        let last = contents.restorable().last().map(|(_, to)| *to);
+        let last = last.map_or("nothing restorable".to_owned(), |to| format!("up to version {to}"));
+        let snapshots = contents.snapshots.len();
+        terminal::print(&format!("{url}   {snapshots} snapshots, {}, {last}\n", bytes(contents.bytes)))?;
+    }
+    if found.is_empty() {
+        terminal::print(&format!("no backups at {url} or directly below\n"))?;
+    }
+    Ok(0)
+}
+
+/// `plinth backup verify URL`.
+pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
+    let (env, url) = (Env::real(), url(options));
+    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let total = contents(&backup, &url)?.bytes;
+    let (read, stop) = (Arc::new(AtomicU64::new(0)), interrupt::flag());
+    let counted = read.clone();
+    let report =
+        watched(
+            &env,
+            "verifying",
+            total,
+            &read,
+            async move { backup::verify(&backup, &counted, &stop).await },
+        );
+    let report = report.map_err(|error| Failure::of(format!("cannot verify {url}"), error))?;
+    let terminal = Terminal::stdout();
+    let mut lines = vec![format!("read         {} files, {}", grouped(report.files), bytes(report.bytes))];
+    if !report.is_deep {
+        lines.push("checked      checksums alone: the backup is encrypted, and no key was given".into());
+    }
+    for problem in &report.problems {
+        let cost = match problem.costs {
+            Some((from, to)) if from == to => format!("; costs version {from}"),
+            Some((from, to)) => format!("; costs versions {from} to {to}"),
+            None => String::new(),
+        };
+        lines.push(format!("{}      {problem}{cost}", terminal.bad("damaged")));
+    }
+    for (from, to) in &report.restorable {
+        lines.push(format!("restorable   versions {from} to {to}"));
+    }
+    match report.problems.is_empty() {
+        true => lines.push(format!("{}: every file is whole", terminal.good("ok"))),
+        false => lines.push("Take a new snapshot: plinth backup now".into()),
+    }
+    terminal::print(&(lines.join("\n") + "\n"))?;
+    Ok(if report.problems.is_empty() { 0 } else { DAMAGED })
+}

@@ -1,0 +1,132 @@
+//! `plinth backup` and `plinth restore` as their users meet them: a directory that nobody has open, a server that is running, the
+//! words and the exit codes. What a backup promises is tested in `crates/backup`.
+
+mod common;
+
+use common::{Running, scratch};
+use plinth::{Database, RangeOptions};
+use plinth_env::{Env, block_on};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn plinth(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Asserts that it ended so, and gives what it printed on both.
+fn ended(code: i32, words: &[&str]) -> String {
+    let output = plinth(words);
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+    text
+}
+
+fn fill(db: &Database, rows: usize) {
+    for part in (0..rows).collect::<Vec<_>>().chunks(1000) {
+        db.transact_blocking(|tr| {
+            part.iter().for_each(|n| tr.set(format!("row/{n:06}"), format!("value {n}")));
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+fn rows(db: &Database) -> Vec<plinth::KeyValue> {
+    db.create_transaction().range(RangeOptions::from("".."\u{7f}")).collect_blocking().unwrap()
+}
+
+fn rows_in(dir: &Path) -> Vec<plinth::KeyValue> {
+    let db = Database::builder(dir).must_exist().open().unwrap();
+    let rows = rows(&db);
+    db.close().unwrap();
+    rows
+}
+
+#[test]
+fn a_directory_goes_into_a_backup_and_comes_back() {
+    let place = scratch();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let (dir, url, key) = (path("shop"), path("backups/shop"), path("key"));
+    let db = Database::open(&dir).unwrap();
+    fill(&db, 3000);
+    let original = rows(&db);
+    db.close().unwrap();
+    let env = Env::real();
+    let files = env.files();
+    block_on(files.replace(&key, &[9; 32])).unwrap();
+    let sealed = ["--encryption-key-file", &key];
+    let out = ended(0, &[&["backup", "now", "--dir", &dir, &url], &sealed[..]].concat());
+    assert!(out.contains("rows         3,000"), "{out}");
+    // Without the key everybody may know what is there, and nothing more.
+    let out = ended(0, &["backup", "describe", &url]);
+    assert!(out.contains("encrypted    yes") && out.contains("3,000 rows"), "{out}");
+    assert!(ended(0, &["backup", "list", &path("backups")]).contains("1 snapshots"));
+    assert!(ended(0, &["backup", "verify", &url]).contains("checksums alone"));
+    assert!(ended(0, &[&["backup", "verify", &url], &sealed[..]].concat()).contains("every file is whole"));
+    let new = path("again");
+    assert!(ended(1, &["restore", "-r", &url, "--dest-dir", &new]).contains("key file"));
+    let restore = [&["restore", "-r", &url, "--dest-dir", &new, "--engine", "ssd"], &sealed[..]].concat();
+    assert!(ended(0, &[&restore[..], &["--dry-run"]].concat()).contains("nothing was restored"));
+    assert!(!block_on(files.exists(&new)).unwrap());
+    assert!(ended(0, &restore).contains("3,000"));
+    assert_eq!(rows_in(Path::new(&new)), original);
+    // What is there already is left alone.
+    assert!(ended(1, &restore).contains("is not empty"));
+    // A part, under another name.
+    let part = path("part");
+    let words = ["-k", "row/0001 row/0002", "--remove-prefix", "row/", "--add-prefix", "r\\x00"];
+    ended(0, &[&["restore", "-r", &url, "--dest-dir", &part], &words[..], &sealed].concat());
+    let rows = rows_in(Path::new(&part));
+    assert_eq!((rows.len(), &rows[0].key[..]), (100, &b"r\x00000100"[..]));
+    // Words that make no sense.
+    assert!(ended(2, &["backup", "describe", "s4://nowhere"]).contains("s4://"));
+    assert!(ended(1, &["backup", "describe", &path("nothing")]).contains("no backup"));
+    assert!(ended(2, &["restore", "-r", &url]).contains("--dest-dir"));
+    assert!(
+        ended(
+            2,
+            &[&["restore", "-r", &url, "--dest-dir", &part, "--timestamp", "noon"], &sealed[..]].concat()
+        )
+        .contains("noon")
+    );
+    assert!(
+        ended(1, &[&["restore", "-r", &url, "--dest-dir", &part, "--version", "1"], &sealed[..]].concat())
+            .contains("reaches versions")
+    );
+    // Damage has its exit code.
+    let snapshots = Path::new(&url).join("snapshots");
+    let snapshot = block_on(files.list(&snapshots)).unwrap().remove(0);
+    let file = snapshots.join(snapshot).join("00000000.rows");
+    let mut bytes = block_on(files.read(&file)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    block_on(files.replace(&file, &bytes)).unwrap();
+    assert!(ended(3, &["backup", "verify", &url]).contains("00000000.rows at offset"));
+}
+
+#[test]
+fn a_server_is_backed_up_while_it_runs_and_restored_into() {
+    let place = scratch();
+    let url = place.path().join("backup").display().to_string();
+    let server = Running::start(&place.path().join("one"), &[]);
+    let file = server.cluster_file().display().to_string();
+    let db = Database::connect(&file).unwrap();
+    fill(&db, 2000);
+    let original = rows(&db);
+    assert!(ended(0, &["backup", "now", "--cluster-file", &file, &url]).contains("rows         2,000"));
+    assert!(
+        ended(1, &["restore", "-r", &url, "--dest-cluster-file", &file]).contains("has the key row/000000")
+    );
+    // The mistake, and the way back.
+    db.transact_blocking(|tr| {
+        tr.clear_range("", "\u{7f}");
+        Ok(())
+    })
+    .unwrap();
+    assert!(ended(0, &["restore", "-r", &url, "--dest-cluster-file", &file]).contains("2,000"));
+    assert_eq!(rows(&db), original);
+    let to = ["--dest-cluster-file", &file];
+    assert!(ended(0, &[&["restore", "status"], &to[..]].concat()).contains("no restore"));
+    assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("no restore"));
+}
