@@ -69,11 +69,8 @@ impl Ground for Founder {
 
 fn membership(standing: &Standing) -> Membership {
     let voter = |peer: &plinth_peers::Peer| Voter { id: peer.node, address: peer.address.clone() };
-    Membership {
-        cluster_id: standing.charter.cluster_id,
-        node: standing.node,
-        voters: standing.charter.members.iter().map(voter).collect(),
-    }
+    let Standing { charter, node, .. } = standing;
+    Membership::founding(charter.cluster_id, *node, charter.members.iter().map(voter).collect())
 }
 
 /// Forms the cluster if need be, and opens the member. `None` if somebody asked for the end meanwhile.

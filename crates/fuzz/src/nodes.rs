@@ -9,8 +9,8 @@ use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
 use plinth_peers::packet::{self, Kind, Pieces};
 use plinth_peers::{Charter, Peer, Secret};
 use plinth_pipeline::Chunk;
-use plinth_replication::{Frame, Message, MessageKind};
-use plinth_types::{Bytes, Error, LogPosition, Rows};
+use plinth_replication::{Frame, Members, Message, MessageKind};
+use plinth_types::{Bytes, Error, LogPosition, MutationList, MutationType, Rows, system};
 
 /// A message of consensus.
 pub(crate) fn messages(bytes: &[u8]) {
@@ -180,6 +180,7 @@ fn message(kind: MessageKind) -> Message {
         hint: 12,
         context: (kind == MessageKind::Heartbeat).then_some(5),
         entries: if kind == MessageKind::Append { vec![7, 9] } else { Vec::new() },
+        members: if kind == MessageKind::Append { vec![42] } else { Vec::new() },
     }
 }
 
@@ -192,15 +193,25 @@ pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
     let entries = vec![
         entry(EntryKind::Begin, 41, 500, b""),
         entry(EntryKind::Lease, 42, 500, &[7; 8]),
-        entry(EntryKind::Members, 43, 500, b"who"),
-        entry(EntryKind::Mutations, 44, 600, b"what"),
+        entry(EntryKind::Members, 43, 600, &members_body()),
     ];
-    let append = Message { entries: vec![9; 4], ..message(MessageKind::Append) };
+    let append = Message { entries: vec![9; 3], members: vec![43], ..message(MessageKind::Append) };
+    let mutations = Message { entries: vec![9], members: Vec::new(), ..append.clone() };
+    let what = vec![entry(EntryKind::Mutations, 41, 600, b"what")];
     let frames = [
         Frame { message: message(MessageKind::Heartbeat), entries: Vec::new() },
         Frame { message: append, entries },
+        Frame { message: mutations, entries: what },
     ];
     frames.iter().map(|frame| frame.encode().expect("it is a small one")).collect()
+}
+
+/// The body of an entry that changes who is a member.
+fn members_body() -> Vec<u8> {
+    let members = Members::of_voters([(1, "a:1".to_owned())]).with_learner("b:2");
+    let mut rows = MutationList::new();
+    rows.push(MutationType::Set, system::MEMBERS, &members.encode());
+    [&sections_head(&[(0, rows.as_bytes().len())])[..], rows.as_bytes()].concat()
 }
 
 /// A body of each kind.

@@ -26,7 +26,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use plinth_types::{Result, Version};
+use plinth_types::{Error, Result, Version};
 
 use crate::config::Position;
 use crate::entry::Entry;
@@ -66,6 +66,21 @@ pub trait CommitLog: Send {
     /// the next append may succeed. If the term has ended, or [`LogView::check`] fails from now on, the
     /// entry's fate is unknown.
     fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>>;
+
+    /// As [`CommitLog::append`], for an entry among whose mutations is the row that says who is a member from here on.
+    ///
+    /// # Errors
+    /// As there; `unsupported_operation` for a log that one node has to itself, `process_behind` if another such entry is under
+    /// way: nothing was appended then.
+    fn append_members<'a>(
+        &'a mut self,
+        version: Version,
+        parts: &'a [&'a [u8]],
+    ) -> Waiting<'a, Result<Position>> {
+        let _ = (version, parts);
+        let detail = "this log has no members";
+        Box::pin(std::future::ready(Err(Error::unsupported_operation().with_detail(detail))))
+    }
 
     /// Appends an entry that lets versions up to `upto` be handed out, once it is committed. Entries may be
     /// appended up to it at once. If the lease reaches that far already, nothing is appended and the

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use plinth_types::Version;
 
-use crate::format::RecordHeader;
+use crate::format::{EntryKind, RecordHeader};
 use crate::link::{Link, Memory};
 
 /// Records whose entries are void: from the first to the last of them.
@@ -50,13 +50,22 @@ pub(crate) struct History {
     voids: Voids,
     /// The index from which on entries have this term, in order.
     terms: Vec<(u64, u64)>,
+    /// The indices of entries that say who is a member, in order.
+    members: Vec<u64>,
 }
 
 impl History {
     /// Of a log whose first record comes behind `link`: entries up to there are gone, and were committed.
     pub(crate) fn beginning(link: Link) -> Self {
         let terms = vec![(link.index, link.term)];
-        Self { committed: link, is_assumed: true, pending: VecDeque::new(), voids: Voids::default(), terms }
+        Self {
+            committed: link,
+            is_assumed: true,
+            pending: VecDeque::new(),
+            voids: Voids::default(),
+            terms,
+            members: Vec::new(),
+        }
     }
 
     pub(crate) fn committed(&self) -> &Link {
@@ -67,10 +76,13 @@ impl History {
         &self.voids
     }
 
-    /// An entry was added; `link` is there.
-    pub(crate) fn push(&mut self, link: Link) {
+    /// An entry of this kind was added; `link` is there.
+    pub(crate) fn push(&mut self, link: Link, kind: EntryKind) {
         assert_eq!(link.index, self.last().index + 1, "entries are added in the order of their indices");
         self.note_term(link.index, link.term);
+        if kind == EntryKind::Members {
+            self.members.push(link.index);
+        }
         self.pending.push_back(link);
     }
 
@@ -107,6 +119,7 @@ impl History {
             self.committed.version = rewind.version;
             self.pending.clear();
             self.terms = vec![(rewind.index, rewind.term)];
+            self.members.clear();
         }
         let Some(target) = self.at(rewind.index) else { return false };
         if (target.term, target.version) != (rewind.term, rewind.version) {
@@ -118,6 +131,7 @@ impl History {
         while self.terms.last().is_some_and(|(first, _)| *first > rewind.index) {
             self.terms.pop();
         }
+        while self.members.pop_if(|index| *index > rewind.index).is_some() {}
         let voids = Arc::make_mut(&mut self.voids);
         while voids.last().is_some_and(|older| older.first >= void.first) {
             voids.pop();
@@ -163,6 +177,11 @@ impl History {
         &self.terms
     }
 
+    /// The indices of entries that say who is a member.
+    pub(crate) fn members(&self) -> &[u64] {
+        &self.members
+    }
+
     /// The term of the entry with this index, which lies between the last one that is gone and the last one.
     pub(crate) fn term_of(&self, index: u64) -> Option<u64> {
         let after = self.terms.partition_point(|(first, _)| *first <= index);
@@ -182,6 +201,7 @@ impl History {
         while self.terms.get(1).is_some_and(|(first, _)| *first <= index) {
             self.terms.remove(0);
         }
+        self.members.retain(|member| *member > index);
     }
 
     /// Panics if the books contradict themselves.

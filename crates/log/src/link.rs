@@ -215,11 +215,11 @@ impl Link {
         if header.previous != self.version {
             return Err(Flaw::new("previous version in an entry", self.version, header.previous));
         }
-        if kind == EntryKind::Mutations && header.version <= self.version {
+        if kind.has_mutations() && header.version <= self.version {
             let expected = format_args!("above {}", self.version).to_string();
             return Err(Flaw::new("version of an entry", expected, header.version));
         }
-        if kind != EntryKind::Mutations && header.version != self.version {
+        if !kind.has_mutations() && header.version != self.version {
             return Err(Flaw::new("version of an entry without mutations", self.version, header.version));
         }
         Ok(())

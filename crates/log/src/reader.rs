@@ -14,7 +14,7 @@ use std::sync::Arc;
 use plinth_types::{Error, Result, Version};
 
 use crate::entry::Entry;
-use crate::format::EntryKind;
+
 use crate::log::LocalView;
 use crate::place::{Opening, Place};
 use crate::shared::{Commits, Inner, Kept, Shared};
@@ -218,7 +218,7 @@ impl At {
 }
 
 fn is_wanted(entry: &Entry, from: Version) -> bool {
-    entry.kind == EntryKind::Mutations && entry.version >= from
+    entry.kind.has_mutations() && entry.version >= from
 }
 
 impl Inner {

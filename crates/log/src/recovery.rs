@@ -159,8 +159,8 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
             kept.push_back(Kept { segment, before, last: 0, end: RECORDS_START, leaving: false });
         }
         match header.kind {
-            Kind::Entry(_) => {
-                history.push(link.clone());
+            Kind::Entry(kind) => {
+                history.push(link.clone(), kind);
                 landmarks.entry(&header);
             }
             Kind::Rewind if history.rewind(&header, &link.memory) => {

@@ -227,6 +227,14 @@ impl ReplicaLog {
         })
     }
 
+    /// The indices of entries that say who is a member, in order, committed or not.
+    pub fn members(&self) -> Vec<u64> {
+        self.view().shared.with(|inner| {
+            let gone = inner.gone().index;
+            inner.history.members().iter().copied().filter(|index| *index > gone).collect()
+        })
+    }
+
     /// The position of the last entry that counts.
     pub fn last_position(&self) -> Position {
         self.view().shared.with(|inner| Position::of(inner.history.last()))

@@ -205,7 +205,7 @@ impl Inner {
     /// A record was written: `written` is there.
     pub(crate) fn note_written(&mut self, header: &RecordHeader) {
         match (header.kind, self.commits) {
-            (Kind::Entry(_), Commits::WhenTold) => self.history.push(self.written.clone()),
+            (Kind::Entry(kind), Commits::WhenTold) => self.history.push(self.written.clone(), kind),
             (Kind::Entry(_), Commits::WhenDurable) => self.history.note_term(header.index, header.term),
             (Kind::Rewind, _) => {
                 assert!(self.history.rewind(header, &self.written.memory), "the writer has looked it up");

@@ -15,9 +15,7 @@ use plinth_types::{Bytes, Error, Result};
 use crate::config::Position;
 use crate::consumers::Dropped;
 use crate::entry::EntryHead;
-use crate::format::{
-    EntryKind, MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span,
-};
+use crate::format::{MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span};
 use crate::frame::{BLOCK, Frame, Known, padded_end};
 use crate::link::{Link, Popped};
 use crate::segment::Segment;
@@ -125,7 +123,7 @@ impl Writer {
             return Err(Error::file_too_large().with_detail(detail));
         }
         let (head, last) = (&entry.head, &self.link);
-        let has_version = head.kind == EntryKind::Mutations;
+        let has_version = head.kind.has_mutations();
         if head.previous != last.version
             || head.version < last.version
             || (head.version > last.version) != has_version

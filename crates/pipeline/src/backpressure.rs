@@ -237,7 +237,7 @@ fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
 fn moving_versions_on(replica: &Replica) -> Submitted {
     let request = internal_request(MutationList::new(), replica.newest());
     let (answer, _) = promise();
-    Submitted { request, answer: Answer::new(answer) }
+    Submitted { request, changes_members: false, answer: Answer::new(answer) }
 }
 
 /// A batch that waits for room on the disk.

@@ -14,7 +14,7 @@ use crate::metrics::SlowTransaction;
 use crate::queue::{Answer, Submitted};
 use plinth_log::ALL_ROWS;
 use plinth_resolver::{Resolver, Transaction, Verdict};
-use plinth_types::system::{IDEMPOTENCY_PREFIX, METADATA_VERSION};
+use plinth_types::system::{IDEMPOTENCY_PREFIX, MEMBERS, METADATA_VERSION};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
     Version, Versionstamp, planted,
@@ -44,6 +44,8 @@ pub(crate) struct Decided {
     pub refused: Vec<Refused>,
     /// Idempotency records, logged and applied after the accepted transactions.
     pub records: MutationList,
+    /// Who is a member of the cluster is among what it changes.
+    pub changes_members: bool,
     /// The metadata after this batch, if the batch changes it.
     pub metadata: Option<Metadata>,
     /// Whether it changes rows of the system, which the replica has to look at.
@@ -73,13 +75,15 @@ pub(crate) fn decide(
     let count = batch.len();
     let mut candidates = Vec::with_capacity(count);
     for (position, submitted) in batch.into_iter().enumerate() {
-        let Submitted { mut request, answer } = submitted;
+        let Submitted { mut request, changes_members, answer } = submitted;
         let last = planted!("stamps run backwards in a batch").then_some(count - 1);
         let batch_index = last.map_or(position, |last| last - position) as u16;
         let entrance = may_enter(&request, version, metadata)
+            .and_then(|()| may_change_members(&request, changes_members, decided.changes_members))
             .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
         match entrance {
             Ok(concerns_metadata) => {
+                decided.changes_members |= changes_members;
                 candidates.push((request, answer, batch_index, concerns_metadata));
             }
             Err(error) => decided.refused.push(Refused { verdict: Err(error), answer }),
@@ -172,6 +176,23 @@ fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> 
     if version < least {
         let detail = format!("nothing may commit below version {least}, and this is {version}");
         return Err(Error::transaction_too_old().with_detail(detail));
+    }
+    Ok(())
+}
+
+/// Who is a member follows from what operators want and what there is: the leader alone changes that row, and once in a batch.
+fn may_change_members(request: &CommitRequest, is_own: bool, has_one: bool) -> Result<()> {
+    let touches = |mutation: MutationRef<'_>| match mutation.kind {
+        MutationType::ClearRange => (mutation.param1..mutation.param2).contains(&MEMBERS),
+        _ => mutation.param1 == MEMBERS,
+    };
+    if is_own && has_one {
+        return Err(Error::process_behind().with_detail("another change of members is under way"));
+    }
+    if !is_own && request.mutations.iter().any(touches) {
+        let detail =
+            "who is a member of the cluster can't be written: use `coordinators`, `configure`, `exclude`";
+        return Err(Error::client_invalid_operation().with_detail(detail));
     }
     Ok(())
 }

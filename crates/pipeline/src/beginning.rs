@@ -2,14 +2,20 @@
 
 use crate::config::NodeConfig;
 use plinth_env::Env;
+use plinth_replication::Members;
 use plinth_resolver::Resolver;
-use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX};
+use plinth_types::system::{CONFIGURATION_PREFIX, KEY_SERVERS_PREFIX, MEMBERS, VOTER_COUNT};
 use plinth_types::{MutationList, MutationType, Version};
 
 /// The rows that every database has from its first moment, as tools and bindings expect them.
-pub(crate) fn first_rows(config: &NodeConfig, voters: usize) -> MutationList {
+pub(crate) fn first_rows(config: &NodeConfig, members: Option<&Members>) -> MutationList {
     let mut rows = MutationList::new();
     rows.push(MutationType::Set, KEY_SERVERS_PREFIX, b"local");
+    let voters = members.map_or(1, |members| members.voters().len());
+    if let Some(members) = members {
+        rows.push(MutationType::Set, MEMBERS, &members.encode());
+        rows.push(MutationType::Set, VOTER_COUNT, voters.to_string().as_bytes());
+    }
     let redundancy = match voters {
         0..=2 => "single",
         3..=4 => "double",

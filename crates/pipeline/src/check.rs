@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::opening::{disagreement, foreign_log};
 use crate::store::tables_path;
 use plinth_env::{DirLock, Env};
-use plinth_log::{EntryKind, Findings, Problem, Salvage, Salvaged};
+use plinth_log::{Findings, Problem, Salvage, Salvaged};
 use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
@@ -325,7 +325,7 @@ async fn salvage_log(
         };
         report.missing_batches += last_index.map_or(0, |last: u64| entry.index.saturating_sub(last + 1));
         last_index = Some(entry.index);
-        if entry.version <= from || entry.kind != EntryKind::Mutations {
+        if entry.version <= from || !entry.kind.has_mutations() {
             continue;
         }
         match entry_mutations(&entry.body) {

@@ -39,7 +39,7 @@ use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
 use plinth_env::{DirLock, Env};
-use plinth_log::{EntryKind, Identity, LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
+use plinth_log::{Identity, LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
@@ -138,7 +138,7 @@ async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
 async fn first_rows(mut salvage: Salvage) -> Result<Option<Salvaged>> {
     loop {
         match salvage.next().await? {
-            Some(Salvaged::Entry(entry)) if entry.kind != EntryKind::Mutations => {}
+            Some(Salvaged::Entry(entry)) if !entry.kind.has_mutations() => {}
             found => return Ok(found),
         }
     }

@@ -4,7 +4,7 @@
 //! thread, and reads of versions that are yet to come wait for them.
 
 use crate::backpressure;
-use crate::cluster::Voter;
+use crate::cluster::MemberNode;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::{Node, Seat};
 use crate::pace;
@@ -213,15 +213,15 @@ impl Endpoint for InProcess {
     fn located(&self) -> Option<Located> {
         let membership = self.node.membership()?;
         let leadership = self.node.leadership();
-        let member = |voter: &Voter| {
-            let Voter { id, address } = voter;
-            LocatedMember { node: *id, address: address.clone(), votes: true }
+        let member = |node: &MemberNode| {
+            let MemberNode { id, part, address } = node;
+            LocatedMember { node: *id, address: address.clone(), votes: part.stays() }
         };
         Some(Located {
             term: leadership.term,
             node: membership.node,
             leader: leadership.leader,
-            members: membership.voters.iter().map(member).collect(),
+            members: membership.members.nodes.iter().map(member).collect(),
         })
     }
 

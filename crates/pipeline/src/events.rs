@@ -8,6 +8,7 @@ use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_env::Over;
 use plinth_log::CutTail;
+use plinth_replication::Members;
 use plinth_types::{Error, Version, printable};
 use std::path::Path;
 use std::time::Duration;
@@ -134,4 +135,15 @@ pub(crate) fn log_sync(batch: &Span) -> Span {
 /// A batch takes effect.
 pub(crate) fn apply(batch: &Span) -> Span {
     tracing::info_span!(parent: batch, "apply")
+}
+
+/// A change of members is committed.
+pub(crate) fn members_changed(members: &Members) {
+    let (voters, nodes, is_joint) = (members.voters().len(), members.nodes.len(), members.is_joint());
+    tracing::info!(voters, nodes, is_joint, "the cluster has other members");
+}
+
+/// A change of members can't be now.
+pub(crate) fn members_not_changed(error: &Error) {
+    tracing::warn!(code = error.code(), error = %error, "the cluster's members could not be changed; it is tried again");
 }

@@ -3,7 +3,9 @@
 //! A directory belongs to a member or to a database of its own, and is opened as what it is: a member's log has entries
 //! that may never come to be, and lacks others that were acknowledged. What a member does stands in `cluster/`.
 
-use crate::cluster::{Leadership, Membership, Participant, keep_for_followers};
+use crate::cluster::{
+    Keeper, Leadership, Membership, Participant, keep_for_followers, look_after_members, removed,
+};
 use crate::config::NodeConfig;
 use crate::directory::Directory;
 use crate::node::{Node, Seat, fitted, or_close, read_beginning, start_checkpoints};
@@ -13,8 +15,9 @@ use crate::store::Store;
 use crate::{creation, deliver, space, supervise};
 use plinth_env::Env;
 use plinth_log::ReplicaLog;
-use plinth_replication::{Frame, Member, Peers};
-use plinth_types::{Result, Version};
+use plinth_replication::{Frame, Member, Members, Peers};
+use plinth_storage::Reader;
+use plinth_types::{Error, KeyList, KeySpace, Result, Version, system};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,8 +76,15 @@ impl Node {
         let beginning = or_close(&*reader, read_beginning(&*reader, newest).await).await?;
         let view = log.view().clone();
         or_close(&*reader, keep_for_followers(&view)).await?;
+        let membership = or_close(&*reader, agreed(&*reader, &log, newest, membership).await).await?;
+        let keeper = Arc::new(Keeper {
+            env: env.clone(),
+            dir: directory.root.clone(),
+            cluster_id: membership.cluster_id,
+            node: membership.node,
+        });
         let taking_part = membership.taking_part();
-        let member = or_close(&*reader, Member::start(env, taking_part, log, peers)).await?;
+        let member = or_close(&*reader, Member::start(env, taking_part, log, peers, keeper)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica = Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
         replica.space.look(&replica, 0).await;
@@ -83,6 +93,7 @@ impl Node {
         replica.streams.begin(newest, free, true);
         let participant = Participant::new(replica.clone(), membership, member);
         let mut tasks = participant.start();
+        tasks.push(supervise::spawn(&participant, "members", look_after_members(participant.clone())));
         tasks.extend(start_checkpoints(&participant, &replica));
         tasks.push(supervise::spawn(&participant, "changes", deliver::run(replica.clone())));
         Ok(Self::of(replica, participant, tasks))
@@ -96,8 +107,35 @@ impl Node {
     }
 
     /// Who this node is in its cluster; `None` if it is a database of its own.
-    pub fn membership(&self) -> Option<&Membership> {
-        self.participant().map(|participant| &participant.membership)
+    pub fn membership(&self) -> Option<Membership> {
+        self.participant().map(|participant| participant.membership())
+    }
+
+    /// Waits until other nodes are members than these.
+    pub async fn until_members_other_than(&self, known: &Members) -> Arc<Members> {
+        match self.participant() {
+            Some(participant) => participant.until_members_other_than(known).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a new node in, at this address, which follows from then on: gives its number, and who the members are. A node that
+    /// was there before loses its place to it once it has everything.
+    ///
+    /// # Errors
+    /// `process_behind` if this node doesn't lead; `invalid_option_value` if there can't be such a node; those of a commit.
+    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+        match self.participant() {
+            Some(participant) => participant.take_in(address).await,
+            None => Err(Error::unsupported_operation().with_detail("this database is no cluster")),
+        }
+    }
+
+    /// Others of its cluster have proven that this node is no member any more: it serves nothing from now on.
+    pub fn be_removed(&self) {
+        if let Some(participant) = self.participant() {
+            participant.be_removed();
+        }
     }
 
     /// A frame of another member has arrived. Frames may be lost, doubled or overtaken on their way; what no honest node
@@ -129,6 +167,29 @@ impl Node {
             participant.hand_over().await;
         }
     }
+}
+
+/// Who is a member as of what this node has come to: its rows say so, unless it has been told of something newer.
+async fn agreed(
+    rows: &dyn Reader,
+    log: &ReplicaLog,
+    newest: Version,
+    known: Membership,
+) -> Result<Membership> {
+    let mut keys = KeyList::new();
+    keys.push(system::MEMBERS);
+    let row = rows.get_many(newest, KeySpace::System, &keys).await?.into_iter().next().flatten();
+    let index = log.committed_index();
+    let agreed = match row {
+        Some(row) if known.index <= index => {
+            Membership { index, members: Arc::new(Members::decode(&row)?), ..known }
+        }
+        _ => known,
+    };
+    if agreed.is_removed() {
+        return Err(removed(agreed.node));
+    }
+    Ok(agreed)
 }
 
 const ALONE: Leadership = Leadership { term: 0, leader: None, is_ready: true };

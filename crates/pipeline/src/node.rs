@@ -135,7 +135,7 @@ impl Node {
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
     pub(crate) async fn write_first_rows(&self) -> Result<()> {
-        let rows = first_rows(&self.replica.config, 1);
+        let rows = first_rows(&self.replica.config, None);
         self.submit(internal_request(rows, self.replica.newest())).await.map(drop)
     }
 
@@ -227,7 +227,7 @@ impl Node {
         let (leader, member) = match &self.seat {
             Seat::Alone(leader) => (Some(leader.clone()), None),
             Seat::Member(participant) => {
-                let (standing, membership) = (participant.standing(), participant.membership.clone());
+                let (standing, membership) = (participant.standing(), participant.membership());
                 (participant.leader(), Some(ShownMember { standing, membership }))
             }
         };

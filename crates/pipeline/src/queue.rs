@@ -20,6 +20,8 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
     pub request: CommitRequest,
+    /// Who is a member of the cluster is among what it changes: the pipeline's own.
+    pub changes_members: bool,
     pub answer: Answer,
 }
 
@@ -84,6 +86,15 @@ pub(crate) struct CommitQueue {
 impl CommitQueue {
     /// Leaves a transaction; the reply comes when its fate is known.
     pub fn submit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.submit_as(request, false)
+    }
+
+    /// Leaves a transaction that changes who is a member of the cluster.
+    pub fn submit_members(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.submit_as(request, true)
+    }
+
+    fn submit_as(&self, request: CommitRequest, changes_members: bool) -> Reply<CommitReply> {
         let (promise, reply) = promise();
         {
             let mut state = lock(&self.state);
@@ -100,7 +111,7 @@ impl CommitQueue {
             }
             state.bytes += bytes;
             state.peak = state.peak.max(state.bytes);
-            state.waiting.push_back(Submitted { request, answer: Answer::new(promise) });
+            state.waiting.push_back(Submitted { request, changes_members, answer: Answer::new(promise) });
         }
         self.changed.notify();
         reply

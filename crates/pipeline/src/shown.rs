@@ -6,7 +6,7 @@ use crate::cluster::{Membership, Standing};
 use crate::gate::Limits;
 use crate::leader::Leader;
 use crate::replica::Replica;
-use plinth_replication::NodeId;
+use plinth_replication::{Follower, NodeId};
 use std::sync::Arc;
 
 /// What is shown of a node.
@@ -37,7 +37,8 @@ impl ShownMember {
     /// Of each other voter how many entries it lacks, as far as a leader knows.
     pub fn lags(&self) -> Vec<(NodeId, u64)> {
         let last = self.standing.last_index;
-        self.standing.followers.iter().map(|(node, synced)| (*node, last.saturating_sub(*synced))).collect()
+        let lag = |other: &Follower| (other.node, last.saturating_sub(other.synced));
+        self.standing.followers.iter().map(lag).collect()
     }
 }
 

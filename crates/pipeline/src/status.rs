@@ -9,7 +9,7 @@ mod roles;
 
 use crate::backpressure::{self, Cause};
 use crate::changes::ShownStream;
-use crate::cluster::Voter;
+use crate::cluster::MemberNode;
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
@@ -348,19 +348,24 @@ fn changes(shown: &Shown) -> Value {
 fn member(member: &ShownMember) -> Value {
     let ShownMember { standing, membership } = member;
     let lags = member.lags();
-    let voter = |voter: &Voter| {
-        let lag = lags.iter().find(|(node, _)| *node == voter.id).map(|(_, lag)| *lag);
-        json!({ "address": voter.address, "lag_entries": lag, "node": voter.id })
+    let shown = |node: &MemberNode| {
+        let lag = lags.iter().find(|(id, _)| *id == node.id).map(|(_, lag)| *lag);
+        json!({ "address": node.address, "lag_entries": lag, "node": node.id })
+    };
+    let those = |votes: bool| {
+        let nodes = membership.members.nodes.iter().filter(|node| node.part.votes() == votes);
+        nodes.map(shown).collect::<Value>()
     };
     json!({
         "committed_index": standing.committed_index,
         "elections": standing.elections,
         "last_index": standing.last_index,
         "leader": standing.leader,
+        "learners": those(false),
         "node": membership.node,
         "role": member.role(),
         "term": standing.term,
-        "voters": membership.voters.iter().map(voter).collect::<Value>(),
+        "voters": those(true),
     })
 }
 

@@ -249,7 +249,10 @@ async fn append(
     let mut parts: Vec<&[u8]> = Vec::with_capacity(decided.accepted.len() + 2);
     parts.push(&head);
     parts.extend(lists().map(|list| list.as_bytes()));
-    let position = log.append(version, &parts).await?;
+    let position = match decided.changes_members {
+        true => log.append_members(version, &parts).await?,
+        false => log.append(version, &parts).await?,
+    };
     if leader.term.is_none() {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         leader.replica.counters.bytes_written.add(bytes);

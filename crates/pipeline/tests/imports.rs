@@ -250,7 +250,7 @@ fn a_member_keeps_its_vote_and_its_entries() {
             simulation.run_until(async {
                 let voter = |id| Voter { id, address: format!("10.0.0.{id}:4500") };
                 let voters = (1..=3).map(voter).collect();
-                let membership = Membership { cluster_id: [7; 16], node: 1, voters };
+                let membership = Membership::founding([7; 16], 1, voters);
                 let dir = Path::new(DIR);
                 Node::form(&machine, dir, &config(engine), &membership).await.unwrap();
                 if term > 0 {

@@ -12,18 +12,21 @@
 //!
 //! Two things of `raft` are guarded from here. Its election timeouts are drawn from a generator that no seed
 //! reaches: after every step they are set to a value that follows from seed, node and term, so it doesn't matter whether
-//! it has drawn one. And a follower's next index may fall to its match index or below (fixed after 0.7.0,
+//! it has drawn one. A node that would elect itself waits for its disk first. And a follower's next index may fall to its match index or below (fixed after 0.7.0,
 //! by commit 2fbeee5), from where entries would be sent that are known to be there: it is lifted again. What would make
 //! it panic is refused before it gets there.
 
 use std::collections::VecDeque;
 
 use plinth_types::{Error, Result};
-use raft::eraftpb::{ConfState, Entry, HardState, Message as RaftMessage, MessageType};
+use raft::eraftpb::{
+    ConfChangeV2, ConfState, Entry, EntryType, HardState, Message as RaftMessage, MessageType,
+};
 use raft::{CAMPAIGN_TRANSFER, RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::NodeId;
+use crate::members::Members;
 use crate::message::{MAX_ENTRIES, Message, MessageKind, TAKES_OVER};
 use crate::terms::{EntryId, Store, Terms};
 
@@ -32,10 +35,10 @@ use crate::terms::{EntryId, Store, Terms};
 pub struct Config {
     /// This node.
     pub id: NodeId,
-    /// Who votes.
-    pub voters: Vec<NodeId>,
-    /// Who only follows.
-    pub learners: Vec<NodeId>,
+    /// Who is a member, as of the entry with `members_index`, which this log may have yet to get.
+    pub members: Members,
+    /// The entry that brought them; 0: the cluster began with them.
+    pub members_index: u64,
     /// What election timeouts come from.
     pub seed: u64,
     /// After so many ticks a leader sends heartbeats.
@@ -52,12 +55,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// A voter among these. A leader is missed after 200 to 400 ms, ticks being 10 ms apart.
-    pub fn of_voters(id: NodeId, voters: Vec<NodeId>, seed: u64) -> Self {
+    /// One of these. A leader is missed after 200 to 400 ms, ticks being 10 ms apart.
+    pub fn of_members(id: NodeId, members: Members, members_index: u64, seed: u64) -> Self {
         Self {
             id,
-            voters,
-            learners: Vec::new(),
+            members,
+            members_index,
             seed,
             heartbeat_ticks: 5,
             election_ticks: 20,
@@ -90,6 +93,17 @@ pub enum Role {
     Candidate,
 }
 
+/// What a leader knows of another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Follower {
+    /// Which node.
+    pub node: NodeId,
+    /// Up to which index it has synced what the leader has.
+    pub synced: u64,
+    /// Whether it was heard of lately.
+    pub is_active: bool,
+}
+
 /// What is to be done, in this order.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Work {
@@ -108,6 +122,8 @@ pub struct Work {
     /// Entries up to this index are committed, and synced on this node too: whoever applies them is never ahead of
     /// its own log.
     pub committed: Option<u64>,
+    /// The last of them changes who is a member: [`Core::take_effect`] is to be called with what it says, before there is more work.
+    pub members: bool,
     /// Reads that are proven: the number of each, and the index that has to be applied before it is answered. It may
     /// not be synced here yet.
     pub reads: Vec<(u64, u64)>,
@@ -127,7 +143,15 @@ pub struct Core {
     held: VecDeque<Held>,
     /// The promise written down last.
     promised: Promise,
+    /// Who is a member, as of the entry with `members_index`.
+    members: Members,
+    members_index: u64,
+    /// Entries up to here were told to be committed.
     committed: u64,
+    /// Those up to here are; they are told once a change of members before them has taken effect.
+    known: u64,
+    /// Such a change, which was told.
+    changing: Option<u64>,
     /// Reads answered without proof: a planted bug.
     unproven: Vec<(u64, u64)>,
 }
@@ -139,11 +163,7 @@ impl Core {
     /// `invalid_option_value` if the configuration or what the log remembers contradicts itself.
     pub fn new(config: Config, terms: Terms, promised: Promise) -> Result<Self> {
         let invalid = |what: String| Error::invalid_option_value().with_detail(what);
-        let mut ids: Vec<_> = config.voters.iter().chain(&config.learners).copied().collect();
-        ids.sort_unstable();
-        if ids.first().is_none_or(|first| *first == 0) || ids.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(invalid(format!("members {ids:?}: each needs a number of its own, from 1")));
-        }
+        config.members.check()?;
         if config.message_entries == 0 || config.election_ticks <= config.heartbeat_ticks {
             return Err(invalid(format!(
                 "{} entries in a message, elections after {} ticks, heartbeats after {}",
@@ -157,10 +177,20 @@ impl Core {
         if promised.term < last.term {
             return Err(invalid(format!("a promise of term {} beside {last:?}", promised.term)));
         }
+        // Members that were told by another node may be ahead of this log: they say nothing of what it has.
         let commit = promised.commit.clamp(begin.index, last.index);
+        if let Some(missed) =
+            terms.members().iter().find(|at| (config.members_index + 1..=commit).contains(at))
+        {
+            return Err(invalid(format!(
+                "members as of entry {}, those of entry {missed} count: {commit} is committed",
+                config.members_index
+            )));
+        }
         let hard_state =
             HardState { term: promised.term, vote: promised.vote, commit, ..HardState::default() };
-        let members = ConfState::from((config.voters.clone(), config.learners.clone()));
+        let (members, members_index) = (config.members.clone(), config.members_index);
+        let conf_state = config.planted_conf_state(members.conf_state());
         let wanted = raft::Config {
             id: config.id,
             election_tick: config.election_ticks,
@@ -175,12 +205,22 @@ impl Core {
             pre_vote: true,
             ..raft::Config::default()
         };
-        let store = Store { terms, hard_state, members };
+        let store = Store { terms, hard_state, members: conf_state };
         let logger = Logger::root(Discard, o!());
         let node = RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
         let promised = Promise { commit, ..promised };
-        let (held, unproven) = (VecDeque::new(), Vec::new());
-        let mut core = Self { node, config, held, promised, committed: commit, unproven };
+        let mut core = Self {
+            node,
+            config,
+            held: VecDeque::new(),
+            promised,
+            members,
+            members_index,
+            committed: commit,
+            known: commit,
+            changing: None,
+            unproven: Vec::new(),
+        };
         core.guard();
         Ok(core)
     }
@@ -221,6 +261,16 @@ impl Core {
         self.committed
     }
 
+    /// Who is a member, as of the last entry that was committed and has said so.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The index of that entry.
+    pub fn members_index(&self) -> u64 {
+        self.members_index
+    }
+
     /// The terms of the log, as of the work that was taken last.
     pub fn terms(&self) -> &Terms {
         &self.node.store().terms
@@ -228,15 +278,29 @@ impl Core {
 
     /// Time passes.
     pub fn tick(&mut self) {
+        if self.would_lead_unsynced() && self.node.raft.state != StateRole::Leader {
+            return;
+        }
         self.node.tick();
         self.guard();
     }
 
     /// Wants an election now.
     pub fn campaign(&mut self) {
+        if self.would_lead_unsynced() {
+            return;
+        }
         // It fails for a node that may not lead, which then doesn't.
         let _ = self.node.campaign();
         self.guard();
+    }
+
+    /// Whether it would win an election at once, with entries that are not synced: it waits for them, which `raft` takes for
+    /// granted. The last voter of several may come to this.
+    fn would_lead_unsynced(&self) -> bool {
+        let raft = &self.node.raft;
+        raft.raft_log.persisted < raft.raft_log.last_index()
+            && raft.prs().conf().voters().ids().iter().all(|id| id == self.config.id)
     }
 
     /// A message has arrived. One from an earlier term, or that comes too late, changes nothing.
@@ -246,6 +310,13 @@ impl Core {
     pub fn receive(&mut self, message: &Message) -> Result<()> {
         message.check()?;
         self.check(message)?;
+        let has_it_elected = matches!(
+            message.kind,
+            MessageKind::TakeOver | MessageKind::PreVoteReply | MessageKind::VoteReply
+        );
+        if has_it_elected && self.would_lead_unsynced() {
+            return Ok(());
+        }
         // What it refuses it has no use for.
         let _ = self.node.step(to_raft(message));
         self.guard();
@@ -259,7 +330,7 @@ impl Core {
             Err(Error::file_corrupt().with_detail(format!("{kind:?} of node {from} with {what}")))
         };
         let raft = &self.node.raft;
-        if message.to != self.config.id || raft.prs().get(message.from).is_none() {
+        if message.to != self.config.id {
             return refuse(format!("receiver {}, at node {}", message.to, self.config.id));
         }
         let last = raft.raft_log.last_index();
@@ -300,6 +371,57 @@ impl Core {
         Some(EntryId { index: self.node.raft.raft_log.last_index(), term: self.node.raft.term })
     }
 
+    /// A leader wants these to be the members from its next entry on. Gives which that is, once it is appended as work says.
+    ///
+    /// # Errors
+    /// `process_behind` if this node doesn't lead, or another change is under way; `invalid_option_value` if these can't follow
+    /// those that there are.
+    pub fn propose_members(&mut self, next: &Members) -> Result<EntryId> {
+        let behind = |what: &str| Error::process_behind().with_detail(what);
+        if self.node.raft.state != StateRole::Leader {
+            return Err(behind("this node doesn't lead in that term, or no longer"));
+        }
+        if self.changing.is_some() || self.node.raft.has_pending_conf() {
+            return Err(behind("another change of members is under way"));
+        }
+        let Some(change) = self.members.step_to(next) else {
+            let detail = format!("members {next:?} can't follow {:?}", self.members);
+            return Err(Error::invalid_option_value().with_detail(detail));
+        };
+        let change = self.config.planted_change(change);
+        let dropped = |_| behind("another node is about to lead");
+        self.node.propose_conf_change(Vec::new(), change).map_err(dropped)?;
+        let raft = &self.node.raft;
+        let id = EntryId { index: raft.raft_log.last_index(), term: raft.term };
+        assert_eq!(raft.pending_conf_index, id.index, "what would have it refused was looked at before");
+        self.guard();
+        Ok(id)
+    }
+
+    /// The change of members that [`Work::members`] spoke of takes effect.
+    ///
+    /// # Errors
+    /// `file_corrupt` if it can't follow what was before: no leader makes such an entry.
+    pub fn take_effect(&mut self, members: Members) -> Result<()> {
+        let refuse = |what: &str| Err(Error::file_corrupt().with_detail(format!("{what}: {members:?}")));
+        let Some(index) = self.changing else { return refuse("no change of members is due") };
+        let Some(change) = self.members.step_to(&members) else {
+            return refuse("members that can't follow those before");
+        };
+        match self.node.apply_conf_change(&self.config.planted_change(change)) {
+            Ok(state) if self.config.plants_members() || is_same(&state, &members.conf_state()) => {}
+            found => return refuse(&format!("members that come to be {found:?}")),
+        }
+        (self.members, self.members_index, self.changing) = (members, index, None);
+        self.node.advance_apply_to(index);
+        if self.node.raft.state == StateRole::Leader && !self.node.raft.promotable() {
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, 0);
+        }
+        self.guard();
+        Ok(())
+    }
+
     /// Asks for proof that this node led after now. The proof comes with work, under this number. False if it doesn't
     /// lead, or knows of no entry yet that is committed in its term: ask again later.
     pub fn read(&mut self, number: u64) -> bool {
@@ -323,22 +445,28 @@ impl Core {
         if raft.state != StateRole::Leader || raft.lead_transferee.is_some() {
             return;
         }
-        let matched = |id: &&NodeId| raft.prs().get(**id).map_or(0, |progress| progress.matched);
-        let others = self.config.voters.iter().filter(|id| **id != self.config.id);
-        let Some(next) = others.max_by_key(matched).copied() else { return };
+        let matched =
+            |id: &NodeId| raft.prs().get(*id).map(|progress| (progress.recent_active, progress.matched));
+        let others = self.members.voters().into_iter().filter(|id| *id != self.config.id);
+        let Some(next) = others.max_by_key(matched) else { return };
         self.node.transfer_leader(next);
         self.guard();
     }
 
-    /// Of each other node, if this one leads, up to which index it is known to have synced what the leader has.
-    pub fn followers(&self) -> Vec<(NodeId, u64)> {
+    /// The other nodes, if this one leads.
+    pub fn followers(&self) -> Vec<Follower> {
         let raft = &self.node.raft;
         if raft.state != StateRole::Leader {
             return Vec::new();
         }
         let others = raft.prs().iter().filter(|(id, _)| **id != self.config.id);
-        let mut others: Vec<_> = others.map(|(id, progress)| (*id, progress.matched)).collect();
-        others.sort_unstable();
+        let follower = |(node, progress): (&NodeId, &raft::Progress)| Follower {
+            node: *node,
+            synced: progress.matched,
+            is_active: progress.recent_active,
+        };
+        let mut others: Vec<_> = others.map(follower).collect();
+        others.sort_unstable_by_key(|follower| follower.node);
         others
     }
 
@@ -355,8 +483,13 @@ impl Core {
 
     /// What is to be done; `None` if there is nothing. To be called until there is nothing, after each event.
     pub fn work(&mut self) -> Option<Work> {
-        if !self.node.has_ready() && self.unproven.is_empty() {
+        if self.changing.is_some() {
             return None;
+        }
+        if !self.node.has_ready() && self.unproven.is_empty() {
+            let mut work = Work::default();
+            self.tell_committed(&mut work);
+            return work.committed.is_some().then_some(work);
         }
         let mut ready = self.node.ready();
         let mut work = Work { ticket: ready.number(), ..Work::default() };
@@ -378,16 +511,15 @@ impl Core {
         work.reads = ready.read_states().iter().filter_map(read).collect();
         work.reads.append(&mut self.unproven);
         if let Some(last) = ready.take_committed_entries().last() {
-            assert!(last.index > self.committed, "what is committed only grows");
-            self.committed = last.index;
-            work.committed = Some(last.index);
+            assert!(last.index > self.known, "what is committed only grows");
+            self.known = last.index;
         }
         work.send = ready.take_messages().iter().filter_map(from_raft).collect();
         let mut after = ready.take_persisted_messages().iter().filter_map(from_raft).collect();
         self.plant_early_messages(&mut after, &mut work.send);
         work.needs_sync = ready.must_sync() || work.promise.is_some();
         self.node.advance_append_async(ready);
-        self.node.advance_apply_to(self.committed);
+        self.tell_committed(&mut work);
         self.held.push_back(Held { ticket: work.ticket, messages: after });
         if !work.needs_sync && self.held.len() == 1 {
             let due = self.persisted(work.ticket);
@@ -398,22 +530,37 @@ impl Core {
         Some(work)
     }
 
+    /// Tells what is committed, up to the next change of members.
+    fn tell_committed(&mut self, work: &mut Work) {
+        let is_next = |at: &&u64| (self.committed.max(self.members_index) + 1..=self.known).contains(at);
+        self.changing = self.terms().members().iter().find(is_next).copied();
+        let upto = self.changing.unwrap_or(self.known);
+        if upto > self.committed {
+            self.committed = upto;
+            (work.committed, work.members) = (Some(upto), self.changing.is_some());
+            self.node.advance_apply_to(upto - u64::from(work.members));
+        }
+    }
+
     fn append(&mut self, entry: &Entry, work: &mut Work) {
         let terms = &mut self.node.mut_store().terms;
         if entry.index <= terms.last().index {
-            assert!(entry.index > self.committed, "what is committed is never voided");
+            assert!(entry.index > self.known, "what is committed is never voided");
             assert!(work.append.is_empty(), "a rewind comes before what is appended");
             terms.truncate(entry.index - 1);
             work.rewind = Some(entry.index - 1);
         }
         let id = EntryId { index: entry.index, term: entry.term };
-        terms.push(id);
+        match entry.get_entry_type() {
+            EntryType::EntryNormal => terms.push(id),
+            _ => terms.push_members(id),
+        }
         work.append.push(id);
     }
 
     /// Entries up to this index are in the log no longer.
     pub fn forget(&mut self, index: u64) {
-        if index <= self.committed {
+        if index <= self.committed && self.changing.is_none() {
             self.node.mut_store().terms.forget(index);
         }
     }
@@ -434,7 +581,10 @@ impl Core {
     /// Panics if what it believes of itself contradicts itself.
     pub fn check_invariants(&self) {
         let (raft, terms) = (&self.node.raft, self.terms());
-        assert!(self.committed <= terms.last().index, "what is committed is there");
+        assert!(
+            self.committed <= self.known && self.known <= terms.last().index,
+            "what is committed is there"
+        );
         assert!(self.promised.term <= raft.term && terms.last().term <= raft.term);
         assert!(self.held.iter().is_sorted_by_key(|held| held.ticket));
         if raft.state == StateRole::Leader {
@@ -442,6 +592,62 @@ impl Core {
                 assert!(progress.next_idx > progress.matched, "next index of node {id}");
             }
         }
+    }
+}
+
+/// Whether two states have the same members.
+fn is_same(one: &ConfState, other: &ConfState) -> bool {
+    let sorted = |ids: &[NodeId]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    let parts = |state: &ConfState| {
+        let (learners, next) = (sorted(state.get_learners()), sorted(state.get_learners_next()));
+        (sorted(state.get_voters()), sorted(state.get_voters_outgoing()), learners, next)
+    };
+    parts(one) == parts(other)
+}
+
+#[cfg(feature = "planted-bugs")]
+use raft::eraftpb::ConfChangeType;
+
+#[cfg(feature = "planted-bugs")]
+impl Config {
+    fn plants_members(&self) -> bool {
+        self.planted == crate::planted::Planted::LearnerCounted
+    }
+
+    fn planted_conf_state(&self, mut state: ConfState) -> ConfState {
+        if self.plants_members() {
+            let learners = state.take_learners();
+            state.mut_voters().extend(learners);
+        }
+        state
+    }
+
+    fn planted_change(&self, mut change: ConfChangeV2) -> ConfChangeV2 {
+        for single in change.mut_changes().iter_mut().filter(|_| self.plants_members()) {
+            if single.get_change_type() == ConfChangeType::AddLearnerNode {
+                single.set_change_type(ConfChangeType::AddNode);
+            }
+        }
+        change
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+impl Config {
+    const fn plants_members(&self) -> bool {
+        false
+    }
+
+    fn planted_conf_state(&self, state: ConfState) -> ConfState {
+        state
+    }
+
+    fn planted_change(&self, change: ConfChangeV2) -> ConfChangeV2 {
+        change
     }
 }
 
@@ -467,8 +673,13 @@ impl Core {
         {
             return;
         }
-        let mut matched: Vec<_> =
-            self.config.voters.iter().filter_map(|id| raft.prs().get(*id)).map(|one| one.matched).collect();
+        let mut matched: Vec<_> = self
+            .members
+            .voters()
+            .iter()
+            .filter_map(|id| raft.prs().get(*id))
+            .map(|one| one.matched)
+            .collect();
         matched.sort_unstable();
         let counted = matched[(matched.len() - 1) / 2];
         if counted > raft.raft_log.committed {
@@ -530,7 +741,11 @@ fn to_raft(message: &Message) -> RaftMessage {
     };
     let entry = |(at, term): (usize, &u64)| {
         let index = message.index + 1 + at as u64;
-        Entry { index, term: *term, ..Entry::default() }
+        let mut entry = Entry { index, term: *term, ..Entry::default() };
+        if message.members.contains(&index) {
+            entry.set_entry_type(EntryType::EntryConfChangeV2);
+        }
+        entry
     };
     raft.set_entries(message.entries.iter().enumerate().map(entry).collect::<Vec<_>>().into());
     raft
@@ -547,6 +762,7 @@ fn from_raft(raft: &RaftMessage) -> Option<Message> {
         raft.entries.len() <= MAX_ENTRIES,
         "a message has room for as many entries as raft is told to send"
     );
+    let changes = |entry: &&Entry| entry.get_entry_type() != EntryType::EntryNormal;
     Some(Message {
         kind: *kind,
         from: raft.from,
@@ -560,5 +776,6 @@ fn from_raft(raft: &RaftMessage) -> Option<Message> {
         hint: raft.reject_hint,
         context,
         entries: raft.entries.iter().map(|entry| entry.term).collect(),
+        members: raft.entries.iter().filter(changes).map(|entry| entry.index).collect(),
     })
 }

@@ -16,9 +16,10 @@ use plinth_log::{Entry, EntryHead, EntryKind, EntryReader, Position, ReplicaLog,
 use plinth_types::{Bytes, Error, Result, Version, probe};
 
 use crate::NodeId;
-use crate::core::{Core, Role, Work};
+use crate::core::{Core, Follower, Role, Work};
 use crate::inbox::{Event, Inbox};
-use crate::member::{Frame, Peers};
+use crate::member::{Frame, Peers, Records};
+use crate::members::Members;
 use crate::message::{Message, MessageKind};
 use crate::terms::EntryId;
 
@@ -26,6 +27,8 @@ use crate::terms::EntryId;
 const TICK: Duration = Duration::from_millis(10);
 /// A leader that has waited for its disk for so long lets another one lead: nothing is committed meanwhile.
 const STALLED: Duration = Duration::from_millis(500);
+/// A node that was heard of within this time is there.
+const ACTIVE: Duration = Duration::from_millis(700);
 /// How many syncs may be in flight.
 pub(crate) const SYNCS: usize = 2;
 /// Bytes of bodies that one frame has, about: one entry may be longer.
@@ -52,6 +55,7 @@ pub(crate) struct Driver {
     core: Core,
     log: ReplicaLog,
     peers: Arc<dyn Peers>,
+    records: Arc<dyn Records>,
     inbox: Arc<Inbox>,
     /// For each node that entries are sent to, where they are read.
     readers: BTreeMap<NodeId, EntryReader>,
@@ -64,6 +68,8 @@ pub(crate) struct Driver {
     stalled: Option<(Duration, u64)>,
     /// The newest work that was to be synced.
     ticket: u64,
+    /// When each node was heard of last, while this one leads.
+    heard: BTreeMap<NodeId, Duration>,
     /// The first index of the term in which this node leads.
     begun: Option<EntryId>,
 }
@@ -73,7 +79,7 @@ impl Driver {
         env: &Env,
         core: Core,
         log: ReplicaLog,
-        peers: Arc<dyn Peers>,
+        (peers, records): (Arc<dyn Peers>, Arc<dyn Records>),
         inbox: Arc<Inbox>,
     ) -> Self {
         let env = env.clone();
@@ -83,6 +89,7 @@ impl Driver {
             core,
             log,
             peers,
+            records,
             inbox,
             readers,
             proofs,
@@ -90,12 +97,14 @@ impl Driver {
             last_proof: 0,
             stalled: None,
             ticket: 0,
+            heard: BTreeMap::new(),
             begun: None,
         }
     }
 
     pub(crate) async fn run(mut self) {
         self.tell();
+        self.tell_members();
         let mut next_tick = self.env.now() + TICK;
         loop {
             let mut bodies = Bodies::default();
@@ -115,7 +124,7 @@ impl Driver {
                     probe!("replication: a leader whose disk stalls gives way");
                     self.core.hand_over();
                 }
-                let followers = self.core.followers();
+                let followers = self.followers();
                 let indices = (self.core.committed(), self.core.terms().last().index);
                 self.inbox.with(|told| (told.followers, told.indices) = (followers.into(), indices));
             }
@@ -125,6 +134,21 @@ impl Driver {
                 return;
             }
         }
+    }
+
+    /// The other nodes. `raft` forgets of whom it has heard whenever it looks whether they are a majority.
+    fn followers(&mut self) -> Vec<Follower> {
+        let (now, mut followers) = (self.env.now(), self.core.followers());
+        for follower in &mut followers {
+            // Of one that has had no time to answer it isn't known that it is gone.
+            let heard = self.heard.entry(follower.node).or_insert(now);
+            if follower.is_active {
+                *heard = now;
+            }
+            follower.is_active = now < *heard + ACTIVE;
+        }
+        self.heard.retain(|node, _| followers.iter().any(|follower| follower.node == *node));
+        followers
     }
 
     async fn close(self, answer: Promise<()>) {
@@ -196,7 +220,7 @@ impl Driver {
         term: u64,
         kind: EntryKind,
         version: Option<Version>,
-        body: &[u8],
+        body: &Bytes,
     ) -> Result<Option<(EntryId, Version)>> {
         if self.core.role() != Role::Leader || self.core.term() != term {
             return Err(not_leading());
@@ -214,7 +238,14 @@ impl Driver {
         {
             return Ok(None);
         }
-        let id = self.core.propose().ok_or_else(not_leading)?;
+        let id = match kind {
+            EntryKind::Members => {
+                // What it is among in a batch may be sent again.
+                let refused = |error: Error| Error::process_behind().with_detail(error.to_string());
+                self.core.propose_members(&Members::of_entry(body)?).map_err(refused)?
+            }
+            _ => self.core.propose().ok_or_else(not_leading)?,
+        };
         Ok(Some((id, version.unwrap_or(last))))
     }
 
@@ -255,11 +286,37 @@ impl Driver {
         }
         self.send(work.send).await;
         if let Some(index) = work.committed {
+            if work.members {
+                self.change_members(index).await?;
+            }
             self.log.commit(index)?;
         }
         self.proven.extend(work.reads);
         self.answer_proven();
         Ok(())
+    }
+
+    /// A change of members is committed: it is written down, and takes effect, before anybody is told of it.
+    async fn change_members(&mut self, index: u64) -> Result<()> {
+        let found = self.log.entries(index).next().await?;
+        let Some(entry) = found.filter(|entry| entry.index == index) else {
+            let detail = format!("entry {index} is committed, and is not there");
+            return Err(Error::internal_error().with_detail(detail));
+        };
+        let members = Members::of_entry(&entry.body)?;
+        self.records.keep(&members, index).await?;
+        self.core.take_effect(members)?;
+        probe!("replication: a change of members takes effect");
+        self.readers.retain(|node, _| self.core.members().node(*node).is_some());
+        self.tell_members();
+        Ok(())
+    }
+
+    /// Tells who is a member.
+    fn tell_members(&self) {
+        let (members, index) = (Arc::new(self.core.members().clone()), self.core.members_index());
+        self.peers.members(&members);
+        self.inbox.change(|told| told.members = (members, index));
     }
 
     /// Another node may have applied what was committed when a proof was asked for, before it is synced here: whoever saw

@@ -16,6 +16,7 @@ use plinth_log::{Entry, EntryHead, EntryKind};
 use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::member::Frame;
+use crate::members::Members;
 use crate::message::Message;
 
 /// The most bytes of a frame: many small entries, or one with the largest transaction, and room.
@@ -103,6 +104,12 @@ impl Frame {
             let Some(end) = end else { return refuse(format!("a body of {body_len} bytes")) };
             let entry = Entry::new(head, bytes.slice(at..end));
             check(&entry, previous)?;
+            if (entry.kind == EntryKind::Members) != message.members.contains(&index) {
+                return refuse(format!(
+                    "entry {index}, a {:?} where the message has another kind",
+                    entry.kind
+                ));
+            }
             (at, previous) = (end, Some(entry.version));
             entries.push(entry);
         }
@@ -129,8 +136,8 @@ fn entry_head(bytes: &[u8; ENTRY_HEAD], index: u64, term: u64) -> Result<(EntryH
 fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
     let Entry { kind, index, version, .. } = *entry;
     let follows = match kind {
-        EntryKind::Mutations => version > entry.previous,
-        EntryKind::Lease | EntryKind::Begin | EntryKind::Members => version == entry.previous,
+        kind if kind.has_mutations() => version > entry.previous,
+        _ => version == entry.previous,
     };
     let in_order = entry.previous >= 0 && previous.is_none_or(|previous| previous == entry.previous);
     if !follows || !in_order || !(0..=version).contains(&entry.committed) {
@@ -143,10 +150,11 @@ fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
     let fits = match kind {
         EntryKind::Lease => len == 8,
         EntryKind::Begin => len == 0,
-        EntryKind::Mutations | EntryKind::Members => true,
+        EntryKind::Mutations => true,
+        EntryKind::Members => Members::of_entry(&entry.body).is_ok(),
     };
     if !fits {
-        return refuse(format!("entry {index}, a {kind:?} with a body of {len} bytes"));
+        return refuse(format!("entry {index}, a {kind:?} with {len} bytes that are no body of it"));
     }
     Ok(())
 }

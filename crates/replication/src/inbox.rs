@@ -13,7 +13,9 @@ use plinth_log::{EntryKind, Position};
 use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::NodeId;
+use crate::core::Follower;
 use crate::member::Frame;
+use crate::members::Members;
 
 /// Something for the task.
 pub(crate) enum Event {
@@ -48,8 +50,10 @@ pub(crate) struct Told {
     pub(crate) leader: Option<NodeId>,
     /// How often it has wanted to lead, or seen somebody new do so.
     pub(crate) elections: u64,
-    /// Of each other node, up to which index it has what this one has, if this one leads.
-    pub(crate) followers: Arc<[(NodeId, u64)]>,
+    /// The other nodes, if this one leads.
+    pub(crate) followers: Arc<[Follower]>,
+    /// Who is a member, as of which entry.
+    pub(crate) members: (Arc<Members>, u64),
     /// A moment ago: up to which index entries are committed, and the last one.
     pub(crate) indices: (u64, u64),
     /// The term in which it leads, once an entry of that term is committed.
@@ -219,6 +223,7 @@ mod tests {
             hint: 0,
             context: None,
             entries: Vec::new(),
+            members: Vec::new(),
         }
     }
 

@@ -26,9 +26,9 @@
 //! 6. What answers another node has been synced before it is sent: votes, and word of entries.
 //!
 //! ## Not here
-//! Files (`log`), sockets, changes of members, and how a node gets rows that are too old for the log.
+//! Files (`log`), sockets, who is to be a member (`pipeline`), and how a node gets rows that are too old for the log.
 //!
-//! Read next: `core.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
+//! Read next: `core.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
 
 mod core;
@@ -36,6 +36,7 @@ mod driver;
 mod frame;
 mod inbox;
 mod member;
+mod members;
 mod message;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
@@ -43,9 +44,10 @@ pub mod planted;
 mod replicated;
 mod terms;
 
-pub use core::{Config, Core, Promise, Role, Work};
+pub use core::{Config, Core, Follower, Promise, Role, Work};
 pub use frame::MAX_FRAME;
-pub use member::{Frame, Member, Peers, Standing};
+pub use member::{Doing, Frame, Member, Peers, Records, Standing};
+pub use members::{MAX_ADDRESS, MAX_MEMBERS, MAX_VOTERS, MemberNode, Members, Part};
 pub use message::{MAX_ENTRIES, Message, MessageKind};
 pub use replicated::ReplicatedLog;
 pub use terms::{EntryId, Terms};

@@ -3,17 +3,19 @@
 //! The handle asks by putting events into the member's queue, and waits for what its task tells. It ends once, for
 //! one reason: it was closed, or its log broke. From then on the node says nothing to others.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Task};
-use plinth_log::{Entry, LocalView, ReplicaLog};
+use plinth_log::{Entry, EntryKind, LocalView, ReplicaLog};
 use plinth_types::{Error, Result, Version};
 
 use crate::NodeId;
-use crate::core::{Config, Core, Promise};
+use crate::core::{Config, Core, Follower, Promise};
 use crate::driver::{self, Driver};
 use crate::inbox::{Event, Inbox, Told};
+use crate::members::Members;
 use crate::message::Message;
 use crate::replicated::ReplicatedLog;
 use crate::terms::Terms;
@@ -33,7 +35,10 @@ impl Frame {
         let Message { index, entries, .. } = &self.message;
         let ids = (index + 1..).zip(entries.iter().copied());
         self.entries.len() == entries.len()
-            && self.entries.iter().zip(ids).all(|(entry, id)| (entry.index, entry.term) == id)
+            && self.entries.iter().zip(ids).all(|(entry, id)| {
+                let is_of_kind = (entry.kind == EntryKind::Members) == self.message.members.contains(&id.0);
+                (entry.index, entry.term) == id && is_of_kind
+            })
     }
 }
 
@@ -41,6 +46,20 @@ impl Frame {
 pub trait Peers: Send + Sync {
     /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled, or overtaken.
     fn send(&self, frame: Frame);
+
+    /// These are the members from now on: frames go to the others of them, at their addresses.
+    fn members(&self, members: &Arc<Members>) {
+        let _ = members;
+    }
+}
+
+/// Something that is done when it is done.
+pub type Doing<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+/// Where a node writes down who is a member.
+pub trait Records: Send + Sync {
+    /// Writes down that these are the members as of the entry with this index; durable when ready.
+    fn keep<'a>(&'a self, members: &'a Members, index: u64) -> Doing<'a>;
 }
 
 /// What a member knows of who leads.
@@ -54,8 +73,12 @@ pub struct Standing {
     pub leads: Option<u64>,
     /// How many terms it has seen begin since its start.
     pub elections: u64,
-    /// If it leads: of each other node, up to which index that has synced what the leader has.
-    pub followers: Arc<[(NodeId, u64)]>,
+    /// If it leads: the others.
+    pub followers: Arc<[Follower]>,
+    /// Who is a member.
+    pub members: Arc<Members>,
+    /// As of which entry.
+    pub members_index: u64,
     /// Up to which index entries are committed, as far as it knows.
     pub committed_index: u64,
     /// The index of its last entry.
@@ -71,12 +94,18 @@ pub struct Member {
 }
 
 impl Member {
-    /// Takes part with this log, in tasks of `env`.
+    /// Takes part with this log, in tasks of `env`. Who is a member is written down by `records`.
     ///
     /// # Errors
     /// `invalid_option_value` if configuration and log contradict themselves or each other.
-    pub fn start(env: &Env, config: Config, log: ReplicaLog, peers: Arc<dyn Peers>) -> Result<Self> {
-        let terms = Terms::of_runs(log.terms(), log.last().0)?;
+    pub fn start(
+        env: &Env,
+        config: Config,
+        log: ReplicaLog,
+        peers: Arc<dyn Peers>,
+        records: Arc<dyn Records>,
+    ) -> Result<Self> {
+        let terms = Terms::of_runs(log.terms(), log.last().0)?.with_members(log.members());
         let promised = log.promised();
         let known = Promise {
             term: promised.term,
@@ -85,10 +114,12 @@ impl Member {
         };
         let (id, inbox, view) = (config.id, Inbox::new(), log.view().clone());
         let core = Core::new(config, terms, known)?;
+        let members = (Arc::new(core.members().clone()), core.members_index());
+        inbox.with(|told| told.members = members);
         let syncs = (0..driver::SYNCS)
             .map(|_| env.spawn("replication-sync", driver::sync(inbox.clone(), log.syncer())))
             .collect::<Vec<_>>();
-        let driver = Driver::new(env, core, log, peers, inbox.clone());
+        let driver = Driver::new(env, core, log, (peers, records), inbox.clone());
         let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
         Ok(Self { id, inbox, view, tasks: Mutex::new(tasks) })
@@ -203,8 +234,18 @@ impl Member {
 
 fn standing(told: &Told) -> Standing {
     let Told { term, leader, leads, elections, indices: (committed_index, last_index), .. } = *told;
-    let followers = told.followers.clone();
-    Standing { term, leader, leads, elections, followers, committed_index, last_index }
+    let (followers, (members, members_index)) = (told.followers.clone(), told.members.clone());
+    Standing {
+        term,
+        leader,
+        leads,
+        elections,
+        followers,
+        members,
+        members_index,
+        committed_index,
+        last_index,
+    }
 }
 
 /// Has a member end.

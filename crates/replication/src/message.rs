@@ -21,6 +21,9 @@ const NUMBERS: usize = COUNT + 4;
 const NUMBER_COUNT: usize = 9;
 const HEAD_LEN: usize = NUMBERS + NUMBER_COUNT * 8;
 
+/// Beside the term of an entry that changes who is a member.
+const CHANGES_MEMBERS: u64 = 1 << 63;
+
 const REJECT: u8 = 1;
 const CONTEXT: u8 = 2;
 
@@ -94,6 +97,8 @@ pub struct Message {
     pub context: Option<u64>,
     /// The terms of the entries behind `index`.
     pub entries: Vec<u64>,
+    /// The indices of those among them that change who is a member, in order.
+    pub members: Vec<u64>,
 }
 
 impl Message {
@@ -115,8 +120,13 @@ impl Message {
             self.hint,
             self.context.unwrap_or(0),
         ];
-        for number in numbers.iter().chain(&self.entries) {
+        for number in numbers {
             bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for (at, term) in self.entries.iter().enumerate() {
+            let index = self.index.wrapping_add(1 + at as u64);
+            let mark = if self.members.contains(&index) { CHANGES_MEMBERS } else { 0 };
+            bytes.extend_from_slice(&(term | mark).to_le_bytes());
         }
         bytes
     }
@@ -147,6 +157,11 @@ impl Message {
         let mut next = || numbers.next().unwrap_or_default();
         let (from, to, term, index, log_term) = (next(), next(), next(), next(), next());
         let (commit, commit_term, hint, context) = (next(), next(), next(), next());
+        let entries: Vec<u64> = numbers.collect();
+        let changes = |(at, term): (usize, &u64)| {
+            (term & CHANGES_MEMBERS != 0).then_some(index.wrapping_add(1 + at as u64))
+        };
+        let members = entries.iter().enumerate().filter_map(changes).collect();
         let message = Self {
             kind,
             from,
@@ -159,7 +174,8 @@ impl Message {
             reject: flags & REJECT != 0,
             hint,
             context: (flags & CONTEXT != 0).then_some(context),
-            entries: numbers.collect(),
+            entries: entries.into_iter().map(|term| term & !CHANGES_MEMBERS).collect(),
+            members,
         };
         message.check()?;
         Ok(message)
@@ -188,6 +204,11 @@ impl Message {
         let rises = self.entries.is_sorted() && self.entries.first().is_none_or(|first| *first >= log_term);
         if !rises || self.entries.last().is_some_and(|last| *last > term) || self.entries.contains(&0) {
             return refuse("terms of entries that don't rise up to its own".to_string());
+        }
+        let last = index.saturating_add(self.entries.len() as u64);
+        let is_entry = |member: &u64| *member > index && *member <= last;
+        if !self.members.is_sorted_by(|one, next| one < next) || !self.members.iter().all(is_entry) {
+            return refuse("changes of members that are none of its entries".to_string());
         }
         let top = u64::MAX / 2;
         let numbers = [term, index, log_term, self.commit, self.commit_term, self.hint];
@@ -220,6 +241,7 @@ mod tests {
             hint: 0,
             context: None,
             entries: vec![7, 9],
+            members: vec![42],
         }
     }
 
@@ -227,7 +249,8 @@ mod tests {
     fn the_bytes_of_a_message() {
         let bytes = sample().encode();
         let number = |n: u8| [n, 0, 0, 0, 0, 0, 0, 0];
-        let numbers = [1, 2, 9, 40, 7, 39, 0, 0, 0, 7, 9].map(number);
+        let mut numbers = [1, 2, 9, 40, 7, 39, 0, 0, 0, 7, 9].map(number);
+        numbers[10][7] = 0x80;
         assert_eq!(bytes, [&[1, 0, 0, 0, 2, 0, 0, 0], numbers.as_flattened()].concat());
         assert_eq!(Message::decode(&bytes), Ok(sample()));
         let reply = Message {
@@ -235,6 +258,7 @@ mod tests {
             reject: true,
             context: Some(0),
             entries: vec![],
+            members: vec![],
             ..sample()
         };
         assert_eq!(Message::decode(&reply.encode()), Ok(reply));
@@ -251,7 +275,7 @@ mod tests {
             Message { from: 0, ..sample() },
             Message { to: 1, ..sample() },
             Message { term: 0, entries: vec![], ..sample() },
-            Message { entries: vec![9, 8], ..sample() },
+            Message { entries: vec![9, 8], members: vec![], ..sample() },
             Message { entries: vec![6], ..sample() },
             Message { entries: vec![10], ..sample() },
             Message { kind: MessageKind::Vote, ..sample() },
@@ -263,6 +287,8 @@ mod tests {
         for message in wrong {
             assert_eq!(Message::decode(&message.encode()), Err(Error::file_corrupt()), "{message:?}");
         }
+        let strange = Message { members: vec![43], ..sample() };
+        assert_eq!(strange.check(), Err(Error::file_corrupt()), "it has entries 41 and 42");
         let mut state = 5_u64;
         for round in 0..20_000 {
             let mut bytes = good.clone();

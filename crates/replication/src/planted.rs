@@ -14,4 +14,8 @@ pub enum Planted {
     VoteBeforeSync,
     /// Entries are acknowledged before they are synced.
     AppendBeforeSync,
+    /// A node that only follows counts for the majority.
+    LearnerCounted,
+    /// A node whose disk is new takes part under the number that it had.
+    WipedNodeVotes,
 }

@@ -58,6 +58,14 @@ impl CommitLog for ReplicatedLog {
         Box::pin(self.send(EntryKind::Mutations, Some(version), parts.concat()))
     }
 
+    fn append_members<'a>(
+        &'a mut self,
+        version: Version,
+        parts: &'a [&'a [u8]],
+    ) -> Waiting<'a, Result<Position>> {
+        Box::pin(self.send(EntryKind::Members, Some(version), parts.concat()))
+    }
+
     fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>> {
         Box::pin(self.send(EntryKind::Lease, None, upto.to_le_bytes().to_vec()))
     }

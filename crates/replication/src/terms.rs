@@ -4,7 +4,7 @@
 //! it had leaders, so that all of it is in memory, and `raft` never waits for a disk.
 
 use plinth_types::{Error, Result};
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 /// An entry: no two have the same index and term.
@@ -23,13 +23,15 @@ pub struct Terms {
     /// From which index on entries have which term; the first begins at `begins_behind`.
     runs: Vec<(u64, u64)>,
     last: u64,
+    /// The indices of entries that change who is a member, in order.
+    members: Vec<u64>,
 }
 
 impl Terms {
     /// A log without entries, which begins behind this one.
     pub fn new(begins_behind: EntryId) -> Self {
         let EntryId { index, term } = begins_behind;
-        Self { begins_behind, runs: vec![(index, term)], last: index }
+        Self { begins_behind, runs: vec![(index, term)], last: index, members: Vec::new() }
     }
 
     /// A log whose entries have these terms: from which index on which, the first being the entry behind which
@@ -46,7 +48,18 @@ impl Terms {
                 Error::invalid_option_value().with_detail(format!("terms {runs:?} up to entry {last}"))
             );
         };
-        Ok(Self { begins_behind: EntryId { index, term }, runs, last })
+        Ok(Self { begins_behind: EntryId { index, term }, runs, last, members: Vec::new() })
+    }
+
+    /// With these entries, in order, as those that change who is a member.
+    pub fn with_members(mut self, members: Vec<u64>) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// The indices of entries that change who is a member, in order.
+    pub fn members(&self) -> &[u64] {
+        &self.members
     }
 
     /// The entry behind which the log begins.
@@ -86,6 +99,15 @@ impl Terms {
         self.last = entry.index;
     }
 
+    /// Adds the next entry, which changes who is a member.
+    ///
+    /// # Panics
+    /// If it can't follow.
+    pub fn push_members(&mut self, entry: EntryId) {
+        self.push(entry);
+        self.members.push(entry.index);
+    }
+
     /// Removes all entries behind this index.
     ///
     /// # Panics
@@ -93,6 +115,7 @@ impl Terms {
     pub fn truncate(&mut self, index: u64) {
         assert!(index >= self.begins_behind.index, "what is gone can't be voided");
         self.last = self.last.min(index);
+        while self.members.pop_if(|member| *member > index).is_some() {}
         while self.runs.len() > 1 && self.runs.last().is_some_and(|(first, _)| *first > index) {
             self.runs.pop();
         }
@@ -105,6 +128,7 @@ impl Terms {
         let keep = self.runs.partition_point(|(first, _)| *first <= index);
         self.runs.drain(..keep - 1);
         self.runs[0] = (index, term);
+        self.members.retain(|member| *member > index);
     }
 }
 
@@ -136,7 +160,11 @@ impl Storage for Store {
         let high = high.min(low.saturating_add(most)).min(self.terms.last + 1);
         let stub = |index| {
             let term = self.terms.term_of(index)?;
-            Some(Entry { index, term, ..Entry::default() })
+            let mut entry = Entry { index, term, ..Entry::default() };
+            if self.terms.members.binary_search(&index).is_ok() {
+                entry.set_entry_type(EntryType::EntryConfChangeV2);
+            }
+            Some(entry)
         };
         (low..high).map(stub).collect::<Option<_>>().ok_or(raft::Error::Store(StorageError::Unavailable))
     }

@@ -11,7 +11,8 @@ const STEPS: u64 = 1500;
 fn what_raft_promises_holds_in_every_weather() {
     let mut sum = Stats::default();
     for seed in 0..300 {
-        let stats = run(seed, STEPS, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let stats =
+            run(seed, STEPS, false, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         sum.elections += stats.elections;
         sum.committed += stats.committed;
         sum.rewinds += stats.rewinds;
@@ -24,9 +25,38 @@ fn what_raft_promises_holds_in_every_weather() {
     assert!(sum.crashes > 1000 && sum.lost_ops > 1000 && sum.reads > 10_000, "{sum:?}");
 }
 
+#[test]
+fn what_raft_promises_holds_while_members_come_and_go() {
+    let mut sum = Stats::default();
+    for seed in 0..120 {
+        let stats =
+            run(seed, STEPS, true, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        sum.elections += stats.elections;
+        sum.committed += stats.committed;
+        sum.changes += stats.changes;
+        sum.wiped += stats.wiped;
+        sum.led_and_left += stats.led_and_left;
+    }
+    println!("{sum:?}");
+    assert!(sum.elections > 1000 && sum.committed > 10_000 && sum.changes > 1000, "{sum:?}");
+    assert!(sum.wiped > 50 && sum.led_and_left > 50, "{sum:?}");
+}
+
+#[test]
+fn a_learner_that_is_counted_is_noticed() {
+    let (_, what) = first_seed(Planted::LearnerCounted, true, 300);
+    assert!(what.contains("synced on"), "{what}");
+}
+
+#[test]
+fn a_wiped_node_that_votes_under_its_old_number_is_noticed() {
+    first_seed(Planted::WipedNodeVotes, true, 300);
+}
+
 /// The first seed at which a planted bug is noticed, and what is said of it.
-fn first_seed(planted: Planted, within: u64) -> (u64, String) {
-    let found = (0..within).find_map(|seed| run(seed, STEPS, planted).err().map(|what| (seed, what)));
+fn first_seed(planted: Planted, changes: bool, within: u64) -> (u64, String) {
+    let found =
+        (0..within).find_map(|seed| run(seed, STEPS, changes, planted).err().map(|what| (seed, what)));
     let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed for {within} seeds"));
     println!("{planted:?}: seed {}, {}", found.0, found.1);
     assert!(!found.1.contains("refused"), "{found:?}");
@@ -35,30 +65,30 @@ fn first_seed(planted: Planted, within: u64) -> (u64, String) {
 
 #[test]
 fn a_read_without_proof_is_noticed() {
-    let (_, what) = first_seed(Planted::ReadWithoutProof, 300);
+    let (_, what) = first_seed(Planted::ReadWithoutProof, false, 300);
     assert!(what.contains("proves a read"), "{what}");
 }
 
 #[test]
 fn an_entry_of_an_older_term_committed_by_counting_is_noticed() {
-    first_seed(Planted::CommitByCounting, 1000);
+    first_seed(Planted::CommitByCounting, false, 1000);
 }
 
 #[test]
 fn a_vote_before_its_sync_is_noticed() {
-    first_seed(Planted::VoteBeforeSync, 1000);
+    first_seed(Planted::VoteBeforeSync, false, 1000);
 }
 
 #[test]
 fn an_append_acknowledged_before_its_sync_is_noticed() {
-    let (_, what) = first_seed(Planted::AppendBeforeSync, 50);
+    let (_, what) = first_seed(Planted::AppendBeforeSync, false, 50);
     assert!(what.contains("synced on"), "{what}");
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in 0..5 {
-        let once = format!("{:?}", run(seed, STEPS, Planted::None));
-        assert_eq!(once, format!("{:?}", run(seed, STEPS, Planted::None)), "seed {seed}");
+    for (seed, changes) in (0..5).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let once = format!("{:?}", run(seed, STEPS, changes, Planted::None));
+        assert_eq!(once, format!("{:?}", run(seed, STEPS, changes, Planted::None)), "seed {seed}");
     }
 }

@@ -6,7 +6,7 @@
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
-use plinth_replication::{Config, Core, EntryId, Message, MessageKind, Promise, Role, Terms};
+use plinth_replication::{Config, Core, EntryId, Members, Message, MessageKind, Part, Promise, Role, Terms};
 
 fn message(random: &mut Random, core: &Core) -> Message {
     let kind = MessageKind::ALL[random.index(MessageKind::ALL.len())];
@@ -40,6 +40,7 @@ fn message(random: &mut Random, core: &Core) -> Message {
         reject: random.chance(0.3),
         hint: near(random, last),
         context: random.chance(0.3).then(|| random.below(20)),
+        members: (index + 1..=index + entries.len() as u64).filter(|_| random.chance(0.2)).collect(),
         entries,
     }
 }
@@ -55,18 +56,30 @@ fn answer(asked: &Message) -> Option<Message> {
     };
     let index = asked.index + asked.entries.len() as u64;
     let (from, to, entries) = (asked.to, asked.from, Vec::new());
-    Some(Message { kind, from, to, index, entries, reject: false, ..asked.clone() })
+    Some(Message { kind, from, to, index, entries, members: Vec::new(), reject: false, ..asked.clone() })
+}
+
+/// Members that can follow these.
+fn some_change(random: &mut Random, members: &Members) -> Members {
+    let learner = members.nodes.iter().find(|node| node.part == Part::Learner).map(|node| node.id);
+    match (random.index(4), learner) {
+        (0, Some(learner)) => members.without_learner(learner),
+        (1, Some(learner)) => members.enter(&[1, 2, learner], &[3]),
+        (2, _) => members.enter(&[1], &[]),
+        _ => members.with_learner("node:x"),
+    }
 }
 
 #[test]
 fn no_message_makes_a_core_panic() {
-    let (mut taken, mut led, mut committed) = (0, 0, 0);
+    let (mut taken, mut led, mut committed, mut changed) = (0, 0, 0, 0);
+    let members = Members::of_voters((1..=3).map(|id| (id, format!("node:{id}"))));
     for seed in 0..2000 {
         let mut random = Random::new(seed);
         let config = Config {
             id: 1,
-            voters: vec![1, 2, 3],
-            learners: Vec::new(),
+            members: members.clone(),
+            members_index: 0,
             seed,
             heartbeat_ticks: 2,
             election_ticks: 5,
@@ -107,6 +120,12 @@ fn no_message_makes_a_core_panic() {
             }
             while let Some(work) = core.work() {
                 committed += u64::from(work.committed.is_some());
+                if work.members {
+                    // What another node says may not follow: this one takes it, or says so.
+                    let next = core.members().clone();
+                    let next = if next.is_joint() { next.leave() } else { some_change(&mut random, &next) };
+                    changed += u64::from(core.take_effect(next).is_ok());
+                }
                 sent.extend(work.send);
                 if work.needs_sync {
                     tickets.push(work.ticket);
@@ -117,5 +136,5 @@ fn no_message_makes_a_core_panic() {
         }
     }
     println!("{taken} messages were taken, led at {led} steps, {committed} times something was committed");
-    assert!(taken > 10_000 && led > 1000 && committed > 500);
+    assert!(taken > 10_000 && led > 1000 && committed > 500 && changed > 100, "{changed} changes");
 }

@@ -20,6 +20,16 @@ pub const MIN_REQUIRED_COMMIT_VERSION: &[u8] = b"\xff/minRequiredCommitVersion";
 pub const KEY_SERVERS_PREFIX: &[u8] = b"\xff/keyServers/";
 /// Prefix of the database's configuration, as text values.
 pub const CONFIGURATION_PREFIX: &[u8] = b"\xff/conf/";
+/// Who is a member of the cluster; changed by the leader alone.
+pub const MEMBERS: &[u8] = b"\xff/conf/members";
+/// The addresses of the servers that are to vote, separated by commas, if an operator has named them.
+pub const COORDINATORS_WANTED: &[u8] = b"\xff/conf/coordinators";
+/// How many servers are to vote, as decimal text.
+pub const VOTER_COUNT: &[u8] = b"\xff/conf/voter_count";
+/// Prefix of the addresses, or hosts, of servers that are not to vote.
+pub const EXCLUDED_PREFIX: &[u8] = b"\xff/conf/excluded/";
+/// Prefix of the addresses, or hosts, of servers that are lost for good.
+pub const FAILED_PREFIX: &[u8] = b"\xff/conf/failed/";
 /// Prefix of the keys that a transaction adds to both conflict sets to be able to conflict with itself.
 pub const SELF_CONFLICT_PREFIX: &[u8] = b"\xff/SC/";
 /// Prefix of the records of idempotency ids: 8-byte big-endian commit version, then the high byte of the batch index.

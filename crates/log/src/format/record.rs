@@ -47,13 +47,18 @@ pub enum EntryKind {
     Lease = 17,
     /// A leader's first entry: it says nothing but its term. Its body is empty.
     Begin = 18,
-    /// Who votes from here on. The body is the caller's.
+    /// The same, and who is a member from here on, which is among what it changes.
     Members = 19,
 }
 
 impl EntryKind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Mutations, Self::Lease, Self::Begin, Self::Members];
+
+    /// Whether an entry of this kind has mutations, and so a version of its own.
+    pub const fn has_mutations(self) -> bool {
+        matches!(self, Self::Mutations | Self::Members)
+    }
 
     /// The kind with this code.
     pub fn from_code(code: u8) -> Option<Self> {

@@ -31,7 +31,7 @@ fn rewind(sequence: u64, to: &Link) -> RecordHeader {
 fn entries_behind_a_rewind_are_void_and_no_others() {
     let mut history = History::beginning(link(1, 0, 0, 0, true));
     let entries: Vec<_> = (1..=5).map(|n| link(1 + n, n, 1 + n / 3, n as i64 * 10, true)).collect();
-    entries.iter().for_each(|link| history.push(link.clone()));
+    entries.iter().for_each(|link| history.push(link.clone(), EntryKind::Mutations));
     assert_eq!([0, 1, 2, 3, 5].map(|index| history.term_of(index)), [0, 1, 1, 2, 2].map(Some));
     assert!(history.commit_index(2));
     assert!(!history.rewind(&rewind(7, &entries[0]), &Memory::default()), "what is committed stays");
@@ -39,7 +39,7 @@ fn entries_behind_a_rewind_are_void_and_no_others() {
     let void: Vec<_> = (1..=8).filter(|sequence| is_void(history.voids(), *sequence)).collect();
     assert_eq!(void, [5, 6, 7]);
     assert_eq!((history.last().index, history.term_of(3)), (3, Some(2)));
-    history.push(link(8, 4, 4, 45, true));
+    history.push(link(8, 4, 4, 45, true), EntryKind::Mutations);
     assert_eq!((history.term_of(3), history.term_of(4)), (Some(2), Some(4)));
     // Another one, which goes back further, covers the first.
     assert!(history.rewind(&rewind(9, &entries[1]), &Memory::default()));
@@ -56,7 +56,7 @@ fn a_version_commits_its_mutations_and_what_is_before_them() {
     for (index, version, has_version) in
         [(1, 0, false), (2, 10, true), (3, 10, false), (4, 20, true), (5, 20, false)]
     {
-        history.push(link(1 + index, index, 1, version, has_version));
+        history.push(link(1 + index, index, 1, version, has_version), EntryKind::Mutations);
     }
     for (version, committed) in [(0, 0), (9, 1), (10, 2), (15, 3), (20, 4), (19, 4)] {
         history.commit_version(version);
@@ -69,10 +69,10 @@ fn a_version_commits_its_mutations_and_what_is_before_them() {
 fn the_entry_that_a_log_begins_behind_may_turn_out_to_be_void() {
     // Segments up to entry 50 are gone; entries from 46 on were voided before they went.
     let mut history = History::beginning(link(100, 50, 3, 500, true));
-    history.push(link(101, 51, 3, 510, true));
+    history.push(link(101, 51, 3, 510, true), EntryKind::Mutations);
     assert!(history.rewind(&rewind(102, &link(0, 45, 2, 450, true)), &Memory::default()));
     assert_eq!((history.committed().index, history.last().index, history.term_of(45)), (45, 45, Some(2)));
-    history.push(link(103, 46, 5, 600, true));
+    history.push(link(103, 46, 5, 600, true), EntryKind::Mutations);
     assert!(is_void(history.voids(), 101) && !is_void(history.voids(), 103));
     assert!(history.commit_index(46));
     assert!(!history.rewind(&rewind(104, &link(0, 44, 2, 440, true)), &Memory::default()));

@@ -100,6 +100,7 @@ pub fn frame(from: NodeId, to: NodeId, number: u64, body: Option<usize>) -> Fram
         hint: 0,
         context: None,
         entries: body.map(|_| number).into_iter().collect(),
+        members: Vec::new(),
     };
     let entry = |len| {
         let head = EntryHead {

@@ -1,28 +1,28 @@
-//! Who a node is in its cluster, and who else votes there: the file `MEMBERS` in a member's directory.
+//! Who a node is in its cluster, and who else is in it: the file `MEMBERS` in a member's directory.
 //!
 //! It is durable before `IDENTITY` says that the directory is a member's, so the one never lacks the
-//! other. Its bytes stand in `docs/format/members.md`. What it says is checked wherever it is made or
-//! read: nobody opens a member that could count itself twice, or not at all.
+//! other. Each change is written down when it is committed, before anything that comes after it: see `Keeper`.
+//! Its bytes stand in `docs/format/members.md`. What it says is checked wherever it is made or read: nobody opens
+//! a member that could count itself twice, or not at all.
 
 use plinth_env::Env;
-use plinth_replication::NodeId;
+use plinth_replication::{Doing, Members, NodeId, Records};
 use plinth_types::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The name of the file.
 pub(crate) const FILE_NAME: &str = "MEMBERS";
 /// The name under which the next one is written.
 pub(crate) const UNFINISHED_NAME: &str = "MEMBERS.new";
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The format of before members could change: voters alone.
+const FOUNDED: u32 = 1;
 const MAGIC: &[u8; 8] = b"PLNTHMEM";
-/// The most voters that a cluster may have.
-const MAX_VOTERS: usize = 15;
-/// The most bytes of an address.
-const MAX_ADDRESS: usize = 255;
-const HEAD_LEN: usize = 8 + 4 + 16 + 8 + 4;
+const HEAD_LEN: usize = 8 + 4 + 16 + 8 + 8 + 4;
 
-/// A node that counts for the majority.
+/// A node that a cluster is founded with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Voter {
     /// Its number, which is never used again.
@@ -38,26 +38,34 @@ pub struct Membership {
     pub cluster_id: [u8; 16],
     /// This node.
     pub node: NodeId,
-    /// Who votes, in the order of their numbers. This node is one of them.
-    pub voters: Vec<Voter>,
+    /// As of which entry of the log these are the members; 0: the cluster was founded with them.
+    pub index: u64,
+    /// Who is a member.
+    pub members: Arc<Members>,
 }
 
 impl Membership {
-    /// The numbers of all voters.
-    pub fn voter_ids(&self) -> Vec<NodeId> {
-        self.voters.iter().map(|voter| voter.id).collect()
+    /// Of a node in a cluster that is founded with these voters.
+    pub fn founding(cluster_id: [u8; 16], node: NodeId, voters: Vec<Voter>) -> Self {
+        let members = Members::of_voters(voters.into_iter().map(|voter| (voter.id, voter.address)));
+        Self { cluster_id, node, index: 0, members: Arc::new(members) }
     }
 
-    /// The address of a voter.
+    /// The address of a member.
     pub fn address_of(&self, id: NodeId) -> Option<&str> {
-        self.voters.iter().find(|voter| voter.id == id).map(|voter| voter.address.as_str())
+        self.members.node(id).map(|node| node.address.as_str())
+    }
+
+    /// Whether this node was a member, and is none any more.
+    pub fn is_removed(&self) -> bool {
+        self.members.part(self.node).is_none() && self.node < self.members.next_id
     }
 
     /// How it takes part in the agreement.
     pub(crate) fn taking_part(&self) -> plinth_replication::Config {
-        // Voters that know each other differ in their timeouts, whatever the cluster.
+        // Nodes that know each other differ in their timeouts, whatever the cluster.
         let seed = u64::from_le_bytes(*self.cluster_id.first_chunk().unwrap_or(&[0; 8]));
-        plinth_replication::Config::of_voters(self.node, self.voter_ids(), seed)
+        plinth_replication::Config::of_members(self.node, (*self.members).clone(), self.index, seed)
     }
 
     /// Whether a node can be this.
@@ -65,26 +73,28 @@ impl Membership {
     /// # Errors
     /// `invalid_option_value`, saying what is wrong.
     pub fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
-        let ids = self.voter_ids();
-        if ids.first().is_none_or(|first| *first == 0) || !ids.is_sorted_by(|one, next| one < next) {
-            return refuse(format!("voters {ids:?}: each needs a number of its own, from 1, in order"));
-        }
-        if ids.len() > MAX_VOTERS {
-            return refuse(format!("{} voters, there may be {MAX_VOTERS}", ids.len()));
-        }
-        if !ids.contains(&self.node) {
-            return refuse(format!("node {} is none of the voters {ids:?}", self.node));
-        }
-        for (at, Voter { id, address }) in self.voters.iter().enumerate() {
-            if address.is_empty() || address.len() > MAX_ADDRESS {
-                return refuse(format!("the address of node {id} has {} bytes", address.len()));
-            }
-            if let Some(other) = self.voters[..at].iter().find(|other| other.address == *address) {
-                return refuse(format!("nodes {} and {id} have the same address {address}", other.id));
-            }
+        self.members.check()?;
+        if self.members.part(self.node).is_none() && !self.is_removed() {
+            let detail = format!("node {} is none of the members", self.node);
+            return Err(Error::invalid_option_value().with_detail(detail));
         }
         Ok(())
+    }
+}
+
+/// What writes the file of a directory while the node runs.
+pub(crate) struct Keeper {
+    pub env: Env,
+    pub dir: PathBuf,
+    pub cluster_id: [u8; 16],
+    pub node: NodeId,
+}
+
+impl Records for Keeper {
+    fn keep<'a>(&'a self, members: &'a Members, index: u64) -> Doing<'a> {
+        let members = Arc::new(members.clone());
+        let membership = Membership { cluster_id: self.cluster_id, node: self.node, index, members };
+        Box::pin(async move { write(&self.env, &self.dir, &membership).await })
     }
 }
 
@@ -127,17 +137,15 @@ pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
 }
 
 fn encode(membership: &Membership) -> Vec<u8> {
+    let members = membership.members.encode();
     let mut bytes = Vec::new();
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
     bytes.extend_from_slice(&membership.cluster_id);
     bytes.extend_from_slice(&membership.node.to_le_bytes());
-    bytes.extend_from_slice(&(membership.voters.len() as u32).to_le_bytes());
-    for Voter { id, address } in &membership.voters {
-        bytes.extend_from_slice(&id.to_le_bytes());
-        bytes.push(address.len() as u8);
-        bytes.extend_from_slice(address.as_bytes());
-    }
+    bytes.extend_from_slice(&membership.index.to_le_bytes());
+    bytes.extend_from_slice(&(members.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&members);
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
@@ -159,27 +167,38 @@ fn decode(bytes: &[u8]) -> std::result::Result<Membership, String> {
         let at = body.len();
         return Err(format!("offset {at}: checksum is {found:#010x}, expected {expected:#010x}"));
     }
-    let short = || format!("{} bytes, fewer than its voters take", bytes.len());
+    let short = || format!("{} bytes, expected {} at least", bytes.len(), HEAD_LEN + 4);
     let mut rest = body;
-    if take(&mut rest) != Some(*MAGIC) || take(&mut rest) != Some(FORMAT.to_le_bytes()) {
+    if take(&mut rest) != Some(*MAGIC) {
         return Err("offset 0: these are not the members of a cluster".into());
     }
+    let format = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?);
     let cluster_id = take(&mut rest).ok_or_else(short)?;
     let node = u64::from_le_bytes(take(&mut rest).ok_or_else(short)?);
-    let count = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?) as usize;
+    if format == FOUNDED {
+        return founded(rest, cluster_id, node).ok_or_else(short);
+    }
+    let index = u64::from_le_bytes(take(&mut rest).ok_or_else(short)?);
+    let len = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?) as usize;
+    if rest.len() != len {
+        return Err(format!("offset {HEAD_LEN}: {} bytes of members, expected {len}", rest.len()));
+    }
+    let members = Members::decode(rest).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
+    Ok(Membership { cluster_id, node, index, members: Arc::new(members) })
+}
+
+/// The rest of a file of format 1: how many voters, each with number and address.
+fn founded(mut rest: &[u8], cluster_id: [u8; 16], node: NodeId) -> Option<Membership> {
+    let count = u32::from_le_bytes(take(&mut rest)?);
     let mut voters = Vec::new();
-    for _ in 0..count.min(MAX_VOTERS + 1) {
-        let id = u64::from_le_bytes(take(&mut rest).ok_or_else(short)?);
-        let [len] = take(&mut rest).ok_or_else(short)?;
-        let (address, tail) = rest.split_at_checked(usize::from(len)).ok_or_else(short)?;
+    for _ in 0..count.min(16) {
+        let id = u64::from_le_bytes(take(&mut rest)?);
+        let [len] = take(&mut rest)?;
+        let (address, tail) = rest.split_at_checked(usize::from(len))?;
         rest = tail;
-        let address = String::from_utf8(address.to_vec()).map_err(|error| error.to_string())?;
-        voters.push(Voter { id, address });
+        voters.push(Voter { id, address: std::str::from_utf8(address).ok()?.to_owned() });
     }
-    if !rest.is_empty() {
-        return Err(format!("{} bytes behind its voters", rest.len()));
-    }
-    Ok(Membership { cluster_id, node, voters })
+    rest.is_empty().then(|| Membership::founding(cluster_id, node, voters))
 }
 
 #[cfg(test)]
@@ -188,18 +207,30 @@ mod tests {
 
     fn sample() -> Membership {
         let voter = |id, address: &str| Voter { id, address: address.to_string() };
-        Membership { cluster_id: [9; 16], node: 3, voters: vec![voter(1, "a:1"), voter(3, "b:2")] }
+        Membership { index: 7, ..Membership::founding([9; 16], 3, vec![voter(1, "a:1"), voter(3, "b:2")]) }
     }
 
     #[test]
     fn the_bytes_are_as_documented() {
         let bytes = encode(&sample());
+        let node = [3, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        let head = [&b"PLNTHMEM\x02\0\0\0"[..], &[9; 16], &node, &[36, 0, 0, 0]].concat();
+        let next = [1, 4, 0, 0, 0, 0, 0, 0, 0, 2];
+        let one = [&[1, 0, 0, 0, 0, 0, 0, 0, 1, 3][..], b"a:1"].concat();
+        let other = [&[3, 0, 0, 0, 0, 0, 0, 0, 1, 3][..], b"b:2"].concat();
+        let expected = [&head[..], &next, &one, &other].concat();
+        assert_eq!(bytes[..bytes.len() - 4], expected);
+        assert_eq!(bytes[bytes.len() - 4..], crc32c::crc32c(&expected).to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(sample()));
+    }
+
+    #[test]
+    fn a_file_of_before_members_could_change_is_read() {
         let head = [&b"PLNTHMEM\x01\0\0\0"[..], &[9; 16], &[3, 0, 0, 0, 0, 0, 0, 0], &[2, 0, 0, 0]].concat();
         let one = [&[1, 0, 0, 0, 0, 0, 0, 0, 3][..], b"a:1"].concat();
         let other = [&[3, 0, 0, 0, 0, 0, 0, 0, 3][..], b"b:2"].concat();
-        let checksum = [241, 168, 144, 204];
-        assert_eq!(bytes, [&head[..], &one, &other, &checksum].concat());
-        assert_eq!(decode(&bytes), Ok(sample()));
+        let bytes = [&head[..], &one, &other, &[241, 168, 144, 204]].concat();
+        assert_eq!(decode(&bytes), Ok(Membership { index: 0, ..sample() }));
     }
 
     #[test]
@@ -216,15 +247,13 @@ mod tests {
     #[test]
     fn what_no_node_can_be_is_refused() {
         assert_eq!(sample().check(), Ok(()));
+        let removed = Membership { node: 2, ..sample() };
+        assert!(removed.is_removed() && removed.check().is_ok(), "its directory says what became of it");
+        let members = |members: Members| Membership { members: Arc::new(members), ..sample() };
         let wrong = [
-            Membership { node: 2, ..sample() },
-            Membership { voters: vec![], ..sample() },
-            Membership { voters: [sample().voters, sample().voters].concat(), ..sample() },
-            Membership { voters: sample().voters.into_iter().rev().collect(), ..sample() },
-            Membership {
-                voters: sample().voters.into_iter().map(|it| Voter { address: "a:1".into(), ..it }).collect(),
-                ..sample()
-            },
+            Membership { node: 4, ..sample() },
+            members(Members { next_id: 3, ..(*sample().members).clone() }),
+            members(sample().members.with_address(3, "a:1")),
         ];
         for membership in wrong {
             assert_eq!(membership.check(), Err(Error::invalid_option_value()), "{membership:?}");

@@ -32,20 +32,23 @@
 //!
 //! ## Not here
 //! Who votes for whom (`replication`), sockets (whoever gives [`plinth_replication::Peers`]), rows for a node that is too
-//! far behind for the log, changes of members.
-//! Read next: `participant.rs`, `apply.rs`, `term.rs`, `upkeep.rs`, `membership.rs`.
+//! far behind for the log.
+//! Read next: `participant.rs`, `apply.rs`, `term.rs`, `upkeep.rs`; `membership.rs`, `plan.rs`, `members.rs`.
 
 mod apply;
+mod members;
 mod membership;
 mod participant;
+mod plan;
 mod posted;
 mod term;
 mod upkeep;
 
-pub(crate) use membership::{FILE_NAME, UNFINISHED_NAME, read, write};
+pub(crate) use members::{removed, run as look_after_members};
+pub(crate) use membership::{FILE_NAME, Keeper, UNFINISHED_NAME, read, write};
 pub use membership::{Membership, Voter};
 pub use participant::Leadership;
 pub(crate) use participant::Participant;
 pub(crate) use plinth_replication::Standing;
-pub use plinth_replication::{Frame, Peers};
+pub use plinth_replication::{Frame, MemberNode, Members, Part, Peers};
 pub(crate) use upkeep::keep_for_followers;

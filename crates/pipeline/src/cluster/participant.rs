@@ -11,7 +11,7 @@ use crate::replica::Replica;
 use crate::supervise::{self, Supervisor};
 use plinth_env::Task;
 use plinth_env::sync::race;
-use plinth_replication::{Frame, Member, NodeId, Standing};
+use plinth_replication::{Frame, Member, Members, NodeId, Standing};
 use plinth_types::{Error, Result, Version, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,8 @@ struct Place {
 /// A member of a cluster.
 pub(crate) struct Participant {
     pub replica: Arc<Replica>,
-    pub membership: Membership,
+    pub node: NodeId,
+    cluster_id: [u8; 16],
     pub(super) member: Arc<Member>,
     place: Posted<Place>,
     leadership: Posted<Leadership>,
@@ -57,7 +58,8 @@ impl Participant {
         let applied = Posted::new(replica.newest());
         Arc::new(Self {
             replica,
-            membership,
+            node: membership.node,
+            cluster_id: membership.cluster_id,
             member: Arc::new(member),
             place: Posted::default(),
             leadership: Posted::default(),
@@ -96,6 +98,22 @@ impl Participant {
         self.member.standing()
     }
 
+    /// Who this node is, and who the members are now.
+    pub fn membership(&self) -> Membership {
+        let Standing { members, members_index, .. } = self.standing();
+        Membership { cluster_id: self.cluster_id, node: self.node, index: members_index, members }
+    }
+
+    /// Waits until other nodes are members than these.
+    pub async fn until_members_other_than(&self, known: &Members) -> Arc<Members> {
+        let news =
+            self.member.until(|standing| (*standing.members != *known).then(|| standing.members.clone()));
+        match news.await {
+            Ok(members) => members,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     /// The leader that this node is at the moment, ready or not.
     pub fn leader(&self) -> Option<Arc<Leader>> {
         self.place.with(|place| place.leader.clone())
@@ -121,7 +139,7 @@ impl Participant {
     /// What whoever wants a leader is told by a node that is none. Nothing has been done then.
     pub(super) fn behind(&self) -> Error {
         let Leadership { term, leader, .. } = self.leadership();
-        let us = self.membership.node;
+        let us = self.node;
         let detail = match leader {
             Some(leader) if leader != us => {
                 format!("node {us} doesn't lead: leader is node {leader} in term {term}")
@@ -140,7 +158,7 @@ impl Participant {
     pub(super) fn open(&self, term: u64) {
         self.place.change(|place| place.is_ready = true);
         self.leadership.change(|known| {
-            *known = Leadership { term, leader: Some(self.membership.node), is_ready: true };
+            *known = Leadership { term, leader: Some(self.node), is_ready: true };
         });
     }
 
@@ -207,6 +225,6 @@ async fn follow_leadership(this: Arc<Participant>) {
             *now = Leadership { term, leader, is_ready };
             *now
         });
-        crate::events::leadership(this.membership.node, term, leader);
+        crate::events::leadership(this.node, term, leader);
     }
 }

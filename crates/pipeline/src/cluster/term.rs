@@ -63,15 +63,18 @@ async fn lead(this: &Arc<Participant>, log: ReplicatedLog) {
     let mut over = std::pin::pin!(over);
     let is_new = before == 0;
     let rows = if is_new {
-        first_rows(&this.replica.config, this.membership.voters.len())
+        first_rows(&this.replica.config, Some(&this.standing().members))
     } else {
         MutationList::new()
     };
-    let begun = leader.queue.submit(internal_request(rows, first));
+    let begun = match is_new {
+        true => leader.queue.submit_members(internal_request(rows, first)),
+        false => leader.queue.submit(internal_request(rows, first)),
+    };
     match race(&mut over, begun).await {
         First::Right(Ok(_)) => {
             this.open(term);
-            crate::events::leads(this.membership.node, term, this.replica.newest());
+            crate::events::leads(this.node, term, this.replica.newest());
             over.await;
         }
         First::Right(Err(error)) => {

@@ -51,7 +51,7 @@ impl Peers for Links {
             let (network, bytes) = (self.network.clone(), bytes.clone());
             let delay = Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
             let arrives = move || {
-                let node = lock(&network.nodes)[to as usize - 1].clone();
+                let node = lock(&network.nodes).get(to as usize - 1).cloned().flatten();
                 if let Some(node) = node {
                     node.receive(Frame::decode(&bytes).expect("an honest frame"));
                 }
@@ -66,6 +66,8 @@ pub struct Machines {
     pub envs: Vec<Env>,
     network: Arc<Network>,
     pub config: NodeConfig,
+    /// How many it was founded with.
+    pub voters: usize,
 }
 
 impl Machines {
@@ -85,13 +87,13 @@ impl Machines {
         let envs = (0..size).map(|at| sim.process(&format!("node-{}", at + 1))).collect();
         let network = Arc::new(Network::default());
         lock(&network.nodes).resize(size, None);
-        Self { sim, envs, network, config }
+        Self { sim, envs, network, config, voters: size }
     }
 
     pub fn membership(&self, at: usize) -> Membership {
         let voter = |at: usize| Voter { id: at as u64 + 1, address: format!("10.0.0.{at}:4500") };
-        let voters = (0..self.envs.len()).map(voter).collect();
-        Membership { cluster_id: [7; 16], node: at as u64 + 1, voters }
+        let voters = (0..self.voters).map(voter).collect();
+        Membership::founding([7; 16], at as u64 + 1, voters)
     }
 
     pub fn form(&self, at: usize) -> Result<()> {
@@ -104,6 +106,25 @@ impl Machines {
         let node = self.sim.run_until(open)?;
         lock(&self.network.nodes)[at] = Some(node);
         Ok(())
+    }
+
+    /// A machine with an empty disk becomes a member at this address, by leave of the leader; gives its place.
+    pub fn join(&mut self, leader: usize, address: &str) -> Result<usize> {
+        let node = self.node(leader);
+        let membership = self.sim.run_until(node.take_in(address))?;
+        let at = membership.node as usize - 1;
+        while self.envs.len() <= at {
+            self.envs.push(self.sim.process(&format!("node-{}", self.envs.len() + 1)));
+            lock(&self.network.nodes).push(None);
+        }
+        self.sim.run_until(Node::form(&self.envs[at], Path::new(DIR), &self.config, &membership))?;
+        self.open(at)?;
+        Ok(at)
+    }
+
+    /// Whether a node is up.
+    pub fn is_up(&self, at: usize) -> bool {
+        lock(&self.network.nodes).get(at).is_some_and(Option::is_some)
     }
 
     pub fn node(&self, at: usize) -> Arc<Node> {

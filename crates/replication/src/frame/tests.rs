@@ -20,7 +20,17 @@ fn message(entries: Vec<u64>) -> Message {
         hint: 0,
         context: None,
         entries,
+        members: Vec::new(),
     }
+}
+
+/// The body of an entry that changes who is a member.
+fn members_body() -> Vec<u8> {
+    let members = Members::of_voters([(1, "a:1".to_owned())]);
+    let mut rows = plinth_types::MutationList::new();
+    rows.push(plinth_types::MutationType::Set, plinth_types::system::MEMBERS, &members.encode());
+    let head = plinth_log::sections_head(&[(plinth_log::ALL_ROWS, rows.as_bytes().len())]);
+    [&head[..], rows.as_bytes()].concat()
 }
 
 fn entry(kind: EntryKind, index: u64, term: u64, versions: [Version; 3], body: &[u8]) -> Entry {
@@ -35,9 +45,9 @@ fn sample() -> Frame {
         entry(EntryKind::Mutations, 41, 7, [600, 500, 400], b"abc"),
         entry(EntryKind::Begin, 42, 8, [600, 600, 500], b""),
         entry(EntryKind::Lease, 43, 9, [600, 600, 600], &1000_u64.to_le_bytes()),
-        entry(EntryKind::Members, 44, 9, [600, 600, 600], b"who"),
+        entry(EntryKind::Members, 44, 9, [700, 600, 600], &members_body()),
     ];
-    Frame { message: message(vec![7, 8, 9, 9]), entries }
+    Frame { message: Message { members: vec![44], ..message(vec![7, 8, 9, 9]) }, entries }
 }
 
 fn decode(bytes: Vec<u8>) -> Result<Frame> {
@@ -123,10 +133,12 @@ fn what_no_leader_could_have_made_is_refused() {
         entry(EntryKind::Lease, 41, 9, [6, 5, 4], &body(8)),
         entry(EntryKind::Lease, 41, 9, [5, 5, 4], &body(7)),
         entry(EntryKind::Begin, 41, 9, [5, 5, 4], b"x"),
+        entry(EntryKind::Members, 41, 9, [5, 5, 4], &members_body()),
         entry(EntryKind::Members, 41, 9, [6, 5, 4], b"x"),
     ];
     for entry in wrong {
-        let frame = Frame { message: message(vec![9]), entries: vec![entry.clone()] };
+        let members = if entry.kind == EntryKind::Members { vec![41] } else { vec![] };
+        let frame = Frame { message: Message { members, ..message(vec![9]) }, entries: vec![entry.clone()] };
         assert_eq!(decode(frame.encode().unwrap()), Err(Error::file_corrupt()), "{entry:?}");
     }
     let gap = vec![

@@ -12,14 +12,16 @@ use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Simulation};
 use plinth_log::{Identity, LogConfig, ReplicaLog};
 use plinth_replication::planted::Planted;
-use plinth_replication::{Config, Frame, Member, Message, NodeId, Peers, ReplicatedLog};
+use plinth_replication::{
+    Config, Doing, Frame, Member, Members, Message, NodeId, Peers, Records, ReplicatedLog,
+};
 use plinth_types::{Result, Version};
 
 pub const DIR: &str = "/data/log";
 pub const NODES: usize = 3;
 
 /// The members that are up, by place.
-type Members = Arc<Mutex<Vec<Option<Arc<Member>>>>>;
+type Running = Arc<Mutex<Vec<Option<Arc<Member>>>>>;
 
 /// Nodes that hear nobody and are heard by nobody.
 type Cut = Arc<Mutex<Vec<NodeId>>>;
@@ -27,7 +29,7 @@ type Cut = Arc<Mutex<Vec<NodeId>>>;
 /// What a node sends through.
 struct Links {
     env: Env,
-    members: Members,
+    members: Running,
     cut: Cut,
 }
 
@@ -52,11 +54,20 @@ impl Peers for Links {
     }
 }
 
+/// Its nodes stay the same.
+struct Forgetful;
+
+impl Records for Forgetful {
+    fn keep<'a>(&'a self, _: &'a Members, _: u64) -> Doing<'a> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 pub struct Cluster {
     pub planted: Planted,
     pub sim: Simulation,
     pub envs: Vec<Env>,
-    members: Members,
+    members: Running,
     cut: Cut,
     config: LogConfig,
     seed: u64,
@@ -88,8 +99,8 @@ impl Cluster {
         let env = self.envs[at].clone();
         let config = Config {
             id: at as u64 + 1,
-            voters: (1..=NODES as u64).collect(),
-            learners: Vec::new(),
+            members: Members::of_voters((1..=NODES as u64).map(|id| (id, format!("node:{id}")))),
+            members_index: 0,
             seed: self.seed,
             heartbeat_ticks: 5,
             election_ticks: 20,
@@ -97,7 +108,8 @@ impl Cluster {
             planted: self.planted,
         };
         let links = Links { env: env.clone(), members: self.members.clone(), cut: self.cut.clone() };
-        let member = Member::start(&env, config, log, Arc::new(links)).expect("a member");
+        let member =
+            Member::start(&env, config, log, Arc::new(links), Arc::new(Forgetful)).expect("a member");
         self.members.lock().expect("nobody panics")[at] = Some(Arc::new(member));
     }
 

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
-use plinth_replication::{Config, Core, EntryId, Message, NodeId, Promise, Role, Terms, Work};
+use plinth_replication::{Config, Core, EntryId, Members, Message, NodeId, Part, Promise, Role, Terms, Work};
 
 /// Something that a disk does.
 #[derive(Clone, Debug)]
 enum Op {
     Rewind(u64),
-    Append(EntryId),
+    Append(EntryId, bool),
     Promise(Promise),
 }
 
@@ -29,10 +29,18 @@ impl Disk {
     fn take(&mut self, op: &Op) {
         match op {
             Op::Rewind(index) => self.terms.truncate(*index),
-            Op::Append(entry) => self.terms.push(*entry),
+            Op::Append(entry, false) => self.terms.push(*entry),
+            Op::Append(entry, true) => self.terms.push_members(*entry),
             Op::Promise(promise) => self.promise = *promise,
         }
     }
+}
+
+/// The most nodes that there ever are in a run.
+const MOST: usize = 9;
+
+fn address(id: NodeId) -> String {
+    format!("node:{id}")
 }
 
 struct Node {
@@ -45,6 +53,10 @@ struct Node {
     /// How far it has told entries to be committed since its start.
     told: u64,
     led: Option<u64>,
+    /// Who is a member, as it has written it down; durable at once.
+    members: (Members, u64),
+    /// Its disk is lost, or it has been removed: it never comes back.
+    is_gone: bool,
     /// Until then it does nothing, and what is sent to it waits.
     paused: u64,
 }
@@ -72,6 +84,9 @@ pub struct Stats {
     pub crashes: u64,
     pub lost_ops: u64,
     pub reads: u64,
+    pub changes: u64,
+    pub wiped: u64,
+    pub led_and_left: u64,
 }
 
 /// What any node has ever told.
@@ -84,6 +99,10 @@ struct Oracle {
     committed: Vec<(EntryId, u64)>,
     /// By number: up to where entries were committed when it was asked.
     reads: BTreeMap<u64, u64>,
+    /// Who became a member at which entry, as committed.
+    members: Vec<(u64, Members)>,
+    /// What entries say of members.
+    contents: BTreeMap<EntryId, Members>,
 }
 
 pub struct Cluster {
@@ -92,7 +111,7 @@ pub struct Cluster {
     nodes: Vec<Node>,
     planted: Planted,
     message_entries: usize,
-    voters: Vec<NodeId>,
+    changes: bool,
     now: u64,
     sent: u64,
     /// By the time when it arrives.
@@ -104,11 +123,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(seed: u64, size: usize, planted: Planted) -> Self {
+    pub fn new(seed: u64, size: usize, changes: bool, planted: Planted) -> Self {
         let mut random = Random::new(seed);
         let message_entries = [1, 1, 4, 1000][random.index(4)];
         let disk = Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
+        let members = Members::of_voters((1..=size as u64).map(|id| (id, address(id))));
         let node = |_| Node {
+            members: (members.clone(), 0),
+            is_gone: false,
             core: None,
             synced: disk.clone(),
             written: disk.clone(),
@@ -123,12 +145,12 @@ impl Cluster {
             nodes: (0..size).map(node).collect(),
             planted,
             message_entries,
-            voters: (1..=size as u64).collect(),
+            changes,
             now: 0,
             sent: 0,
             network: BTreeMap::new(),
             cut: Vec::new(),
-            oracle: Oracle::default(),
+            oracle: Oracle { members: vec![(0, members.clone())], ..Oracle::default() },
             stats: Stats::default(),
         };
         (0..size).for_each(|at| cluster.start(at));
@@ -138,14 +160,17 @@ impl Cluster {
     fn start(&mut self, at: usize) {
         let config = Config {
             id: at as u64 + 1,
-            voters: self.voters.clone(),
-            learners: Vec::new(),
+            members: self.nodes[at].members.0.clone(),
+            members_index: self.nodes[at].members.1,
             seed: self.seed,
             heartbeat_ticks: 3,
             election_ticks: 10,
             message_entries: self.message_entries,
             planted: self.planted,
         };
+        if self.nodes[at].is_gone {
+            return;
+        }
         let node = &mut self.nodes[at];
         let core = Core::new(config, node.synced.terms.clone(), node.synced.promise).expect("a core");
         node.told = core.committed();
@@ -192,6 +217,12 @@ impl Cluster {
             if self.random.chance(0.2) {
                 self.read(at, weather)?;
             }
+            if self.changes && self.random.chance(0.05) {
+                self.change(at, weather)?;
+            }
+            if self.changes && self.random.chance(weather.crash / 10.0) {
+                self.wipe(at);
+            }
             let unseat = if self.nodes[at].led.is_some() { weather.unseat } else { 0.0 };
             if self.random.chance(weather.crash + unseat / 2.0) {
                 self.crash(at);
@@ -201,7 +232,7 @@ impl Cluster {
                     // Longer than it takes others to elect somebody else.
                     _ => self.nodes[at].paused = self.now + 20 + self.random.below(60),
                 }
-            } else if self.nodes[at].core.is_none() && self.random.chance(0.05) {
+            } else if self.nodes[at].core.is_none() && !self.nodes[at].is_gone && self.random.chance(0.05) {
                 self.start(at);
                 self.drain(at, weather)?;
             }
@@ -234,6 +265,9 @@ impl Cluster {
     fn deliver(&mut self, bytes: &[u8], weather: &Weather) -> Result<(), String> {
         let message = Message::decode(bytes).map_err(|error| error.to_string())?;
         let at = message.to as usize - 1;
+        if at >= self.nodes.len() {
+            return Ok(());
+        }
         if self.nodes[at].paused > self.now {
             self.sent += 1;
             let due = self.nodes[at].paused + 3 + self.random.below(20);
@@ -242,6 +276,8 @@ impl Cluster {
         }
         let mut refused = None;
         self.with(at, weather, |core| refused = core.receive(&message).err())?;
+        // A leader says that what a wiped node has acknowledged is committed.
+        let refused = refused.filter(|_| self.planted != Planted::WipedNodeVotes);
         refused.map_or(Ok(()), |error| Err(format!("an honest message was refused: {error}")))
     }
 
@@ -305,7 +341,7 @@ impl Cluster {
     }
 
     fn take_work(&mut self, at: usize, work: Work) -> Result<Vec<Message>, String> {
-        let Work { ticket, rewind, append, promise, needs_sync, send, committed, reads } = work;
+        let Work { ticket, rewind, append, promise, needs_sync, send, committed, members, reads } = work;
         let id = at as u64 + 1;
         let node = &mut self.nodes[at];
         let term = node.core.as_ref().map_or(0, Core::term);
@@ -317,11 +353,12 @@ impl Cluster {
             }
             ops.push(Op::Rewind(index));
         }
-        ops.extend(append.iter().map(|entry| Op::Append(*entry)));
+        let terms = node.core.as_ref().map(|core| core.terms().members().to_vec()).unwrap_or_default();
+        ops.extend(append.iter().map(|entry| Op::Append(*entry, terms.contains(&entry.index))));
         for op in &ops {
             let before = node.written.terms.last().term;
             node.written.take(op);
-            if let Op::Append(entry) = op {
+            if let Op::Append(entry, _) = op {
                 let known = *self.oracle.chain.entry(*entry).or_insert(before);
                 if known != before {
                     return Err(format!("{entry:?} follows term {before} at node {id}, {known} elsewhere"));
@@ -334,6 +371,9 @@ impl Cluster {
         }
         if let Some(upto) = committed {
             self.look_at_committed(at, upto)?;
+            if members {
+                self.take_effect(at, upto)?;
+            }
         }
         for (number, index) in reads {
             self.stats.reads += 1;
@@ -360,10 +400,7 @@ impl Cluster {
                 }
                 continue;
             }
-            let copies = self.nodes.iter().filter(|node| node.synced.terms.has(entry)).count();
-            if copies * 2 <= self.nodes.len() {
-                return Err(format!("{entry:?} is committed, and synced on {copies} nodes"));
-            }
+            self.look_at_majority(entry)?;
             self.oracle.committed.push((entry, term));
             self.stats.committed += 1;
         }
@@ -398,6 +435,132 @@ impl Cluster {
         Ok(())
     }
 
+    /// So many voters have a committed entry as it takes, by who was a member then: a leader may have counted both
+    /// an entry with a change and those behind it before it took effect.
+    fn look_at_majority(&self, entry: EntryId) -> Result<(), String> {
+        // A disk that was lost since had it when it said so.
+        let has =
+            |id: NodeId| self.nodes.get(id as usize - 1).is_some_and(|node| node.synced.terms.has(entry));
+        let earlier: Vec<_> = self.oracle.members.iter().rev().filter(|(at, _)| *at < entry.index).collect();
+        if earlier.iter().take(2).any(|(_, members)| members.has_majority(has)) {
+            return Ok(());
+        }
+        let on: Vec<_> = (1..=self.nodes.len() as u64).filter(|id| has(*id)).collect();
+        let members = earlier.first().map(|(_, members)| members);
+        Err(format!("{entry:?} is committed, and synced on {on:?} of {members:?}"))
+    }
+
+    /// A committed change of members takes effect at a node. A new node begins where the first one hears of it.
+    fn take_effect(&mut self, at: usize, index: u64) -> Result<(), String> {
+        let (entry, _) = self.oracle.committed[index as usize - 1];
+        let members = self.oracle.contents[&entry].clone();
+        if self.oracle.members.last().is_some_and(|(known, _)| *known < index) {
+            self.stats.changes += 1;
+            self.oracle.members.push((index, members.clone()));
+        }
+        let node = &mut self.nodes[at];
+        node.members = (members.clone(), index);
+        let Some(core) = &mut node.core else { return Ok(()) };
+        let led = core.role() == Role::Leader;
+        core.take_effect(members.clone()).map_err(|error| error.to_string())?;
+        self.stats.led_and_left += u64::from(led && core.role() != Role::Leader);
+        while (self.nodes.len() as u64) < members.next_id - 1 {
+            let disk = Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
+            self.nodes.push(Node {
+                core: None,
+                synced: disk.clone(),
+                written: disk,
+                unsynced: VecDeque::new(),
+                told: 0,
+                led: None,
+                members: (members.clone(), index),
+                is_gone: false,
+                paused: 0,
+            });
+            self.start(self.nodes.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// Whoever leads wants other members, now and then.
+    fn change(&mut self, at: usize, weather: &Weather) -> Result<(), String> {
+        let Some(core) = self.nodes[at].core.as_ref().filter(|core| core.role() == Role::Leader) else {
+            return Ok(());
+        };
+        let (members, followers, last) =
+            (core.members().clone(), core.followers(), core.terms().last().index);
+        let is_near = |id: NodeId| {
+            id == at as u64 + 1 || followers.iter().any(|other| other.node == id && other.synced + 20 > last)
+        };
+        let learners: Vec<_> =
+            members.nodes.iter().filter(|node| node.part == Part::Learner).map(|node| node.id).collect();
+        let is_gone = |id: &NodeId| self.nodes.get(*id as usize - 1).is_some_and(|node| node.is_gone);
+        let next = if members.is_joint() {
+            members.leave()
+        } else {
+            match self.random.index(4) {
+                0 if self.nodes.len() < MOST => {
+                    let id = members.next_id;
+                    members.with_learner(&address(id))
+                }
+                1 if !learners.is_empty() => {
+                    members.without_learner(learners[self.random.index(learners.len())])
+                }
+                _ => {
+                    let mut voters: Vec<_> = members
+                        .nodes
+                        .iter()
+                        .map(|node| node.id)
+                        .filter(|id| is_near(*id) && !is_gone(id) && self.random.chance(0.6))
+                        .collect();
+                    voters.truncate(5);
+                    let gone: Vec<_> = members
+                        .voters()
+                        .into_iter()
+                        .filter(|id| is_gone(id) || self.random.chance(0.2))
+                        .collect();
+                    if voters.is_empty() || voters == members.voters() {
+                        return Ok(());
+                    }
+                    members.enter(&voters, &gone)
+                }
+            }
+        };
+        let mut proposed = None;
+        let contents = &mut self.oracle.contents;
+        if let Some(core) = &mut self.nodes[at].core
+            && let Ok(id) = core.propose_members(&next)
+        {
+            contents.insert(id, next);
+            proposed = Some(id);
+        }
+        if proposed.is_some() { self.drain(at, weather) } else { Ok(()) }
+    }
+
+    /// A node's disk is lost, if the others can do without it. It never comes back under its number; or does, where
+    /// that bug is planted.
+    fn wipe(&mut self, at: usize) {
+        let id = at as u64 + 1;
+        let (as_of, members) = self.oracle.members.last().expect("it began with some").clone();
+        // What comes may not be able to do without it.
+        let is_changing = |node: &Node| node.written.terms.members().last().is_some_and(|at| *at > as_of);
+        let is_whole = |other: NodeId| {
+            other != id && self.nodes.get(other as usize - 1).is_some_and(|node| !node.is_gone)
+        };
+        if !members.has_majority(is_whole) || self.nodes[at].is_gone || self.nodes.iter().any(is_changing) {
+            return;
+        }
+        self.stats.wiped += 1;
+        self.crash(at);
+        let node = &mut self.nodes[at];
+        if self.planted == Planted::WipedNodeVotes {
+            node.synced = Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
+            node.written = node.synced.clone();
+        } else {
+            node.is_gone = true;
+        }
+    }
+
     /// Everything works again: a leader must come, and everybody must come to have what it has.
     pub fn heal(&mut self) -> Result<(), String> {
         self.cut.clear();
@@ -407,14 +570,23 @@ impl Cluster {
                 self.start(at);
             }
         }
+        // What is under way may come to its end, and nothing new begins.
+        self.changes = false;
         let before = self.oracle.committed.len();
         for _ in 0..400 {
             self.step(&fair)?;
         }
         if self.oracle.committed.len() <= before {
-            return Err("nothing is committed in fair weather".to_string());
+            let gone: Vec<_> =
+                (1..).zip(&self.nodes).filter(|(_, node)| node.is_gone).map(|(id, _)| id).collect();
+            let members = self.oracle.members.last();
+            return Err(format!(
+                "nothing is committed in fair weather by {members:?}, of which {gone:?} are gone"
+            ));
         }
-        let told: Vec<_> = self.nodes.iter().map(|node| node.told).collect();
+        let members = &self.oracle.members.last().expect("it began with some").1;
+        let is_up = |(at, node): &(usize, &Node)| members.node(*at as u64 + 1).is_some() && !node.is_gone;
+        let told: Vec<_> = self.nodes.iter().enumerate().filter(is_up).map(|(_, node)| node.told).collect();
         let (least, most) = (told.iter().min(), told.iter().max());
         if least.zip(most).is_none_or(|(least, most)| least + 50 < *most) {
             return Err(format!("nodes have come to {told:?}"));
@@ -443,10 +615,10 @@ impl Weather {
 }
 
 /// A run of so many steps, the weather changing every now and then.
-pub fn run(seed: u64, steps: u64, planted: Planted) -> Result<Stats, String> {
+pub fn run(seed: u64, steps: u64, changes: bool, planted: Planted) -> Result<Stats, String> {
     let mut random = Random::new(seed ^ 0x5EED);
     let size = [1, 3, 3, 3, 5][random.index(5)];
-    let mut cluster = Cluster::new(seed, size, planted);
+    let mut cluster = Cluster::new(seed, size, changes, planted);
     let mut weather = Weather::fair();
     for step in 0..steps {
         if step % 150 == 0 {

@@ -85,7 +85,7 @@ impl Fleet {
         let voters = (0..self.machines.len()).map(voter).collect();
         // What election timeouts come from.
         let cluster_id = [self.sim.seed() as u8; 16];
-        Membership { cluster_id, node: at as u64 + 1, voters }
+        Membership::founding(cluster_id, at as u64 + 1, voters)
     }
 
     /// Opens a node, if it must be again and again.

@@ -1,0 +1,168 @@
+//! The leader brings the members to what is wanted, one step at a time, and takes new nodes in; every node notices when it is none
+//! any more.
+//!
+//! What is wanted is read from the rows (see `plan.rs`), so it makes no difference who leads by the time that it is done. A step is
+//! a transaction of the pipeline's own, which sets the row that says who is a member; in the log it is an entry of its own kind, which
+//! consensus acts on when it is committed, as the replica does on its rows.
+
+use super::membership::Membership;
+use super::participant::Participant;
+use super::plan::{Step, Wish, plan};
+use crate::batch::internal_request;
+use crate::supervise::Supervisor;
+use plinth_env::sync::race;
+use plinth_replication::{Members, NodeId};
+use plinth_types::system::CONFIGURATION_PREFIX;
+use plinth_types::{
+    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, probe, system,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the leader looks whether anything is to be done.
+const PERIOD: Duration = Duration::from_millis(200);
+/// Fewer entries than this a node may lack to be given a vote.
+const NEAR: u64 = 1000;
+/// How often a new node is tried to be taken in while other changes are under way.
+const ATTEMPTS: usize = 20;
+/// The most bytes of rows that say what is wanted.
+const WISH_BYTES: usize = 1 << 20;
+
+/// Why a node serves nothing.
+pub(crate) fn removed(node: NodeId) -> Error {
+    Error::client_invalid_operation().with_detail(format!(
+        "node {node} was removed from its cluster and serves nothing; to have this server take part again, as a new node, start it \
+         with an empty directory"
+    ))
+}
+
+/// Looks after the members until the node closes.
+pub(crate) async fn run(this: Arc<Participant>) {
+    let replica = &*this.replica;
+    while !this.is_over() {
+        if this.membership().is_removed() {
+            return this.be_removed();
+        }
+        if this.ready_leader().is_ok() {
+            match wish(&this).await.map(|wish| next_step(&this, &wish)) {
+                Ok(Step::Become(members)) => {
+                    probe!("pipeline: a step to other members");
+                    // What can't be now is tried again, from what is there then.
+                    if let Err(error) = become_members(&this, &members).await {
+                        crate::events::members_not_changed(&error);
+                    }
+                    if this.standing().members.is_joint() {
+                        continue;
+                    }
+                }
+                Ok(Step::HandOver) => {
+                    probe!("pipeline: a leader that is to have no vote has another one lead");
+                    this.hand_over().await;
+                }
+                // What is wrong with the rows is told wherever rows are read.
+                Ok(Step::Nothing) | Err(_) => {}
+            }
+        }
+        race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
+    }
+}
+
+fn next_step(this: &Participant, wish: &Wish) -> Step {
+    let standing = this.standing();
+    let is_ready = |node: NodeId| {
+        let known = standing.followers.iter().find(|other| other.node == node);
+        let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
+        known.is_some_and(|other| other.is_active && is_near(other.synced))
+    };
+    plan(&standing.members, this.node, wish, is_ready)
+}
+
+/// What is wanted, as the rows have it.
+async fn wish(this: &Participant) -> Result<Wish> {
+    let replica = &*this.replica;
+    let end = [CONFIGURATION_PREFIX, b"\xff"].concat();
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(CONFIGURATION_PREFIX.to_vec()),
+        end: KeySelector::first_greater_or_equal(end),
+        limit: usize::MAX,
+        target_bytes: WISH_BYTES,
+        reverse: false,
+    };
+    let rows = replica.storage.get_range(replica.newest(), KeySpace::System, &read).await?;
+    let mut wish = Wish::default();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for (key, value) in rows.rows.iter() {
+        if key == system::VOTER_COUNT {
+            wish.voter_count = text(value).parse().ok();
+        } else if key == system::COORDINATORS_WANTED {
+            wish.coordinators =
+                text(value).split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
+        } else if let Some(place) = key.strip_prefix(system::EXCLUDED_PREFIX) {
+            wish.excluded.push(text(place));
+        } else if let Some(place) = key.strip_prefix(system::FAILED_PREFIX) {
+            wish.failed.push(text(place));
+        }
+    }
+    Ok(wish)
+}
+
+/// Commits that these are the members.
+async fn become_members(this: &Participant, members: &Members) -> Result<()> {
+    members.check()?;
+    let leader = this.ready_leader()?;
+    let mut rows = MutationList::new();
+    rows.push(MutationType::Set, system::MEMBERS, &members.encode());
+    let mut request = internal_request(rows, this.replica.newest());
+    // A database that is locked can still lose a machine.
+    request.lock_aware = true;
+    match leader.queue.submit_members(request).await? {
+        CommitReply::Committed { .. } => {
+            crate::events::members_changed(members);
+            Ok(())
+        }
+        CommitReply::Conflict { .. } => Err(Error::not_committed()),
+    }
+}
+
+impl Participant {
+    /// Takes in a new node: see [`crate::Node::take_in`].
+    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+        let mut refused = Error::process_behind();
+        for _ in 0..ATTEMPTS {
+            self.ready_leader()?;
+            let members = self.standing().members;
+            let id = members.next_id;
+            let next = members.with_learner(address);
+            if let Some(there) = self.heard_of_at(&members, address) {
+                let detail = format!("{address} is the address of node {there}, which is there");
+                return Err(Error::address_in_use().with_detail(detail));
+            }
+            if !members.is_joint() {
+                match become_members(self, &next).await {
+                    Ok(()) => {
+                        probe!("pipeline: a new node is taken in");
+                        return Ok(Membership { node: id, ..self.membership() });
+                    }
+                    Err(error) if error == Error::process_behind() => refused = error,
+                    Err(error) => return Err(error),
+                }
+            }
+            self.replica.env.sleep(PERIOD / 4).await;
+        }
+        Err(refused)
+    }
+
+    /// The node at an address, unless it is known that nothing was heard of it lately: nobody else can be there.
+    fn heard_of_at(&self, members: &Members, address: &str) -> Option<NodeId> {
+        let id = members.at_address(address)?.id;
+        let standing = self.standing();
+        let is_silent = standing.followers.iter().any(|other| other.node == id && !other.is_active);
+        (!is_silent).then_some(id)
+    }
+
+    /// It is no member any more: it serves nothing from now on.
+    pub fn be_removed(&self) {
+        probe!("pipeline: a node was removed");
+        self.fail(removed(self.node));
+    }
+}
