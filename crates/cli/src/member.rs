@@ -22,6 +22,9 @@ use std::time::Duration;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long a leader that is heard of takes at most to say that its log begins behind what this member has.
+const SETTLED: Duration = Duration::from_millis(200);
+
 /// A member that is up.
 pub struct Member {
     pub database: Database,
@@ -106,6 +109,8 @@ pub fn open(
         opened.map_err(|error| Failure::of(format!("cannot open {}", plan.dir.display()), error))?;
     let receiver = database.clone();
     mesh.deliver_to(move |frame| receiver.receive(frame));
+    let receiver = database.clone();
+    mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
     Ok(Some(Member { database, mesh }))
 }
 
@@ -175,10 +180,22 @@ fn until_stopped<T>(env: &Env, stop: &AtomicBool, work: impl Future<Output = T>)
 }
 
 impl Member {
-    /// Waits until somebody leads, so that clients are served. False if somebody asked for the end meanwhile.
+    /// Waits until somebody leads, and this member has what the others have, so that clients are served. False if somebody asked for the end meanwhile.
     pub fn until_served(&self, env: &Env, stop: &AtomicBool) -> bool {
         let served = async {
-            while self.database.leadership().leader.is_none() {
+            let mut since = env.now();
+            loop {
+                let leadership = self.database.leadership();
+                if leadership.is_ready || self.database.failure().is_some() {
+                    return;
+                }
+                if leadership.leader.is_none() || self.database.is_catching_up() {
+                    since = env.now();
+                }
+                // By then the leader has said whether it lacks entries that nobody has any more.
+                if env.now().saturating_sub(since) >= SETTLED {
+                    return;
+                }
                 env.sleep(TICK).await;
             }
         };

@@ -9,7 +9,7 @@ use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
 use plinth_peers::packet::{self, Kind, Pieces};
 use plinth_peers::{Charter, Peer, Secret};
 use plinth_pipeline::Chunk;
-use plinth_replication::{Frame, Members, Message, MessageKind};
+use plinth_replication::{Frame, Members, Message, MessageKind, Parcel, ParcelKind};
 use plinth_types::{Bytes, Error, LogPosition, MutationList, MutationType, Rows, system};
 
 /// A message of consensus.
@@ -28,7 +28,7 @@ pub(crate) fn messages(bytes: &[u8]) {
     }
 }
 
-/// A frame, with the length and the checksum that it should have.
+/// A frame or a parcel, with the length and the checksum that it should have.
 pub(crate) fn frames(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     if sealed.len() >= 8 {
@@ -37,7 +37,15 @@ pub(crate) fn frames(bytes: &[u8]) {
         let checksum = crc32c::crc32c(&sealed[4..]);
         sealed[..4].copy_from_slice(&checksum.to_le_bytes());
     }
-    match Frame::decode(&Bytes::from(sealed)) {
+    let sealed = Bytes::from(sealed);
+    if Parcel::is_one(&sealed) {
+        if let Ok(parcel) = Parcel::decode(&sealed) {
+            let again = parcel.encode().expect("what was decoded can be sent on");
+            assert_eq!(again[..], sealed[..]);
+        }
+        return;
+    }
+    match Frame::decode(&sealed) {
         Ok(frame) => {
             let again = frame.encode().expect("what was decoded can be sent on");
             assert_eq!(again.len(), bytes.len());
@@ -203,7 +211,15 @@ pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
         Frame { message: append, entries },
         Frame { message: mutations, entries: what },
     ];
-    frames.iter().map(|frame| frame.encode().expect("it is a small one")).collect()
+    let bare = Parcel::bare(ParcelKind::Chunk, 1, 2, 9);
+    let key = Bytes::from_static(b"key");
+    let parcels = [
+        Parcel { number: 3, about: 100, payload: Bytes::from_static(b"rows"), ..bare.clone() },
+        Parcel { kind: ParcelKind::Ask, number: 3, about: 1 << 20, index: 7, key, ..bare },
+    ];
+    let parcels = parcels.iter().map(|parcel| parcel.encode().expect("it is a small one"));
+    let frames = frames.iter().map(|frame| frame.encode().expect("it is a small one"));
+    frames.chain(parcels).collect()
 }
 
 /// The body of an entry that changes who is a member.

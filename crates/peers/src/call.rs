@@ -6,11 +6,11 @@
 
 use crate::hello::{Welcome, Word};
 use crate::mesh::{self, Link, Shared};
+use crate::outbox::Item;
 use crate::packet::{self, Kind};
 use crate::talk::{Talk, lost};
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
-use plinth_replication::Frame;
 use plinth_types::{Error, Result};
 use std::future::Future;
 use std::pin::Pin;
@@ -167,8 +167,8 @@ impl Conversation {
         }
     }
 
-    fn encode(&self, frame: &Frame) -> Option<Vec<u8>> {
-        match frame.encode() {
+    fn encode(&self, item: &Item) -> Option<Vec<u8>> {
+        match item.encode() {
             Ok(bytes) => {
                 self.link.outbox.sent(bytes.len());
                 Some(bytes)

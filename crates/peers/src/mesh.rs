@@ -7,10 +7,10 @@
 use crate::call;
 use crate::charter::Standing;
 use crate::hello::{self, Purpose};
-use crate::outbox::{Figures, Outbox};
+use crate::outbox::{Figures, Item, Outbox};
 use crate::session;
 use plinth_env::{Env, Signal, Stream, Task};
-use plinth_replication::{Frame, NodeId, Peers};
+use plinth_replication::{Frame, NodeId, Parcel, Peers};
 use plinth_types::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,11 +36,12 @@ pub(crate) struct Shared {
     pub(crate) standing: Standing,
     pub(crate) trust: Trust,
     pub(crate) links: BTreeMap<NodeId, Arc<Link>>,
-    deliver: OnceLock<Deliver>,
+    deliver: OnceLock<Deliver<Frame>>,
+    deliver_parcel: OnceLock<Deliver<Parcel>>,
     ended: AtomicBool,
 }
 
-type Deliver = Box<dyn Fn(Frame) + Send + Sync>;
+type Deliver<T> = Box<dyn Fn(T) + Send + Sync>;
 
 /// What there is for one other node.
 pub(crate) struct Link {
@@ -89,6 +90,7 @@ impl Mesh {
             trust,
             links,
             deliver: OnceLock::new(),
+            deliver_parcel: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
         let call = |link: &Arc<Link>| env.spawn_network("call peer", call::run(shared.clone(), link.clone()));
@@ -99,6 +101,11 @@ impl Mesh {
     /// Has frames that arrive given to `deliver`, which must be quick and never wait. The first call counts.
     pub fn deliver_to(&self, deliver: impl Fn(Frame) + Send + Sync + 'static) {
         let _ = self.shared.deliver.set(Box::new(deliver));
+    }
+
+    /// The same for parcels.
+    pub fn deliver_parcels_to(&self, deliver: impl Fn(Parcel) + Send + Sync + 'static) {
+        let _ = self.shared.deliver_parcel.set(Box::new(deliver));
     }
 
     /// Whether a connection that begins with these bytes is another node's; `None` if more of them are needed.
@@ -161,7 +168,13 @@ impl Drop for Mesh {
 impl Peers for Mesh {
     fn send(&self, frame: Frame) {
         if let Some(link) = self.shared.links.get(&frame.message.to) {
-            link.outbox.push(frame);
+            link.outbox.push(Item::Frame(frame));
+        }
+    }
+
+    fn send_parcel(&self, parcel: Parcel) {
+        if let Some(link) = self.shared.links.get(&parcel.to) {
+            link.outbox.push(Item::Parcel(parcel));
         }
     }
 }
@@ -180,6 +193,12 @@ impl Shared {
     pub(crate) fn deliver(&self, frame: Frame) {
         if let Some(deliver) = self.deliver.get() {
             deliver(frame);
+        }
+    }
+
+    pub(crate) fn deliver_parcel(&self, parcel: Parcel) {
+        if let Some(deliver) = self.deliver_parcel.get() {
+            deliver(parcel);
         }
     }
 

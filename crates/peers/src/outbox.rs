@@ -1,10 +1,11 @@
 //! What waits to be sent to one node, and what is counted about it.
 //!
-//! Two lanes: frames without entries, which are short and say who leads, and frames with entries. The lanes are bounded. Of
-//! the first the oldest frame gives way, since a newer one says more; of the second the newest is not taken, since it is of no use without
+//! Two lanes: frames without entries, which are short and say who leads, and frames with entries; parcels without rows go with the
+//! former, chunks of rows with the latter. The lanes are bounded. Of the first the oldest frame gives way, since a newer one says more; of the second the newest is not taken, since it is of no use without
 //! those before it. Whatever is missing consensus sends again.
 
-use plinth_replication::Frame;
+use plinth_replication::{Frame, Parcel};
+use plinth_types::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +16,37 @@ const SHORT: usize = 256;
 /// Bytes of frames with entries that wait, about: one frame may be longer.
 const LONG_BYTES: usize = 16 << 20;
 
-/// Frames for one node.
+/// What goes to a node.
+pub(crate) enum Item {
+    Frame(Frame),
+    Parcel(Parcel),
+}
+
+impl Item {
+    /// Whether it goes with what is short.
+    fn is_short(&self) -> bool {
+        match self {
+            Self::Frame(frame) => frame.entries.is_empty(),
+            Self::Parcel(parcel) => parcel.payload.is_empty(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.size(),
+            Self::Parcel(parcel) => parcel.size(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::Frame(frame) => frame.encode(),
+            Self::Parcel(parcel) => parcel.encode(),
+        }
+    }
+}
+
+/// Frames and parcels for one node.
 #[derive(Default)]
 pub(crate) struct Outbox {
     waiting: Mutex<Waiting>,
@@ -24,8 +55,8 @@ pub(crate) struct Outbox {
 
 #[derive(Default)]
 struct Waiting {
-    short: VecDeque<Frame>,
-    long: VecDeque<Frame>,
+    short: VecDeque<Item>,
+    long: VecDeque<Item>,
     long_bytes: usize,
     /// The task's, while there is nothing to send.
     waker: Option<Waker>,
@@ -69,19 +100,19 @@ pub struct Figures {
 }
 
 impl Outbox {
-    /// Leaves a frame. Never waits.
-    pub(crate) fn push(&self, frame: Frame) {
+    /// Leaves a frame or a parcel. Never waits.
+    pub(crate) fn push(&self, item: Item) {
         let mut waiting = self.lock();
         let mut is_dropped = false;
-        if frame.entries.is_empty() {
+        if item.is_short() {
             if waiting.short.len() >= SHORT {
                 waiting.short.pop_front();
                 is_dropped = true;
             }
-            waiting.short.push_back(frame);
+            waiting.short.push_back(item);
         } else if waiting.connected && waiting.long_bytes < LONG_BYTES {
-            waiting.long_bytes += frame.size();
-            waiting.long.push_back(frame);
+            waiting.long_bytes += item.size();
+            waiting.long.push_back(item);
         } else {
             is_dropped = true;
         }
@@ -95,17 +126,17 @@ impl Outbox {
         }
     }
 
-    /// Takes the next frame without entries.
-    pub(crate) fn take_short(&self) -> Option<Frame> {
+    /// Takes what is next of the short ones.
+    pub(crate) fn take_short(&self) -> Option<Item> {
         self.lock().short.pop_front()
     }
 
-    /// Takes the next frame with entries.
-    pub(crate) fn take_long(&self) -> Option<Frame> {
+    /// Takes what is next of the long ones.
+    pub(crate) fn take_long(&self) -> Option<Item> {
         let mut waiting = self.lock();
-        let frame = waiting.long.pop_front()?;
-        waiting.long_bytes -= frame.size();
-        Some(frame)
+        let item = waiting.long.pop_front()?;
+        waiting.long_bytes -= item.size();
+        Some(item)
     }
 
     /// Has `waker` woken by the next frame; says whether one is there already.

@@ -7,12 +7,13 @@
 use crate::call::PATIENCE;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh::{Link, Shared};
+use crate::outbox::Item;
 use crate::packet::{self, Kind, Pieces};
 use crate::secret::LEN;
 use crate::talk::{Talk, lost};
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
-use plinth_replication::Frame;
+use plinth_replication::{Frame, Parcel};
 use plinth_types::{Bytes, Error, Result};
 use std::cell::Cell;
 use std::future::Future;
@@ -200,15 +201,26 @@ impl Session {
 
     fn take(&mut self, bytes: Vec<u8>) -> Result<()> {
         let len = bytes.len();
-        let frame = Frame::decode(&Bytes::from(bytes))?;
-        let (from, to) = (frame.message.from, frame.message.to);
+        let bytes = Bytes::from(bytes);
+        let item = if Parcel::is_one(&bytes) {
+            Item::Parcel(Parcel::decode(&bytes)?)
+        } else {
+            Item::Frame(Frame::decode(&bytes)?)
+        };
+        let (from, to) = match &item {
+            Item::Frame(frame) => (frame.message.from, frame.message.to),
+            Item::Parcel(parcel) => (parcel.from, parcel.to),
+        };
         if (from, to) != (self.link.node, self.shared.standing.node) {
             let detail =
                 format!("malformed message: from node {from} to node {to}, by node {}", self.link.node);
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         self.link.outbox.received(len);
-        self.shared.deliver(frame);
+        match item {
+            Item::Frame(frame) => self.shared.deliver(frame),
+            Item::Parcel(parcel) => self.shared.deliver_parcel(parcel),
+        }
         Ok(())
     }
 

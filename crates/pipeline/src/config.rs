@@ -30,6 +30,8 @@ pub struct NodeConfig {
     pub memory_bytes: Option<u64>,
     /// Bytes of the newest entries that a member of a cluster keeps for others that are behind, beyond what it needs itself.
     pub follower_log_bytes: u64,
+    /// Bytes of rows that a member which is too far behind asks others for at a time.
+    pub rows_chunk_bytes: u64,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -54,6 +56,7 @@ impl Default for NodeConfig {
             ssd: SsdSettings::default(),
             memory_bytes: None,
             follower_log_bytes: 256 << 20,
+            rows_chunk_bytes: 1 << 20,
             log: LogConfig::default(),
             load: LoadTargets::default(),
             slow: VERSIONS_PER_SECOND,

@@ -31,6 +31,8 @@ pub(crate) struct Counters {
     pub checkpoints: Counter,
     /// Checkpoints and flushes that could not be written.
     pub checkpoints_failed: Counter,
+    /// Bytes of rows that other members were given.
+    pub rows_given_bytes: Counter,
     /// Reads, starts and latencies.
     pub metrics: Metrics,
     /// When the node was opened.

@@ -177,7 +177,7 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
             identity.member
         )));
     }
-    Ok(opened(dir, identity, lock))
+    Ok(opened(dir, identity, Arc::new(lock)))
 }
 
 /// Takes the lock of a member's directory.
@@ -187,6 +187,28 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
 pub(crate) async fn claim_member(env: &Env, dir: &Path) -> Result<(Directory, EngineKind, Membership)> {
     let (found, lock) = lock(env, dir, Creation::Never).await?;
     let Found::Database(identity) = found else { return Err(no_database(dir)) };
+    member_in(env, dir, identity, Arc::new(lock)).await
+}
+
+/// The member's directory, which this process has locked.
+///
+/// # Errors
+/// As [`claim_member`].
+pub(crate) async fn claimed_member(
+    env: &Env,
+    dir: &Path,
+    lock: Arc<DirLock>,
+) -> Result<(Directory, EngineKind, Membership)> {
+    let Found::Database(identity) = look(env, dir).await? else { return Err(no_database(dir)) };
+    member_in(env, dir, identity, lock).await
+}
+
+async fn member_in(
+    env: &Env,
+    dir: &Path,
+    identity: DirectoryIdentity,
+    lock: Arc<DirLock>,
+) -> Result<(Directory, EngineKind, Membership)> {
     if identity.member == 0 {
         return Err(Error::client_invalid_operation().with_detail(format!(
             "{} holds a database of its own, which is no member of a cluster: open it without a cluster file; its \
@@ -254,10 +276,9 @@ async fn check_unclaimed(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn opened(dir: &Path, identity: DirectoryIdentity, lock: DirLock) -> (Directory, EngineKind) {
+fn opened(dir: &Path, identity: DirectoryIdentity, lock: Arc<DirLock>) -> (Directory, EngineKind) {
     let DirectoryIdentity { ids, engine, generation, member } = identity;
     let (root, path) = (dir.to_path_buf(), generation_path(dir, generation));
-    let lock = Arc::new(lock);
     (Directory { root, path, generation, is_current: true, ids, member, lock }, engine)
 }
 

@@ -23,6 +23,7 @@ const GENERATION: &str = "gen-";
 const REMOVED: &str = "old-";
 
 /// Where a node's files are; absent for a database in memory.
+#[derive(Clone)]
 pub(crate) struct Directory {
     /// The database's directory, as whoever opened it named it.
     pub root: PathBuf,

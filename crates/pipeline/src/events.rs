@@ -54,6 +54,41 @@ pub(crate) fn leads(node: u64, term: u64, version: Version) {
     tracing::info!(node, term, version, "this node leads");
 }
 
+/// Another member is given rows.
+pub(crate) fn gives_rows(node: u64, version: Version, bytes: u64) {
+    tracing::info!(node, version, bytes, "another node is given rows");
+}
+
+/// This member lacks entries that nobody has any more.
+pub(crate) fn needs_rows(node: u64, from: u64, upto: u64) {
+    tracing::warn!(
+        node,
+        from,
+        upto,
+        "this node is too far behind for the log: it takes all rows, and serves nothing meanwhile"
+    );
+}
+
+/// How far it is with that.
+pub(crate) fn takes_rows(source: u64, version: Version, bytes: u64, about_bytes: u64) {
+    tracing::info!(source, version, bytes, about_bytes, "rows are taken");
+}
+
+/// It doesn't get on with that.
+pub(crate) fn cannot_take_rows(error: &Error) {
+    tracing::warn!(code = error.code(), error = %error, "rows can't be taken, and are asked for again");
+}
+
+/// It has all rows, and serves.
+pub(crate) fn has_rows(version: Version, bytes: u64, took: Duration) {
+    tracing::info!(
+        version,
+        bytes,
+        seconds = took.as_secs_f64(),
+        "all rows are taken: this node serves again"
+    );
+}
+
 /// This node was elected and can't commit.
 pub(crate) fn could_not_lead(term: u64, error: &Error) {
     tracing::warn!(term, code = error.code(), error = %error, "this node could not lead");

@@ -56,6 +56,10 @@ pub(crate) fn render(shown: &Shown) -> String {
     queues(&mut text, shown);
     space(&mut text, shown);
     shown.member.iter().for_each(|shown| member(&mut text, shown));
+    if shown.member.is_some() {
+        let help = "Bytes of rows that other nodes of the cluster were given.";
+        text.counter("plinth_rows_given_bytes_total", help, shown.replica.counters.rows_given_bytes.get());
+    }
     text.0
 }
 
@@ -112,6 +116,13 @@ fn member(text: &mut Text, member: &ShownMember) {
     let help = "The index up to which entries of the log are committed, as far as this node knows.";
     text.gauge("plinth_committed_index", help, standing.committed_index as f64);
     text.gauge("plinth_last_index", "The last entry of this node's log.", standing.last_index as f64);
+    let taking = f64::from(u8::from(member.catching_up.is_some()));
+    let help = "Whether this node is too far behind for the log, takes all rows from another one, and serves nothing meanwhile.";
+    text.gauge("plinth_catching_up", help, taking);
+    if let Some(now) = &member.catching_up {
+        text.gauge("plinth_rows_taken_bytes", "Bytes of rows that it has taken.", now.taken_bytes as f64);
+        text.gauge("plinth_rows_about_bytes", "Bytes of all rows, about.", now.about_bytes as f64);
+    }
     let lags: Vec<_> = member.lags();
     let lags: Vec<_> = lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
     let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();

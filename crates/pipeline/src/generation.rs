@@ -140,13 +140,28 @@ impl Import {
         let (old, engine, _) = claim_member(&env, dir).await?;
         let config = fitted(config, engine);
         let (log, _) = ReplicaLog::open(&env, old.log_path(), old.ids, config.log.clone()).await?;
-        let (promised, (last, _)) = (log.promised(), log.last());
+        let (promised, (last, _), has) = (log.promised(), log.last(), log.term_of(at.index));
         log.close().await?;
-        if last > at.index {
+        // Entries behind another one than the committed one were never committed by anybody.
+        if last > at.index && has.is_none_or(|term| term == at.term) {
             let detail = format!("a state up to {at} for a member whose log has entries up to {last}");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         Self::begin_in(env, old, config, at, Some(promised)).await
+    }
+
+    /// The same for a member that runs: its state is replaced when the node is closed, and [`Import::promise`] was
+    /// called.
+    pub(crate) async fn begin_beside(node: &Node, at: LogPosition) -> Result<Self> {
+        let replica = &node.replica;
+        let no_files = || Error::internal_error().with_detail("a member has a directory");
+        let directory = replica.directory.clone().ok_or_else(no_files)?;
+        Self::begin_in(replica.env.clone(), directory, replica.config.clone(), at, None).await
+    }
+
+    /// What the member has promised to others stays promised.
+    pub(crate) fn promise(&mut self, promised: Vote) {
+        self.promised = Some(promised);
     }
 
     async fn begin_in(
@@ -178,6 +193,11 @@ impl Import {
     /// The first key behind the chunks that were taken.
     pub fn reached(&self) -> &[u8] {
         self.engine.reached()
+    }
+
+    /// What it will have everything up to.
+    pub fn position(&self) -> LogPosition {
+        self.at
     }
 
     /// Puts the new state in the place of the old one, which is removed. Whoever wants the database opens it.

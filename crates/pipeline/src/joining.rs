@@ -4,18 +4,19 @@
 //! that may never come to be, and lacks others that were acknowledged. What a member does stands in `cluster/`.
 
 use crate::cluster::{
-    Keeper, Leadership, Membership, Participant, keep_for_followers, look_after_members, removed,
+    Keeper, Leadership, Membership, Participant, Progress, keep_for_followers, look_after_members, removed,
 };
 use crate::config::NodeConfig;
 use crate::directory::Directory;
+use crate::identity::EngineKind;
 use crate::node::{Node, Seat, fitted, or_close, read_beginning, start_checkpoints};
 use crate::opening::recover_member;
 use crate::replica::Replica;
 use crate::store::Store;
 use crate::{creation, deliver, space, supervise};
-use plinth_env::Env;
+use plinth_env::{DirLock, Env};
 use plinth_log::ReplicaLog;
-use plinth_replication::{Frame, Member, Members, Peers};
+use plinth_replication::{Frame, Member, Members, Parcel, Peers};
 use plinth_storage::Reader;
 use plinth_types::{Error, KeyList, KeySpace, Result, Version, system};
 use std::path::Path;
@@ -45,19 +46,53 @@ impl Node {
         config: NodeConfig,
         peers: Arc<dyn Peers>,
     ) -> Result<Arc<Self>> {
-        let began = env.now();
         let env = &env.keeping_private();
-        let (directory, engine, membership) = creation::claim_member(env, dir).await?;
+        let claimed = creation::claim_member(env, dir).await?;
+        Self::open_claimed(env, claimed, config, (peers, Arc::default())).await
+    }
+
+    /// Opens a member's directory that this process has locked already.
+    pub(crate) async fn open_member_again(
+        env: &Env,
+        (dir, lock): (&Path, Arc<DirLock>),
+        config: NodeConfig,
+        links: (Arc<dyn Peers>, Arc<Progress>),
+    ) -> Result<Arc<Self>> {
+        let env = &env.keeping_private();
+        let claimed = creation::claimed_member(env, dir, lock).await?;
+        Self::open_claimed(env, claimed, config, links).await
+    }
+
+    /// The same as [`Node::open_member`], for one who tells how far it is with taking rows.
+    pub(crate) async fn open_telling(
+        env: &Env,
+        dir: &Path,
+        config: NodeConfig,
+        links: (Arc<dyn Peers>, Arc<Progress>),
+    ) -> Result<Arc<Self>> {
+        let env = &env.keeping_private();
+        let claimed = creation::claim_member(env, dir).await?;
+        Self::open_claimed(env, claimed, config, links).await
+    }
+
+    async fn open_claimed(
+        env: &Env,
+        (directory, engine, membership): (Directory, EngineKind, Membership),
+        config: NodeConfig,
+        links: (Arc<dyn Peers>, Arc<Progress>),
+    ) -> Result<Arc<Self>> {
+        let began = env.now();
+        let dir = directory.root.clone();
         let config = fitted(config, engine);
         let recovered = match recover_member(env, &directory, &config).await {
             // On a full disk the next try has the reserve's room.
-            Err(error) if space::release_before_opening(env, dir, &error).await => {
+            Err(error) if space::release_before_opening(env, &dir, &error).await => {
                 recover_member(env, &directory, &config).await?
             }
             recovered => recovered?,
         };
         let log_bytes = recovered.1.view().bytes();
-        let node = Self::start_member(env, (directory, config), recovered, membership, peers).await?;
+        let node = Self::start_member(env, (directory, config), recovered, membership, links).await?;
         node.tell_opened(log_bytes, env.now().saturating_sub(began));
         Ok(node)
     }
@@ -67,7 +102,7 @@ impl Node {
         (directory, config): (Directory, NodeConfig),
         (mut storage, log, newest): (Store, ReplicaLog, Version),
         membership: Membership,
-        peers: Arc<dyn Peers>,
+        (peers, progress): (Arc<dyn Peers>, Arc<Progress>),
     ) -> Result<Arc<Self>> {
         storage.reader.publish(newest);
         // What lies between two entries of a restart is read by nobody.
@@ -84,14 +119,14 @@ impl Node {
             node: membership.node,
         });
         let taking_part = membership.taking_part();
-        let member = or_close(&*reader, Member::start(env, taking_part, log, peers, keeper)).await?;
+        let member = or_close(&*reader, Member::start(env, taking_part, log, peers.clone(), keeper)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica = Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
         replica.space.look(&replica, 0).await;
         let free = replica.space.free_and_kept().map(|(free, _)| free);
         // What is registered before this member was opened again has to be kept before anything goes.
         replica.streams.begin(newest, free, true);
-        let participant = Participant::new(replica.clone(), membership, member);
+        let participant = Participant::new(replica.clone(), membership, member, (peers, progress));
         let mut tasks = participant.start();
         tasks.push(supervise::spawn(&participant, "members", look_after_members(participant.clone())));
         tasks.extend(start_checkpoints(&participant, &replica));
@@ -99,7 +134,7 @@ impl Node {
         Ok(Self::of(replica, participant, tasks))
     }
 
-    fn participant(&self) -> Option<&Arc<Participant>> {
+    pub(crate) fn participant(&self) -> Option<&Arc<Participant>> {
         match &self.seat {
             Seat::Alone(_) => None,
             Seat::Member(participant) => Some(participant),
@@ -143,6 +178,13 @@ impl Node {
     pub fn receive(&self, frame: Frame) {
         if let Some(participant) = self.participant() {
             participant.receive(frame);
+        }
+    }
+
+    /// A parcel of another member has arrived that is about this one's rows.
+    pub fn receive_parcel(&self, parcel: Parcel) {
+        if let Some(participant) = self.participant() {
+            participant.receive_parcel(parcel);
         }
     }
 

@@ -203,6 +203,11 @@ impl Node {
         self.replica.health.failure()
     }
 
+    /// Whether its tasks are to end, or have.
+    pub(crate) fn is_over(&self) -> bool {
+        self.replica.health.is_over()
+    }
+
     /// Panics if what the roles of this node believe of themselves contradicts itself. For simulations.
     pub fn check_invariants(&self) {
         match &self.seat {
@@ -228,7 +233,8 @@ impl Node {
             Seat::Alone(leader) => (Some(leader.clone()), None),
             Seat::Member(participant) => {
                 let (standing, membership) = (participant.standing(), participant.membership());
-                (participant.leader(), Some(ShownMember { standing, membership }))
+                let catching_up = participant.progress.get();
+                (participant.leader(), Some(ShownMember { standing, membership, catching_up }))
             }
         };
         Shown { replica: self.replica.clone(), leader, member }

@@ -2,7 +2,7 @@
 //!
 //! A node that doesn't lead shows what an idle leader would: empty queues, and nothing held back.
 
-use crate::cluster::{Membership, Standing};
+use crate::cluster::{CatchingUp, Membership, Standing};
 use crate::gate::Limits;
 use crate::leader::Leader;
 use crate::replica::Replica;
@@ -21,6 +21,8 @@ pub(crate) struct Shown {
 pub(crate) struct ShownMember {
     pub standing: Standing,
     pub membership: Membership,
+    /// How far it is with taking rows in, if it does.
+    pub catching_up: Option<CatchingUp>,
 }
 
 impl ShownMember {

@@ -9,7 +9,7 @@ mod roles;
 
 use crate::backpressure::{self, Cause};
 use crate::changes::ShownStream;
-use crate::cluster::MemberNode;
+use crate::cluster::{CatchingUp, MemberNode};
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
@@ -344,9 +344,21 @@ fn changes(shown: &Shown) -> Value {
     shown.replica.streams.shown().into_iter().map(stream).collect()
 }
 
+/// How far a member is that takes rows in.
+fn catching_up(now: &CatchingUp) -> Value {
+    json!({
+        "about_bytes": now.about_bytes,
+        "source": now.source,
+        "stage": now.stage(),
+        "taken_bytes": now.taken_bytes,
+        "trouble": now.trouble.as_ref().map(ToString::to_string),
+        "version": now.version,
+    })
+}
+
 /// How a node stands in its cluster.
 fn member(member: &ShownMember) -> Value {
-    let ShownMember { standing, membership } = member;
+    let ShownMember { standing, membership, .. } = member;
     let lags = member.lags();
     let shown = |node: &MemberNode| {
         let lag = lags.iter().find(|(id, _)| *id == node.id).map(|(_, lag)| *lag);
@@ -357,6 +369,7 @@ fn member(member: &ShownMember) -> Value {
         nodes.map(shown).collect::<Value>()
     };
     json!({
+        "catching_up": member.catching_up.as_ref().map(catching_up),
         "committed_index": standing.committed_index,
         "elections": standing.elections,
         "last_index": standing.last_index,

@@ -7,7 +7,7 @@
 
 use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_types::{Bytes, Result, Version, planted, probe};
+use plinth_types::{Bytes, Error, Result, Version, planted, probe};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,6 +118,14 @@ impl Watches {
         // The table's own order differs from run to run.
         keys.sort_unstable();
         keys.iter().for_each(|key| self.changed(key, None, fired));
+    }
+
+    /// Ends all watches with this: whoever waits goes elsewhere.
+    pub fn end(&self, cause: &Error) {
+        let ended = std::mem::take(&mut lock(&self.table).by_key);
+        let ended: Vec<Watch> = ended.into_values().flatten().collect();
+        self.count.fetch_sub(ended.len(), Ordering::SeqCst);
+        ended.into_iter().for_each(|watch| watch.promise.send(Err(cause.clone())));
     }
 
     fn take(&self, key: &Bytes, id: u64) -> Option<Watch> {

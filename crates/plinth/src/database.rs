@@ -7,7 +7,7 @@
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::cluster::{Membership, Peers};
-use plinth_pipeline::{Compression, Creation, EngineKind, LongestWaits, Node, NodeConfig, SsdSettings};
+use plinth_pipeline::{Compression, Creation, EngineKind, Host, LongestWaits, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
@@ -34,8 +34,18 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Database {
     client: plinth_client::Database,
-    /// Absent where the database is in another process.
-    node: Option<Arc<Node>>,
+    place: Place,
+}
+
+/// Where a database is.
+#[derive(Clone)]
+enum Place {
+    /// In another process.
+    Elsewhere,
+    /// In this one.
+    Here(Arc<Node>),
+    /// A member of a cluster in this one.
+    Member(Arc<Host>),
 }
 
 impl Database {
@@ -125,7 +135,7 @@ impl Database {
 
     /// The database behind an endpoint, wherever that is.
     pub fn over(endpoint: Arc<dyn Endpoint>) -> Self {
-        Self { client: plinth_client::Database::new(endpoint), node: None }
+        Self { client: plinth_client::Database::new(endpoint), place: Place::Elsewhere }
     }
 
     /// Opens a database of Apple's FoundationDB through its C library, which is loaded now. Whatever runs on Plinth runs on it.
@@ -176,8 +186,11 @@ impl Database {
         crate::series::SeriesLayer::new(&self.client)
     }
 
-    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
-        self.node.as_ref()
+    pub(crate) fn member(&self) -> Option<&Arc<Host>> {
+        match &self.place {
+            Place::Member(host) => Some(host),
+            Place::Elsewhere | Place::Here(_) => None,
+        }
     }
 
     /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
@@ -187,26 +200,41 @@ impl Database {
     /// `unsupported_operation` if there are no checkpoints (a database in memory alone, or in another process); `io_error` and
     /// the like if it can't be written.
     pub fn checkpoint(&self) -> Result<Version> {
-        match &self.node {
-            Some(node) => block_on(node.checkpoint()),
-            None => Err(Error::unsupported_operation().with_detail("the database is in another process")),
+        match &self.place {
+            Place::Here(node) => block_on(node.checkpoint()),
+            Place::Member(host) => block_on(host.checkpoint()),
+            Place::Elsewhere => {
+                Err(Error::unsupported_operation().with_detail("the database is in another process"))
+            }
         }
     }
 
     /// What held up commits longest since this was last asked; nothing where the database is in another process.
     pub fn take_longest_waits(&self) -> LongestWaits {
-        self.node.as_ref().map(|node| node.take_longest_waits()).unwrap_or_default()
+        match &self.place {
+            Place::Here(node) => node.take_longest_waits(),
+            Place::Member(host) => host.take_longest_waits(),
+            Place::Elsewhere => LongestWaits::default(),
+        }
     }
 
     /// Why the database takes no more commits, if something broke in this process: a sync that failed, a task that panicked. It
     /// is to be opened anew then, best by a new process. `None` while all is well, and where the database is in another process.
     pub fn failure(&self) -> Option<Error> {
-        self.node.as_ref()?.failure()
+        match &self.place {
+            Place::Here(node) => node.failure(),
+            Place::Member(host) => host.failure(),
+            Place::Elsewhere => None,
+        }
     }
 
     /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where it is in another process.
     pub fn metrics_text(&self) -> String {
-        self.node.as_ref().map(|node| node.metrics_text()).unwrap_or_default()
+        match &self.place {
+            Place::Here(node) => node.metrics_text(),
+            Place::Member(host) => host.metrics_text(),
+            Place::Elsewhere => String::new(),
+        }
     }
 
     /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles
@@ -225,9 +253,10 @@ impl Database {
     /// # Errors
     /// As [`Database::close`].
     pub async fn close_async(self) -> Result<()> {
-        match &self.node {
-            Some(node) => node.close().await,
-            None => Ok(()),
+        match &self.place {
+            Place::Here(node) => node.close().await,
+            Place::Member(host) => host.close().await,
+            Place::Elsewhere => Ok(()),
         }
     }
 }
@@ -359,9 +388,9 @@ impl Builder {
     /// As [`Builder::open`]; `file_not_found` if there is nothing, `client_invalid_operation` if it is a database of its own.
     pub async fn open_member(self, peers: Arc<dyn Peers>) -> Result<Database> {
         let env = self.env.clone().unwrap_or_else(Env::real);
-        let node = Node::open_member(&env, self.place()?, self.config.clone(), peers).await?;
-        let client = plinth_client::Database::new(Arc::new(node.endpoint()));
-        Ok(Database { client, node: Some(node) })
+        let host = Host::open(&env, self.place()?, self.config.clone(), peers).await?;
+        let client = plinth_client::Database::new(Arc::new(host.endpoint()));
+        Ok(Database { client, place: Place::Member(host) })
     }
 
     /// The database in a directory, with settings that are known already.
@@ -409,6 +438,6 @@ impl Builder {
             None => Node::in_memory(&env, self.config).await?,
         };
         let client = plinth_client::Database::new(Arc::new(node.endpoint()));
-        Ok(Database { client, node: Some(node) })
+        Ok(Database { client, place: Place::Here(node) })
     }
 }

@@ -1,25 +1,37 @@
 //! A database that is a member of a cluster: what its program does besides, which is to bring frames from the other members.
 
 use crate::Database;
-use plinth_pipeline::cluster::{Frame, Leadership};
+use plinth_pipeline::cluster::{Frame, Leadership, Parcel};
 
 impl Database {
     /// A frame of another member has arrived. Where this is no member, nothing happens.
     pub fn receive(&self, frame: Frame) {
-        if let Some(node) = self.node() {
-            node.receive(frame);
+        if let Some(member) = self.member() {
+            member.receive(frame);
         }
+    }
+
+    /// A parcel of another member has arrived: something about rows that one of both lacks. Where this is no member, nothing happens.
+    pub fn receive_parcel(&self, parcel: Parcel) {
+        if let Some(member) = self.member() {
+            member.receive_parcel(parcel);
+        }
+    }
+
+    /// Whether this is a member that serves nothing, because it takes in rows or entries that it lacks.
+    pub fn is_catching_up(&self) -> bool {
+        self.member().is_some_and(|member| member.is_catching_up())
     }
 
     /// Who leads, as far as this member knows; nobody where it is no member.
     pub fn leadership(&self) -> Leadership {
-        self.node().map(|node| node.leadership()).unwrap_or_default()
+        self.member().map(|member| member.leadership()).unwrap_or_default()
     }
 
     /// Gives the leader's part to another member, if this one has it: to be called before it is closed.
     pub async fn hand_over(&self) {
-        if let Some(node) = self.node() {
-            node.hand_over().await;
+        if let Some(member) = self.member() {
+            member.hand_over().await;
         }
     }
 }

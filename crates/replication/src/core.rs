@@ -17,17 +17,17 @@
 //! it panic is refused before it gets there.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 
 use plinth_types::{Error, Result};
-use raft::eraftpb::{
-    ConfChangeV2, ConfState, Entry, EntryType, HardState, Message as RaftMessage, MessageType,
-};
-use raft::{CAMPAIGN_TRANSFER, RawNode, StateRole};
+use raft::eraftpb::{ConfChangeV2, ConfState, Entry, EntryType, HardState};
+use raft::{RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::NodeId;
 use crate::members::Members;
-use crate::message::{MAX_ENTRIES, Message, MessageKind, TAKES_OVER};
+use crate::message::{MAX_ENTRIES, Message, MessageKind};
+use crate::raft_message::{from_raft, to_raft};
 use crate::terms::{EntryId, Store, Terms};
 
 /// Who a node is, and among whom.
@@ -154,6 +154,10 @@ pub struct Core {
     changing: Option<u64>,
     /// Reads answered without proof: a planted bug.
     unproven: Vec<(u64, u64)>,
+    /// Answers to a leader whose log begins behind what it believes that this node has.
+    answers: Vec<Message>,
+    /// The entry behind which the leader's log begins, of which this node lacks entries from before.
+    behind: Option<EntryId>,
 }
 
 impl Core {
@@ -205,7 +209,7 @@ impl Core {
             pre_vote: true,
             ..raft::Config::default()
         };
-        let store = Store { terms, hard_state, members: conf_state };
+        let store = Store { terms, hard_state, members: conf_state, behind: Mutex::default() };
         let logger = Logger::root(Discard, o!());
         let node = RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
         let promised = Promise { commit, ..promised };
@@ -220,6 +224,8 @@ impl Core {
             known: commit,
             changing: None,
             unproven: Vec::new(),
+            answers: Vec::new(),
+            behind: None,
         };
         core.guard();
         Ok(core)
@@ -310,6 +316,10 @@ impl Core {
     pub fn receive(&mut self, message: &Message) -> Result<()> {
         message.check()?;
         self.check(message)?;
+        if message.kind == MessageKind::Behind {
+            self.hear_of_a_later_beginning(message);
+            return Ok(());
+        }
         let has_it_elected = matches!(
             message.kind,
             MessageKind::TakeOver | MessageKind::PreVoteReply | MessageKind::VoteReply
@@ -358,6 +368,42 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The leader has no entries any more that it believes this node to lack. If they are here all the same, because rows were
+    /// taken in say, the leader is told how far it may go on from; if not, rows are needed.
+    fn hear_of_a_later_beginning(&mut self, message: &Message) {
+        let raft = &self.node.raft;
+        if message.term != raft.term || raft.leader_id != message.from || raft.state != StateRole::Follower {
+            return;
+        }
+        let begin = EntryId { index: message.index, term: message.log_term };
+        // What the leader has let go of is committed, and so is what it has up to an entry that both have.
+        let common = if self.terms().has(begin) { begin.index } else { self.committed };
+        if common < begin.index {
+            self.behind = Some(begin);
+        } else if raft.raft_log.persisted >= common {
+            self.behind = None;
+            let bare = Message::bare(MessageKind::AppendReply, self.config.id, message.from, raft.term);
+            self.answers.push(Message { index: common, commit: self.committed, ..bare });
+        }
+    }
+
+    /// If this node needs rows because entries that it lacks are in the leader's log no more: the entry behind which that log
+    /// begins.
+    pub fn behind(&self) -> Option<EntryId> {
+        self.behind.filter(|begin| begin.index > self.committed)
+    }
+
+    /// What is said to nodes that need entries from before the log begins.
+    fn tell_those_behind(&mut self) -> Vec<Message> {
+        let (from, term) = (self.config.id, self.node.raft.term);
+        let store = self.node.mut_store();
+        let behind = store.behind.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let EntryId { index, term: log_term } = store.terms.begins_behind();
+        let tell = |to| Message { index, log_term, ..Message::bare(MessageKind::Behind, from, to, term) };
+        let messages = std::mem::take(behind).into_iter().map(tell).collect();
+        if self.node.raft.state == StateRole::Leader { messages } else { Vec::new() }
     }
 
     /// A leader wants another entry. Gives which it is, once it is appended as work says; `None` if this node doesn't
@@ -486,7 +532,9 @@ impl Core {
         if self.changing.is_some() {
             return None;
         }
-        if !self.node.has_ready() && self.unproven.is_empty() {
+        let mut besides = self.tell_those_behind();
+        besides.append(&mut self.answers);
+        if !self.node.has_ready() && self.unproven.is_empty() && besides.is_empty() {
             let mut work = Work::default();
             self.tell_committed(&mut work);
             return work.committed.is_some().then_some(work);
@@ -515,6 +563,7 @@ impl Core {
             self.known = last.index;
         }
         work.send = ready.take_messages().iter().filter_map(from_raft).collect();
+        work.send.append(&mut besides);
         let mut after = ready.take_persisted_messages().iter().filter_map(from_raft).collect();
         self.plant_early_messages(&mut after, &mut work.send);
         work.needs_sync = ready.must_sync() || work.promise.is_some();
@@ -711,71 +760,4 @@ const fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     (number ^ (number >> 31)).wrapping_add(0x9E37_79B9_7F4A_7C15)
-}
-
-const KINDS: [(MessageKind, MessageType); 9] = [
-    (MessageKind::Append, MessageType::MsgAppend),
-    (MessageKind::AppendReply, MessageType::MsgAppendResponse),
-    (MessageKind::Vote, MessageType::MsgRequestVote),
-    (MessageKind::VoteReply, MessageType::MsgRequestVoteResponse),
-    (MessageKind::PreVote, MessageType::MsgRequestPreVote),
-    (MessageKind::PreVoteReply, MessageType::MsgRequestPreVoteResponse),
-    (MessageKind::Heartbeat, MessageType::MsgHeartbeat),
-    (MessageKind::HeartbeatReply, MessageType::MsgHeartbeatResponse),
-    (MessageKind::TakeOver, MessageType::MsgTimeoutNow),
-];
-
-fn to_raft(message: &Message) -> RaftMessage {
-    let mut raft = RaftMessage::default();
-    if let Some((_, kind)) = KINDS.iter().find(|(kind, _)| *kind == message.kind) {
-        raft.set_msg_type(*kind);
-    }
-    (raft.from, raft.to, raft.term) = (message.from, message.to, message.term);
-    (raft.index, raft.log_term) = (message.index, message.log_term);
-    (raft.commit, raft.commit_term) = (message.commit, message.commit_term);
-    (raft.reject, raft.reject_hint) = (message.reject, message.hint);
-    raft.context = match message.context {
-        Some(TAKES_OVER) if message.kind == MessageKind::Vote => CAMPAIGN_TRANSFER.to_vec().into(),
-        Some(context) => context.to_le_bytes().to_vec().into(),
-        None => Vec::new().into(),
-    };
-    let entry = |(at, term): (usize, &u64)| {
-        let index = message.index + 1 + at as u64;
-        let mut entry = Entry { index, term: *term, ..Entry::default() };
-        if message.members.contains(&index) {
-            entry.set_entry_type(EntryType::EntryConfChangeV2);
-        }
-        entry
-    };
-    raft.set_entries(message.entries.iter().enumerate().map(entry).collect::<Vec<_>>().into());
-    raft
-}
-
-/// A message as it is sent; `None` if it is none that nodes send each other here.
-fn from_raft(raft: &RaftMessage) -> Option<Message> {
-    let (kind, _) = KINDS.iter().find(|(_, kind)| *kind == raft.get_msg_type())?;
-    let context = match &*raft.context {
-        CAMPAIGN_TRANSFER => Some(TAKES_OVER),
-        context => context.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
-    };
-    assert!(
-        raft.entries.len() <= MAX_ENTRIES,
-        "a message has room for as many entries as raft is told to send"
-    );
-    let changes = |entry: &&Entry| entry.get_entry_type() != EntryType::EntryNormal;
-    Some(Message {
-        kind: *kind,
-        from: raft.from,
-        to: raft.to,
-        term: raft.term,
-        index: raft.index,
-        log_term: raft.log_term,
-        commit: raft.commit,
-        commit_term: raft.commit_term,
-        reject: raft.reject,
-        hint: raft.reject_hint,
-        context,
-        entries: raft.entries.iter().map(|entry| entry.term).collect(),
-        members: raft.entries.iter().filter(changes).map(|entry| entry.index).collect(),
-    })
 }

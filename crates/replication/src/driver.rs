@@ -18,7 +18,7 @@ use plinth_types::{Bytes, Error, Result, Version, probe};
 use crate::NodeId;
 use crate::core::{Core, Follower, Role, Work};
 use crate::inbox::{Event, Inbox};
-use crate::member::{Frame, Peers, Records};
+use crate::member::{Frame, Left, Peers, Records};
 use crate::members::Members;
 use crate::message::{Message, MessageKind};
 use crate::terms::EntryId;
@@ -153,6 +153,8 @@ impl Driver {
 
     async fn close(self, answer: Promise<()>) {
         let cause = Error::shutdown_in_progress().with_detail("this node takes no more part in its cluster");
+        let left = Left { promised: self.log.promised(), terms: self.core.terms().clone() };
+        self.inbox.with(|told| told.left = Some(left));
         self.inbox.end(&cause);
         self.proofs.into_values().for_each(|proof| proof.send(Err(cause.clone())));
         drop(self.readers);
@@ -411,16 +413,16 @@ impl Driver {
         }
         let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
-        let (term, leader) = (self.core.term(), self.core.leader());
+        let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
         let is_news = self.inbox.with(|told| {
-            (told.leads, told.written, told.lease, told.term, told.leader)
-                != (begun, written, lease, term, leader)
+            (told.leads, told.written, told.lease, told.term, told.leader, told.behind)
+                != (begun, written, lease, term, leader, behind)
         });
         if is_news {
             self.inbox.change(|told| {
                 told.elections += u64::from(told.term != term);
                 (told.leads, told.written, told.lease) = (begun, written, lease);
-                (told.term, told.leader) = (term, leader);
+                (told.term, told.leader, told.behind) = (term, leader, behind);
             });
         }
     }

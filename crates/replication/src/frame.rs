@@ -17,10 +17,7 @@ use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::member::Frame;
 use crate::members::Members;
-use crate::message::Message;
-
-/// The most bytes of a frame: many small entries, or one with the largest transaction, and room.
-pub const MAX_FRAME: usize = 32 << 20;
+use crate::message::{MAX_FRAME, Message};
 
 const LENGTH: usize = 4;
 const MESSAGE_LENGTH: usize = LENGTH + 4;

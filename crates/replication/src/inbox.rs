@@ -14,8 +14,9 @@ use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::NodeId;
 use crate::core::Follower;
-use crate::member::Frame;
+use crate::member::{Frame, Left};
 use crate::members::Members;
+use crate::terms::EntryId;
 
 /// Something for the task.
 pub(crate) enum Event {
@@ -56,6 +57,8 @@ pub(crate) struct Told {
     pub(crate) members: (Arc<Members>, u64),
     /// A moment ago: up to which index entries are committed, and the last one.
     pub(crate) indices: (u64, u64),
+    /// The entry behind which the leader's log begins, if this node lacks any from before.
+    pub(crate) behind: Option<EntryId>,
     /// The term in which it leads, once an entry of that term is committed.
     pub(crate) leads: Option<u64>,
     /// The position of the last entry.
@@ -64,6 +67,8 @@ pub(crate) struct Told {
     pub(crate) lease: Version,
     /// Why it does nothing more.
     pub(crate) ended: Option<Error>,
+    /// What it left when it was closed.
+    pub(crate) left: Option<Left>,
     waiting: Vec<Waker>,
 }
 

@@ -26,7 +26,8 @@
 //! 6. What answers another node has been synced before it is sent: votes, and word of entries.
 //!
 //! ## Not here
-//! Files (`log`), sockets, who is to be a member (`pipeline`), and how a node gets rows that are too old for the log.
+//! Files (`log`), sockets, who is to be a member (`pipeline`). That a node needs rows, since the leader's log begins behind its own, is found
+//! here ([`Standing::behind`]), and what they travel in is a [`Parcel`]; who sends and takes them is `pipeline`.
 //!
 //! Read next: `core.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
@@ -38,17 +39,19 @@ mod inbox;
 mod member;
 mod members;
 mod message;
+mod parcel;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;
+mod raft_message;
 mod replicated;
 mod terms;
 
 pub use core::{Config, Core, Follower, Promise, Role, Work};
-pub use frame::MAX_FRAME;
-pub use member::{Doing, Frame, Member, Peers, Records, Standing};
+pub use member::{Doing, Frame, Left, Member, Peers, Records, Standing};
 pub use members::{MAX_ADDRESS, MAX_MEMBERS, MAX_VOTERS, MemberNode, Members, Part};
-pub use message::{MAX_ENTRIES, Message, MessageKind};
+pub use message::{MAX_ENTRIES, MAX_FRAME, Message, MessageKind};
+pub use parcel::{MAX_KEY, Parcel, ParcelKind};
 pub use replicated::ReplicatedLog;
 pub use terms::{EntryId, Terms};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Task};
-use plinth_log::{Entry, EntryKind, LocalView, ReplicaLog};
+use plinth_log::{Entry, EntryKind, LocalView, ReplicaLog, Vote};
 use plinth_types::{Error, Result, Version};
 
 use crate::NodeId;
@@ -17,8 +17,9 @@ use crate::driver::{self, Driver};
 use crate::inbox::{Event, Inbox, Told};
 use crate::members::Members;
 use crate::message::Message;
+use crate::parcel::Parcel;
 use crate::replicated::ReplicatedLog;
-use crate::terms::Terms;
+use crate::terms::{EntryId, Terms};
 
 /// What one node sends another: a message, and the entries that it speaks of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,9 @@ impl Frame {
 pub trait Peers: Send + Sync {
     /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled, or overtaken.
     fn send(&self, frame: Frame);
+
+    /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or overtaken.
+    fn send_parcel(&self, parcel: Parcel);
 
     /// These are the members from now on: frames go to the others of them, at their addresses.
     fn members(&self, members: &Arc<Members>) {
@@ -83,6 +87,17 @@ pub struct Standing {
     pub committed_index: u64,
     /// The index of its last entry.
     pub last_index: u64,
+    /// If it lacks entries that the leader has no more: the entry behind which the leader's log begins. It needs rows.
+    pub behind: Option<EntryId>,
+}
+
+/// What a member that was closed has promised, and has in its log.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Its newest promise.
+    pub promised: Vote,
+    /// The terms of its entries.
+    pub terms: Terms,
 }
 
 /// A node's part in a replicated log. Dropping it ends nothing: see [`Member::close`].
@@ -218,6 +233,11 @@ impl Member {
         &self.view
     }
 
+    /// What it left when it was closed; `None` before, and if it has failed.
+    pub fn left(&self) -> Option<Left> {
+        self.inbox.with(|told| told.left.clone())
+    }
+
     /// Ends, and closes the log.
     ///
     /// # Errors
@@ -233,7 +253,7 @@ impl Member {
 }
 
 fn standing(told: &Told) -> Standing {
-    let Told { term, leader, leads, elections, indices: (committed_index, last_index), .. } = *told;
+    let Told { term, leader, leads, elections, indices: (committed_index, last_index), behind, .. } = *told;
     let (followers, (members, members_index)) = (told.followers.clone(), told.members.clone());
     Standing {
         term,
@@ -245,6 +265,7 @@ fn standing(told: &Told) -> Standing {
         members_index,
         committed_index,
         last_index,
+        behind,
     }
 }
 

@@ -16,6 +16,9 @@ use crate::NodeId;
 /// The most entries that one message may carry.
 pub const MAX_ENTRIES: usize = 4096;
 
+/// The most bytes that a node sends another one as a frame or a parcel: many small entries, or one with the largest transaction, and room.
+pub const MAX_FRAME: usize = 32 << 20;
+
 const COUNT: usize = 4;
 const NUMBERS: usize = COUNT + 4;
 const NUMBER_COUNT: usize = 9;
@@ -49,6 +52,8 @@ pub enum MessageKind {
     HeartbeatReply = 8,
     /// The leader wants this node to lead instead, at once.
     TakeOver = 9,
+    /// The leader's log begins behind this entry: a follower that has less needs rows.
+    Behind = 10,
 }
 
 /// The context of a vote that is asked for because the leader wants it: it is given although there is a leader.
@@ -56,7 +61,7 @@ pub(crate) const TAKES_OVER: u64 = 1;
 
 impl MessageKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Append,
         Self::AppendReply,
         Self::Vote,
@@ -66,6 +71,7 @@ impl MessageKind {
         Self::Heartbeat,
         Self::HeartbeatReply,
         Self::TakeOver,
+        Self::Behind,
     ];
 }
 
@@ -102,6 +108,25 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message that says no more than this.
+    pub(crate) fn bare(kind: MessageKind, from: u64, to: u64, term: u64) -> Self {
+        Self {
+            kind,
+            from,
+            to,
+            term,
+            index: 0,
+            log_term: 0,
+            commit: 0,
+            commit_term: 0,
+            reject: false,
+            hint: 0,
+            context: None,
+            entries: Vec::new(),
+            members: Vec::new(),
+        }
+    }
+
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_LEN + self.entries.len() * 8);

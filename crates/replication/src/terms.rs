@@ -6,6 +6,10 @@
 use plinth_types::{Error, Result};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::NodeId;
 
 /// An entry: no two have the same index and term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -137,6 +141,8 @@ pub(crate) struct Store {
     pub(crate) terms: Terms,
     pub(crate) hard_state: HardState,
     pub(crate) members: ConfState,
+    /// Nodes that need entries from before the log begins.
+    pub(crate) behind: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Storage for Store {
@@ -186,8 +192,9 @@ impl Storage for Store {
         Ok(self.terms.last)
     }
 
-    /// Whoever is too far behind for the log gets rows from elsewhere, and begins a log behind them.
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    /// Whoever is too far behind for the log is told so, gets rows from anybody, and begins a log behind them.
+    fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner).insert(to);
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }

@@ -31,24 +31,28 @@
 //!    sent to the next leader (1037).
 //!
 //! ## Not here
-//! Who votes for whom (`replication`), sockets (whoever gives [`plinth_replication::Peers`]), rows for a node that is too
-//! far behind for the log.
-//! Read next: `participant.rs`, `apply.rs`, `term.rs`, `upkeep.rs`; `membership.rs`, `plan.rs`, `members.rs`.
+//! Who votes for whom (`replication`), sockets (whoever gives [`plinth_replication::Peers`]). How a member that is
+//! too far behind for the log takes rows in, and is opened with them, stands in `host.rs`; what it is given in `giving.rs`.
+//! Read next: `participant.rs`, `apply.rs`, `term.rs`, `upkeep.rs`, `giving.rs`; `membership.rs`, `plan.rs`, `members.rs`.
 
 mod apply;
+mod giving;
 mod members;
 mod membership;
 mod participant;
 mod plan;
 mod posted;
+mod progress;
 mod term;
 mod upkeep;
 
+pub(crate) use giving::WINDOW;
 pub(crate) use members::{removed, run as look_after_members};
 pub(crate) use membership::{FILE_NAME, Keeper, UNFINISHED_NAME, read, write};
 pub use membership::{Membership, Voter};
 pub use participant::Leadership;
 pub(crate) use participant::Participant;
 pub(crate) use plinth_replication::Standing;
-pub use plinth_replication::{Frame, MemberNode, Members, Part, Peers};
+pub use plinth_replication::{Frame, MemberNode, Members, Parcel, Part, Peers};
+pub(crate) use progress::{CatchingUp, Progress, Stage};
 pub(crate) use upkeep::keep_for_followers;

@@ -4,14 +4,16 @@
 //! The place is empty while this node doesn't lead. Reads never look at it; commits and requests for read
 //! versions take a handle from it, and are told who leads where it is empty.
 
+use super::giving::{self, Giver, Giving};
 use super::membership::Membership;
 use super::posted::Posted;
+use super::progress::Progress;
 use crate::leader::Leader;
 use crate::replica::Replica;
 use crate::supervise::{self, Supervisor};
 use plinth_env::Task;
 use plinth_env::sync::race;
-use plinth_replication::{Frame, Member, Members, NodeId, Standing};
+use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
 use plinth_types::{Error, Result, Version, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +46,12 @@ pub(crate) struct Participant {
     pub replica: Arc<Replica>,
     pub node: NodeId,
     cluster_id: [u8; 16],
-    pub(super) member: Arc<Member>,
+    pub(crate) member: Arc<Member>,
+    peers: Arc<dyn Peers>,
+    /// What other members ask of this one's rows.
+    pub(super) giving: Arc<Giving>,
+    /// How far it is with taking rows itself.
+    pub progress: Arc<Progress>,
     place: Posted<Place>,
     leadership: Posted<Leadership>,
     /// Everything up to here has been applied.
@@ -54,13 +61,21 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
-    pub fn new(replica: Arc<Replica>, membership: Membership, member: Member) -> Arc<Self> {
+    pub fn new(
+        replica: Arc<Replica>,
+        membership: Membership,
+        member: Member,
+        (peers, progress): (Arc<dyn Peers>, Arc<Progress>),
+    ) -> Arc<Self> {
         let applied = Posted::new(replica.newest());
         Arc::new(Self {
             replica,
             node: membership.node,
             cluster_id: membership.cluster_id,
             member: Arc::new(member),
+            peers,
+            giving: Arc::default(),
+            progress,
             place: Posted::default(),
             leadership: Posted::default(),
             applied,
@@ -75,12 +90,23 @@ impl Participant {
             supervise::spawn(self, "apply", super::apply::run(self.clone())),
             supervise::spawn(self, "leadership", follow_leadership(self.clone())),
             supervise::spawn(self, "upkeep", super::upkeep::run(self.clone())),
+            supervise::spawn(self, "rows for others", giving::run(self.giver())),
         ]
+    }
+
+    fn giver(&self) -> Giver {
+        let (replica, member) = (self.replica.clone(), self.member.clone());
+        Giver { replica, member, peers: self.peers.clone(), giving: self.giving.clone() }
     }
 
     /// A frame of another node has arrived.
     pub fn receive(&self, frame: Frame) {
         self.member.receive(frame);
+    }
+
+    /// A parcel of another node has arrived that is about this one's rows.
+    pub fn receive_parcel(&self, parcel: Parcel) {
+        self.giving.receive(parcel, self.replica.env.now());
     }
 
     /// Who leads, as far as this node knows.

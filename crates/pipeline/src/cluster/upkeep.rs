@@ -21,8 +21,15 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// In so many steps what is kept for others is let go of.
 const STEPS: u64 = 16;
 
+/// The name under which entries are kept for nodes that take rows in.
+const JOINING: &str = "joining";
+/// How many times what is kept for others anyhow may be kept for those.
+const JOINING_TIMES: u64 = 4;
+
 /// Has entries kept for other nodes, from the oldest on that is there, or from where that stood before a restart.
 pub(crate) fn keep_for_followers(log: &LocalView) -> Result<()> {
+    // Who needs them says so again.
+    log.unregister(JOINING);
     if log.consumers().iter().any(|(name, _)| name == CONSUMER) {
         return Ok(());
     }
@@ -54,12 +61,28 @@ pub(super) async fn run(this: Arc<Participant>) {
             Level::Plenty => replica.config.follower_log_bytes,
             Level::Low | Level::Kept => 0,
         };
+        hold_for_joining(&this, bound);
         if let Some(upto) = kept.look(replica.counters.bytes_written.get(), newest, bound)
             && let Some(log) = &replica.log
         {
             // A consumer that is gone holds nothing back.
             let _ = log.pop(CONSUMER, upto);
         }
+    }
+}
+
+/// Keeps what nodes need that take rows in, if there is room for it.
+fn hold_for_joining(this: &Participant, bound: u64) {
+    let Some(log) = &this.replica.log else { return };
+    match this.giving.held(this.replica.env.now()).filter(|_| bound > 0) {
+        Some(version) => {
+            let bound = Some(bound.saturating_mul(JOINING_TIMES));
+            // What is gone can't be held; who needs it takes rows again.
+            if log.register(JOINING, version.saturating_add(1), bound).is_ok() {
+                let _ = log.pop(JOINING, version);
+            }
+        }
+        None => log.unregister(JOINING),
     }
 }
 

@@ -9,8 +9,8 @@ use plinth_client::{Database, Endpoint, Transaction};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_pipeline::cluster::{Membership, Voter};
-use plinth_pipeline::{Node, NodeConfig};
-use plinth_replication::{Frame, NodeId, Peers};
+use plinth_pipeline::{Host, Node, NodeConfig};
+use plinth_replication::{Frame, NodeId, Parcel, Peers};
 use plinth_types::{Bytes, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub const DIR: &str = "/db";
 /// What the machines share.
 #[derive(Default)]
 struct Network {
-    nodes: Mutex<Vec<Option<Arc<Node>>>>,
+    nodes: Mutex<Vec<Option<Arc<Host>>>>,
     /// From which to which nothing comes through.
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
     /// Of a thousand frames.
@@ -38,14 +38,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Peers for Links {
-    fn send(&self, frame: Frame) {
-        let (from, to) = (frame.message.from, frame.message.to);
+impl Links {
+    /// Carries what was encoded, if it comes through.
+    fn carry(&self, (from, to): (NodeId, NodeId), encoded: Vec<u8>, deliver: fn(&Host, &Bytes)) {
         let random = self.env.random_u64();
         if lock(&self.network.cut).contains(&(from, to)) || random % 1000 < *lock(&self.network.lost) {
             return;
         }
-        let bytes = Bytes::from(frame.encode().expect("a frame that can be sent"));
+        let bytes = Bytes::from(encoded);
         let copies = 1 + u64::from(random >> 32 & 63 == 0);
         for copy in 0..copies {
             let (network, bytes) = (self.network.clone(), bytes.clone());
@@ -53,11 +53,27 @@ impl Peers for Links {
             let arrives = move || {
                 let node = lock(&network.nodes).get(to as usize - 1).cloned().flatten();
                 if let Some(node) = node {
-                    node.receive(Frame::decode(&bytes).expect("an honest frame"));
+                    deliver(&node, &bytes);
                 }
             };
             self.env.call_at(self.env.now() + delay, arrives).detach();
         }
+    }
+}
+
+impl Peers for Links {
+    fn send(&self, frame: Frame) {
+        let ends = (frame.message.from, frame.message.to);
+        self.carry(ends, frame.encode().expect("a frame that can be sent"), |node, bytes| {
+            node.receive(Frame::decode(bytes).expect("an honest frame"));
+        });
+    }
+
+    fn send_parcel(&self, parcel: Parcel) {
+        let ends = (parcel.from, parcel.to);
+        self.carry(ends, parcel.encode().expect("a parcel that can be sent"), |node, bytes| {
+            node.receive_parcel(Parcel::decode(bytes).expect("an honest parcel"));
+        });
     }
 }
 
@@ -102,7 +118,7 @@ impl Machines {
 
     pub fn open(&mut self, at: usize) -> Result<()> {
         let links = Arc::new(Links { env: self.envs[at].clone(), network: self.network.clone() });
-        let open = Node::open_member(&self.envs[at], Path::new(DIR), self.config.clone(), links);
+        let open = Host::open(&self.envs[at], Path::new(DIR), self.config.clone(), links);
         let node = self.sim.run_until(open)?;
         lock(&self.network.nodes)[at] = Some(node);
         Ok(())
@@ -127,11 +143,15 @@ impl Machines {
         lock(&self.network.nodes).get(at).is_some_and(Option::is_some)
     }
 
-    pub fn node(&self, at: usize) -> Arc<Node> {
+    pub fn host(&self, at: usize) -> Arc<Host> {
         lock(&self.network.nodes)[at].clone().expect("it is up")
     }
 
-    fn up(&self) -> Vec<(usize, Arc<Node>)> {
+    pub fn node(&self, at: usize) -> Arc<Node> {
+        self.host(at).node()
+    }
+
+    fn up(&self) -> Vec<(usize, Arc<Host>)> {
         let nodes = lock(&self.network.nodes);
         nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.clone()?))).collect()
     }
@@ -168,7 +188,7 @@ impl Machines {
     /// Runs until a node among these takes commits; gives which.
     pub fn await_leader(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
         for _ in 0..20_000 {
-            let ready = |(at, node): &(usize, Arc<Node>)| is_wanted(*at) && node.leadership().is_ready;
+            let ready = |(at, node): &(usize, Arc<Host>)| is_wanted(*at) && node.leadership().is_ready;
             if let Some((at, _)) = self.up().into_iter().find(ready) {
                 return at;
             }
@@ -181,7 +201,7 @@ impl Machines {
 
     /// The database as a client of this node alone has it.
     pub fn database(&self, at: usize) -> Database {
-        Database::new(Arc::new(self.node(at).endpoint()) as Arc<dyn Endpoint>)
+        Database::new(Arc::new(self.host(at).endpoint()) as Arc<dyn Endpoint>)
     }
 
     pub fn set(&self, at: usize, key: &str, value: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use plinth_env::simulated::{FaultPlan, Simulation};
 use plinth_log::{Identity, LogConfig, ReplicaLog};
 use plinth_replication::planted::Planted;
 use plinth_replication::{
-    Config, Doing, Frame, Member, Members, Message, NodeId, Peers, Records, ReplicatedLog,
+    Config, Doing, Frame, Member, Members, Message, NodeId, Parcel, Peers, Records, ReplicatedLog,
 };
 use plinth_types::{Result, Version};
 
@@ -52,6 +52,8 @@ impl Peers for Links {
             }
         }));
     }
+
+    fn send_parcel(&self, _: Parcel) {}
 }
 
 /// Its nodes stay the same.

@@ -21,7 +21,7 @@ use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_pipeline::cluster::{Membership, Voter};
-use plinth_pipeline::{Node, NodeConfig};
+use plinth_pipeline::{Host, Node, NodeConfig};
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Version};
 use router::Router;
@@ -77,7 +77,11 @@ impl Fleet {
     }
 
     fn config(&mut self) -> NodeConfig {
-        draw_config(&mut self.random, self.orders.setting, self.orders.bug)
+        let mut config = draw_config(&mut self.random, self.orders.setting, self.orders.bug);
+        // Little is kept for whoever was away, so that rows are needed; of those a few at a time.
+        config.follower_log_bytes = [0, 4 << 10, 64 << 10, 1 << 20][self.random.index(4)];
+        config.rows_chunk_bytes = 1 << self.random.in_range(6..16);
+        config
     }
 
     fn membership(&self, at: usize) -> Membership {
@@ -97,7 +101,7 @@ impl Fleet {
             let opened = Arc::new(Mutex::new(None));
             let place = opened.clone();
             let opening = self.machines[at].spawn("open", async move {
-                let opened = Node::open_member(&machine, Path::new(DIR), config, wire).await;
+                let opened = Host::open(&machine, Path::new(DIR), config, wire).await;
                 *lock(&place) = Some(opened);
             });
             let hasty = attempt < 3 && self.stage.is_faulty() && self.random.chance(0.2);
@@ -240,7 +244,7 @@ impl Fleet {
         Stop::Failure(format!("{what}; {}", told.collect::<Vec<_>>().join("; ")))
     }
 
-    fn nodes(&self) -> Vec<Arc<Node>> {
+    fn nodes(&self) -> Vec<Arc<Host>> {
         (1..=self.machines.len() as u64).filter_map(|id| self.wires.node(id)).collect()
     }
 
@@ -324,7 +328,7 @@ impl Fleet {
 }
 
 /// All rows of a node at a version, once it has come to it.
-async fn rows(node: &Arc<Node>, version: Version) -> plinth_types::Result<Vec<(Bytes, Bytes)>> {
+async fn rows(node: &Arc<Host>, version: Version) -> plinth_types::Result<Vec<(Bytes, Bytes)>> {
     let mut read = RangeRead {
         begin: KeySelector::first_greater_or_equal(Bytes::new()),
         end: KeySelector::first_greater_or_equal(SYSTEM_END),
@@ -334,7 +338,15 @@ async fn rows(node: &Arc<Node>, version: Version) -> plinth_types::Result<Vec<(B
     };
     let mut rows: Vec<(Bytes, Bytes)> = Vec::new();
     loop {
-        let part = node.endpoint().get_range(version, KeySpace::System, &read).await?;
+        let part = match node.endpoint().get_range(version, KeySpace::System, &read).await {
+            Ok(part) => part,
+            // It takes rows or entries that it lacks, or has yet to.
+            Err(error) if [Error::process_behind(), Error::future_version()].contains(&error) => {
+                node.endpoint().env().sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let copied =
             |(key, value): (&[u8], &[u8])| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
         rows.extend(part.rows.iter().map(copied));

@@ -6,9 +6,9 @@
 
 use super::lock;
 use plinth_env::Env;
-use plinth_pipeline::Node;
-use plinth_replication::{Frame, NodeId, Peers};
-use plinth_types::Bytes;
+use plinth_pipeline::Host;
+use plinth_replication::{Frame, NodeId, Parcel, Peers};
+use plinth_types::{Bytes, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,21 +32,21 @@ impl Default for Weather {
 /// The links of a cluster, and who is at their ends.
 #[derive(Default)]
 pub(super) struct Wires {
-    nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
+    nodes: Mutex<BTreeMap<NodeId, Arc<Host>>>,
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
     weather: Mutex<Weather>,
 }
 
 impl Wires {
-    pub fn attach(&self, id: NodeId, node: Arc<Node>) {
+    pub fn attach(&self, id: NodeId, node: Arc<Host>) {
         lock(&self.nodes).insert(id, node);
     }
 
-    pub fn detach(&self, id: NodeId) -> Option<Arc<Node>> {
+    pub fn detach(&self, id: NodeId) -> Option<Arc<Host>> {
         lock(&self.nodes).remove(&id)
     }
 
-    pub fn node(&self, id: NodeId) -> Option<Arc<Node>> {
+    pub fn node(&self, id: NodeId) -> Option<Arc<Host>> {
         lock(&self.nodes).get(&id).cloned()
     }
 
@@ -71,28 +71,46 @@ pub(super) struct Wire {
     pub wires: Arc<Wires>,
 }
 
-impl Peers for Wire {
-    fn send(&self, frame: Frame) {
-        let (from, to) = (frame.message.from, frame.message.to);
+impl Wire {
+    /// Carries what was encoded, if it comes through.
+    fn carry(&self, (from, to): (NodeId, NodeId), encoded: Result<Vec<u8>>, deliver: fn(&Host, &Bytes)) {
         let Weather { lost, doubled, late } = *lock(&self.wires.weather);
         let (random, delays) = (self.env.random_u64(), self.env.random_u64());
         if lock(&self.wires.cut).contains(&(from, to)) || random % 1000 < lost {
             return;
         }
-        let Ok(bytes) = frame.encode().map(Bytes::from) else { return };
+        let Ok(bytes) = encoded.map(Bytes::from) else { return };
         let late = late.as_micros() as u64 + 1;
         for copy in 0..1 + u64::from((random >> 32) % 1000 < doubled) {
             let delay =
                 Duration::from_micros(100 + (delays >> (16 * copy)) % late + copy * (delays >> 32) % 20_000);
             let (wires, bytes) = (self.wires.clone(), bytes.clone());
             let arrives = move || {
-                if let Some(node) = wires.node(to)
-                    && let Ok(frame) = Frame::decode(&bytes)
-                {
-                    node.receive(frame);
+                if let Some(node) = wires.node(to) {
+                    deliver(&node, &bytes);
                 }
             };
             self.env.call_at(self.env.now() + delay, arrives).detach();
         }
+    }
+}
+
+impl Peers for Wire {
+    fn send(&self, frame: Frame) {
+        let ends = (frame.message.from, frame.message.to);
+        self.carry(ends, frame.encode(), |node, bytes| {
+            if let Ok(frame) = Frame::decode(bytes) {
+                node.receive(frame);
+            }
+        });
+    }
+
+    fn send_parcel(&self, parcel: Parcel) {
+        let ends = (parcel.from, parcel.to);
+        self.carry(ends, parcel.encode(), |node, bytes| {
+            if let Ok(parcel) = Parcel::decode(bytes) {
+                node.receive_parcel(parcel);
+            }
+        });
     }
 }

@@ -1,0 +1,226 @@
+//! Rows for members that are too far behind for the log: what this node gives to others.
+//!
+//! ```text
+//!   the one behind                                   this node: any that has applied what is asked for
+//!   ask(transfer, 0 taken) ──────────────────────▶   pins a version
+//!                          ◀──── chunk 0, 1, .. 7
+//!   ask(transfer, 1 taken) ──────────────────────▶
+//!                          ◀──── chunk 8                   never more than a window beyond what was taken
+//!   hold(version)          ──────────────────────▶   keeps the log from there on, to a bound
+//! ```
+//!
+//! The one that is behind asks, again and again; this node has no more to do than to answer the newest question. So whatever is
+//! lost on the way costs a pause, and one that went away costs a pinned version until it is noticed. One task gives chunks, by
+//! turns, so that several that ask cost no more memory than one.
+//!
+//! Always: all chunks of a transfer are of one version, and of rows that are committed.
+
+use crate::batch_lock::lock;
+use crate::replica::Replica;
+use plinth_env::Signal;
+use plinth_env::sync::race;
+use plinth_replication::{Member, NodeId, Parcel, ParcelKind, Peers};
+use plinth_storage::PinnedVersion;
+use plinth_storage::chunk::MOST_CHUNK_BYTES;
+use plinth_types::system::SYSTEM_END;
+use plinth_types::{Bytes, Error, Result, Version, probe};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How many chunks may be under way to a node.
+pub(crate) const WINDOW: u64 = 8;
+/// How many nodes are given rows at a time.
+const MOST: usize = 2;
+/// Who has said nothing for so long wants nothing any more.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often it is looked who that is.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// What other nodes have asked for.
+#[derive(Default)]
+pub(crate) struct Giving {
+    /// The newest of each kind of question: only that counts.
+    asked: Mutex<BTreeMap<(NodeId, bool), Parcel>>,
+    /// From which version on a node needs entries, and when it said so.
+    holds: Mutex<BTreeMap<NodeId, (Version, Duration)>>,
+    wake: Signal,
+}
+
+/// A node that is given rows.
+struct Transfer {
+    id: u64,
+    pinned: Box<dyn PinnedVersion>,
+    /// The chunk that comes next, and where it begins.
+    next: u64,
+    key: Bytes,
+    /// Chunks before this one may be sent.
+    allowed: u64,
+    chunk_bytes: usize,
+    about: u64,
+    asked_at: Duration,
+}
+
+impl Giving {
+    /// A parcel of another node, for this one that has rows. Never waits.
+    pub fn receive(&self, parcel: Parcel, now: Duration) {
+        let holds = parcel.kind == ParcelKind::Hold;
+        if holds {
+            let version = Version::try_from(parcel.number).unwrap_or(Version::MAX);
+            lock(&self.holds).insert(parcel.from, (version, now));
+        }
+        lock(&self.asked).insert((parcel.from, holds), parcel);
+        self.wake.notify();
+    }
+
+    /// The oldest version behind which a node needs entries.
+    pub fn held(&self, now: Duration) -> Option<Version> {
+        let mut holds = lock(&self.holds);
+        holds.retain(|_, (_, said)| now.saturating_sub(*said) < SILENCE);
+        holds.values().map(|(version, _)| *version).min()
+    }
+
+    fn take(&self) -> Vec<Parcel> {
+        std::mem::take(&mut *lock(&self.asked)).into_values().collect()
+    }
+}
+
+/// Who gives rows.
+pub(super) struct Giver {
+    pub replica: Arc<Replica>,
+    pub member: Arc<Member>,
+    pub peers: Arc<dyn Peers>,
+    pub giving: Arc<Giving>,
+}
+
+/// Gives rows to whoever asks, until the node closes or fails.
+pub(super) async fn run(this: Giver) {
+    let health = &this.replica.health;
+    let mut transfers = BTreeMap::new();
+    while !health.is_over() {
+        let idle = transfers.values().all(|transfer: &Transfer| !transfer.is_due());
+        if idle {
+            let news = race(this.giving.wake.wait(), this.replica.env.sleep(PERIOD));
+            race(health.until_over(), news).await;
+        }
+        for parcel in this.giving.take() {
+            answer(&this, &mut transfers, parcel).await;
+        }
+        let now = this.replica.env.now();
+        transfers.retain(|_, transfer| now.saturating_sub(transfer.asked_at) < SILENCE);
+        let due: Vec<NodeId> =
+            transfers.iter().filter(|(_, one)| one.is_due()).map(|(node, _)| *node).collect();
+        for node in due {
+            let Some(transfer) = transfers.get_mut(&node) else { continue };
+            if let Err(error) = transfer.give(&this, node).await {
+                probe!("pipeline: rows can't be given any more");
+                let id = transfer.id;
+                transfers.remove(&node);
+                refuse(&this, node, id, &error);
+            }
+        }
+    }
+}
+
+async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel: Parcel) {
+    let (node, us) = (parcel.from, this.member.id());
+    match parcel.kind {
+        ParcelKind::Hold => {
+            let standing = this.member.standing();
+            let held = Parcel {
+                index: standing.committed_index,
+                ..Parcel::bare(ParcelKind::Held, us, node, parcel.transfer)
+            };
+            this.peers.send_parcel(held);
+        }
+        ParcelKind::Ask | ParcelKind::AskAgain => {
+            let known = transfers.get_mut(&node).filter(|transfer| transfer.id == parcel.transfer);
+            let asked = match known {
+                Some(transfer) => {
+                    transfer.ask(&parcel, this.replica.env.now());
+                    Ok(())
+                }
+                None => begin(this, transfers, &parcel).await,
+            };
+            if let Err(error) = asked {
+                refuse(this, node, parcel.transfer, &error);
+            }
+        }
+        // Those are for a node that takes rows.
+        ParcelKind::Chunk | ParcelKind::Refuse | ParcelKind::Held => {}
+    }
+}
+
+async fn begin(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel: &Parcel) -> Result<()> {
+    let refuse = |what: String| Err(Error::process_behind().with_detail(what));
+    let us = this.member.id();
+    if parcel.number != 0 {
+        return refuse(format!("node {us} doesn't know that transfer any more"));
+    }
+    if this.member.standing().behind.is_some() {
+        return refuse(format!("node {us} needs rows itself"));
+    }
+    transfers.remove(&parcel.from);
+    if transfers.len() >= MOST {
+        return refuse(format!("node {us} gives rows to {MOST} others"));
+    }
+    let pinning = this.replica.writer().pin();
+    let pinned = pinning.await?;
+    let at = pinned.position();
+    if at.index < parcel.index {
+        return refuse(format!(
+            "node {us} has rows up to entry {}, those up to {} are needed",
+            at.index, parcel.index
+        ));
+    }
+    let about = pinned.range_size(&[], SYSTEM_END);
+    crate::events::gives_rows(parcel.from, at.version, about);
+    let mut transfer = Transfer {
+        id: parcel.transfer,
+        pinned,
+        next: 0,
+        key: Bytes::new(),
+        allowed: 0,
+        chunk_bytes: 0,
+        about,
+        asked_at: Duration::ZERO,
+    };
+    transfer.ask(parcel, this.replica.env.now());
+    transfers.insert(parcel.from, transfer);
+    Ok(())
+}
+
+fn refuse(this: &Giver, node: NodeId, transfer: u64, error: &Error) {
+    let text = error.detail().unwrap_or(error.description()).as_bytes();
+    let payload = Bytes::copy_from_slice(&text[..text.len().min(1000)]);
+    let bare = Parcel::bare(ParcelKind::Refuse, this.member.id(), node, transfer);
+    this.peers.send_parcel(Parcel { payload, ..bare });
+}
+
+impl Transfer {
+    fn ask(&mut self, parcel: &Parcel, now: Duration) {
+        self.asked_at = now;
+        self.chunk_bytes = usize::try_from(parcel.about).unwrap_or(usize::MAX).clamp(1, MOST_CHUNK_BYTES);
+        if parcel.kind == ParcelKind::AskAgain || parcel.number > self.next {
+            (self.next, self.key) = (parcel.number, parcel.key.clone());
+        }
+        self.allowed = self.allowed.max(parcel.number.saturating_add(WINDOW));
+    }
+
+    /// Whether a chunk may be sent, and is there.
+    fn is_due(&self) -> bool {
+        self.next < self.allowed && *self.key < *SYSTEM_END
+    }
+
+    /// Sends the next chunk.
+    async fn give(&mut self, this: &Giver, node: NodeId) -> Result<()> {
+        let chunk = self.pinned.export(&self.key, SYSTEM_END, self.chunk_bytes).await?;
+        let payload = Bytes::from(chunk.encode());
+        let (number, about) = (self.next, self.about);
+        (self.next, self.key) = (self.next + 1, chunk.end);
+        let bare = Parcel::bare(ParcelKind::Chunk, this.member.id(), node, self.id);
+        this.replica.counters.rows_given_bytes.add(payload.len() as u64);
+        this.peers.send_parcel(Parcel { number, about, payload, ..bare });
+        Ok(())
+    }
+}

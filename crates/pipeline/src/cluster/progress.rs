@@ -1,0 +1,89 @@
+//! How far a member is that takes rows in, for status, metrics, and whoever waits until it serves.
+
+use crate::batch_lock::lock;
+use plinth_replication::NodeId;
+use plinth_types::{Error, Version};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a member that is too far behind for the log is doing about it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Stage {
+    /// It takes rows from somebody, or looks for somebody to take them from.
+    Rows,
+    /// All rows are there; it is opened with them.
+    Opening,
+    /// It is open, and gets the entries behind its rows.
+    Entries,
+}
+
+/// How far it is.
+#[derive(Clone, Debug)]
+pub(crate) struct CatchingUp {
+    pub stage: Stage,
+    /// Who sends the rows, once it is known.
+    pub source: Option<NodeId>,
+    /// The version that the rows are of; 0 if it isn't known.
+    pub version: Version,
+    pub taken_bytes: u64,
+    /// All rows, about; 0 if it isn't known.
+    pub about_bytes: u64,
+    pub began: Duration,
+    /// Why it doesn't get on, if so.
+    pub trouble: Option<Error>,
+}
+
+/// The same, shared. Empty in a member that needs no rows.
+#[derive(Default)]
+pub(crate) struct Progress {
+    now: Mutex<Option<CatchingUp>>,
+    /// Looked at by every read.
+    under_way: AtomicBool,
+}
+
+impl Progress {
+    pub fn begin(&self, now: Duration) {
+        *lock(&self.now) = Some(CatchingUp {
+            stage: Stage::Rows,
+            source: None,
+            version: 0,
+            taken_bytes: 0,
+            about_bytes: 0,
+            began: now,
+            trouble: None,
+        });
+        self.under_way.store(true, Ordering::SeqCst);
+    }
+
+    pub fn change(&self, f: impl FnOnce(&mut CatchingUp)) {
+        if let Some(now) = lock(&self.now).as_mut() {
+            f(now);
+        }
+    }
+
+    pub fn end(&self) -> Option<CatchingUp> {
+        self.under_way.store(false, Ordering::SeqCst);
+        lock(&self.now).take()
+    }
+
+    pub fn get(&self) -> Option<CatchingUp> {
+        lock(&self.now).clone()
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst)
+    }
+}
+
+impl CatchingUp {
+    /// What it does, as status names it.
+    pub fn stage(&self) -> &'static str {
+        match self.stage {
+            Stage::Rows if self.source.is_none() => "looking for rows",
+            Stage::Rows => "taking rows",
+            Stage::Opening => "opening",
+            Stage::Entries => "taking entries",
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! A member for as long as its process lives: opened, and opened again on rows of another member when it was too far behind for
+//! the log.
+//!
+//! ```text
+//!   follows ──▶ the leader's log begins behind what this one has
+//!      ▲            │  it serves nothing; it votes on
+//!      │            ▼
+//!      │        rows of another member, chunk by chunk ──▶ gen-2/ beside gen-1/          taking.rs, generation.rs
+//!      │            │  any that has them; if it goes away, another one, from the first chunk on
+//!      │            ▼
+//!      │        closed; what it promised goes into the log of gen-2/; IDENTITY: 2; gen-1/ goes; opened
+//!      │            │
+//!      │            ▼
+//!      └─────── entries behind the rows, until it is as far as the others
+//! ```
+//!
+//! Clients and connections know the [`Host`], and never notice that the node behind it is another one: they are refused
+//! while there is none that could answer, as by a node that is behind, and go elsewhere.
+//!
+//! Always: at any instant the directory has one state that counts, whole; a crash leaves the old one, which takes rows again,
+//! or the new one, which goes on from there. Neither has forgotten a promise of the member.
+
+use crate::cluster::{Leadership, Parcel, Peers, Progress, Stage};
+use crate::config::NodeConfig;
+use crate::endpoint::InProcess;
+use crate::events;
+use crate::generation::Import;
+use crate::health::Health;
+use crate::metrics::LongestWaits;
+use crate::node::Node;
+use crate::taking::{self, Arrivals, Taker};
+use crate::worker;
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Reply, Task};
+use plinth_replication::{EntryId, Frame, NodeId, ParcelKind};
+use plinth_types::{
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, Located, RangeRead, RangeResult, Result, Version, probe,
+};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// After rows couldn't be had from anybody, it is tried again after so long.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often it is looked whether entries have come as far as others have them.
+const LOOK: Duration = Duration::from_millis(200);
+/// So many entries behind the others a node serves: they are some milliseconds' work.
+const CLOSE: u64 = 64;
+/// Who hears nothing of others for so long serves what it has.
+const LONELY: Duration = Duration::from_secs(5);
+
+/// A member of a cluster. Dropping the last handle closes it.
+pub struct Host {
+    inner: Arc<Inner>,
+    task: Mutex<Option<Task>>,
+}
+
+struct Inner {
+    env: Env,
+    dir: PathBuf,
+    config: NodeConfig,
+    peers: Arc<dyn Peers>,
+    seat: RwLock<InProcess>,
+    progress: Arc<Progress>,
+    arrivals: Arrivals,
+    health: Health,
+}
+
+impl Host {
+    /// Opens a member's directory, and takes part in its cluster; see [`Node::open_member`].
+    ///
+    /// # Errors
+    /// As those there.
+    pub async fn open(env: &Env, dir: &Path, config: NodeConfig, peers: Arc<dyn Peers>) -> Result<Arc<Self>> {
+        let progress = Arc::new(Progress::default());
+        let links = (peers.clone(), progress.clone());
+        let node = Node::open_telling(env, dir, config.clone(), links).await?;
+        let inner = Arc::new(Inner {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            config,
+            peers,
+            seat: RwLock::new(node.endpoint()),
+            progress,
+            arrivals: Arrivals::default(),
+            health: Health::default(),
+        });
+        let task = env.spawn("catch up", inner.clone().run());
+        Ok(Arc::new(Self { inner, task: Mutex::new(Some(task)) }))
+    }
+
+    /// The node, as it is now.
+    pub fn node(&self) -> Arc<Node> {
+        self.inner.node()
+    }
+
+    /// The way to it for a client in this process.
+    pub fn endpoint(self: &Arc<Self>) -> HostEndpoint {
+        HostEndpoint { host: self.clone() }
+    }
+
+    /// A frame of another member has arrived; see [`Node::receive`].
+    pub fn receive(&self, frame: Frame) {
+        self.node().receive(frame);
+    }
+
+    /// A parcel of another member has arrived, which may be lost or doubled on its way as a frame may.
+    pub fn receive_parcel(&self, parcel: Parcel) {
+        match parcel.kind {
+            ParcelKind::Chunk | ParcelKind::Refuse | ParcelKind::Held => self.inner.arrivals.push(parcel),
+            ParcelKind::Ask | ParcelKind::AskAgain | ParcelKind::Hold => self.node().receive_parcel(parcel),
+        }
+    }
+
+    /// Who leads, as far as this node knows.
+    pub fn leadership(&self) -> Leadership {
+        self.node().leadership()
+    }
+
+    /// Whether it serves nothing, because it takes in rows or entries that it lacks.
+    pub fn is_catching_up(&self) -> bool {
+        self.inner.progress.is_under_way()
+    }
+
+    /// Gives the leader's part to another member; see [`Node::hand_over`].
+    pub async fn hand_over(&self) {
+        self.node().hand_over().await;
+    }
+
+    /// Why the member takes no more part, if something broke.
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.health.failure().or_else(|| self.node().failure())
+    }
+
+    /// What held up commits longest since this was last asked.
+    pub fn take_longest_waits(&self) -> LongestWaits {
+        self.node().take_longest_waits()
+    }
+
+    /// All measurements of the node, in Prometheus' text format (version 0.0.4).
+    pub fn metrics_text(&self) -> String {
+        self.node().metrics_text()
+    }
+
+    /// Writes a checkpoint now and gives its version.
+    ///
+    /// # Errors
+    /// Those of files.
+    pub async fn checkpoint(&self) -> Result<Version> {
+        self.node().checkpoint().await
+    }
+
+    /// Panics if what the node believes of itself contradicts itself. For simulations.
+    pub fn check_invariants(&self) {
+        self.node().check_invariants();
+    }
+
+    /// Stops; see [`Node::close`].
+    ///
+    /// # Errors
+    /// As those there.
+    pub async fn close(&self) -> Result<()> {
+        self.inner.health.begin_closing();
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // One that panicked has nothing more to do either.
+            let _ = task.await;
+        }
+        let closed = self.node().close().await;
+        self.inner.health.failure().map_or(closed, Err)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.inner.env.is_simulated() || worker::is_worker_thread() {
+            self.inner.health.begin_closing();
+        } else {
+            // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
+            drop(plinth_env::block_on(self.close()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("dir", &self.inner.dir).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn node(&self) -> Arc<Node> {
+        self.seat.read().unwrap_or_else(PoisonError::into_inner).node().clone()
+    }
+
+    /// Takes rows whenever they are needed, until the member closes or fails.
+    async fn run(self: Arc<Self>) {
+        while !self.health.is_over() {
+            let node = self.node();
+            let Some(participant) = node.participant() else { return };
+            let behind = participant.member.until(|standing| standing.behind);
+            let needed = match race(self.health.until_over(), behind).await {
+                First::Right(Ok(needed)) => needed,
+                // It closes; or the node ended, which says so itself.
+                First::Left(()) | First::Right(Err(_)) => return,
+            };
+            self.catch_up(node, needed).await;
+        }
+    }
+
+    async fn catch_up(&self, node: Arc<Node>, needed: EntryId) {
+        probe!("pipeline: a member needs rows");
+        self.progress.begin(self.env.now());
+        let (us, last) =
+            node.participant().map_or((0, 0), |member| (member.node, member.standing().committed_index));
+        events::needs_rows(us, last, needed.index);
+        node.replica.watches.end(&self.refusal());
+        let taken = self.rows(&node, needed).await;
+        if let Some(import) = taken {
+            self.progress.change(|now| now.stage = Stage::Opening);
+            if let Err(error) = self.replace(node, import).await {
+                return self.health.fail(error);
+            }
+        }
+        self.progress.change(|now| now.stage = Stage::Entries);
+        self.entries().await;
+        if let Some(done) = self.progress.end()
+            && !self.health.is_over()
+        {
+            let took = self.env.now().saturating_sub(done.began);
+            events::has_rows(self.node().replica.newest(), done.taken_bytes, took);
+        }
+    }
+
+    /// All rows, from whoever has them; `None` if they aren't needed after all.
+    async fn rows(&self, node: &Arc<Node>, needed: EntryId) -> Option<Import> {
+        let taker = Taker {
+            env: &self.env,
+            node,
+            peers: &*self.peers,
+            arrivals: &self.arrivals,
+            progress: &self.progress,
+            health: &self.health,
+        };
+        let mut last_trouble = None;
+        loop {
+            for source in sources(node) {
+                match taker.take_from(source, needed).await {
+                    Ok(taken) => return taken,
+                    Err(error) => {
+                        self.progress.change(|now| {
+                            (now.source, now.taken_bytes) = (None, 0);
+                            now.trouble = Some(error.clone());
+                        });
+                        let text = error.to_string();
+                        if last_trouble.as_ref() != Some(&text) {
+                            events::cannot_take_rows(&error);
+                            last_trouble = Some(text);
+                        }
+                    }
+                }
+            }
+            race(self.health.until_over(), self.env.sleep(PAUSE)).await;
+            if self.health.is_over() || node.is_over() {
+                return None;
+            }
+        }
+    }
+
+    /// Puts the new state in the place of the old one.
+    async fn replace(&self, node: Arc<Node>, mut import: Import) -> Result<()> {
+        let at = import.position();
+        node.close().await?;
+        let left = node.participant().and_then(|participant| participant.member.left());
+        let lock = node.replica.directory.as_ref().map(|directory| directory.lock.clone());
+        let (Some(left), Some(lock)) = (left, lock) else {
+            return Err(Error::internal_error().with_detail("a member that was closed left nothing"));
+        };
+        let begin = left.terms.begins_behind();
+        if begin.index > at.index || left.terms.has(EntryId { index: at.index, term: at.term }) {
+            probe!("pipeline: entries came before the rows were put in place");
+            let _ = import.abandon().await;
+        } else {
+            import.promise(left.promised);
+            import.put_in_place().await?;
+        }
+        let links = (self.peers.clone(), self.progress.clone());
+        let opened = Node::open_member_again(&self.env, (&self.dir, lock), self.config.clone(), links);
+        let opened = opened.await?;
+        *self.seat.write().unwrap_or_else(PoisonError::into_inner) = opened.endpoint();
+        Ok(())
+    }
+
+    /// Waits until this member has the entries that the others have, which they keep for it meanwhile.
+    async fn entries(&self) {
+        let node = self.node();
+        let Some(participant) = node.participant() else { return };
+        let transfer = self.env.random_u64();
+        let mut heard = self.env.now();
+        let mut asked = Duration::ZERO;
+        while !self.health.is_over() && !node.is_over() && participant.standing().behind.is_none() {
+            let now = self.env.now();
+            if now.saturating_sub(heard) > LONELY || node.leadership().is_ready {
+                return;
+            }
+            if asked.is_zero() || now.saturating_sub(asked) >= LOOK {
+                asked = now;
+                taking::hold(&node, &*self.peers, transfer, node.replica.newest());
+            }
+            let parcel = self.arrivals.within(&self.env, LOOK).await;
+            let held = parcel.filter(|it| it.transfer == transfer && it.kind == ParcelKind::Held);
+            if let Some(held) = held {
+                heard = self.env.now();
+                // A leader is told apart by nobody here: whoever is furthest has what was committed.
+                if participant.standing().committed_index + CLOSE >= held.index && held.index > 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What clients are told by a member that has no state to serve.
+    fn refusal(&self) -> Error {
+        let stage = self.progress.get().map_or("", |now| now.stage());
+        Error::process_behind().with_detail(format!(
+            "this node is too far behind and catches up ({stage}): others of its cluster answer"
+        ))
+    }
+}
+
+/// Whom to ask for rows: those that follow, then whoever leads, who has enough to do.
+fn sources(node: &Node) -> Vec<NodeId> {
+    let Some(membership) = node.membership() else { return Vec::new() };
+    let leader = node.leadership().leader;
+    let mut others: Vec<_> = membership.members.nodes.iter().map(|node| node.id).collect();
+    others.retain(|id| *id != membership.node);
+    others.sort_by_key(|id| Some(*id) == leader);
+    others
+}
+
+/// A member, reached by function calls, whichever node it is at the moment. The member lives as long as its endpoints.
+#[derive(Clone)]
+pub struct HostEndpoint {
+    host: Arc<Host>,
+}
+
+impl HostEndpoint {
+    /// The member.
+    pub fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&InProcess) -> T) -> T {
+        ask(&self.host.inner.seat.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks for something about rows, which a member that catches up hasn't.
+    fn ask<T>(&self, ask: impl FnOnce(&InProcess) -> Reply<T>) -> Reply<T> {
+        if self.host.is_catching_up() {
+            return Reply::ready(Err(self.host.inner.refusal()));
+        }
+        self.with(ask)
+    }
+}
+
+impl Endpoint for HostEndpoint {
+    fn env(&self) -> &Env {
+        &self.host.inner.env
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.ask(|node| node.read_version(request))
+    }
+
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.ask(|node| node.get_many(version, space, keys))
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.ask(|node| node.get_key(version, space, selector))
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.ask(|node| node.get_range(version, space, read))
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.ask(|node| node.commit(request))
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.ask(|node| node.watch(key, value, version))
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.ask(|node| node.range_size(range))
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.ask(|node| node.split_points(range, chunk))
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.with(|node| node.addresses_for_key(key))
+    }
+
+    fn describe(&self) -> Description {
+        self.with(Endpoint::describe)
+    }
+
+    fn located(&self) -> Option<Located> {
+        self.with(Endpoint::located)
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.with(Endpoint::status_json)
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        self.ask(Endpoint::pin_snapshot)
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        self.ask(|node| node.read_changes(request))
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        if self.host.is_catching_up() {
+            return Some(self.host.inner.refusal());
+        }
+        self.with(Endpoint::refusal)
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,245 @@
+//! Rows from another member, for one that is too far behind for the log: one transfer, from the first chunk to the last.
+//!
+//! This side asks, and asks again what doesn't come: how many chunks it has taken, and from which key on it wants more. What
+//! arrives otherwise than asked for is as good as lost. Each chunk goes to the disk before the next is looked at, so that
+//! no more of them are in memory than may be under way.
+//!
+//! Always: what was taken is of one version, without a gap, or it is given up.
+
+use crate::batch_lock::lock;
+use crate::cluster::{Parcel, Peers, Progress, WINDOW};
+use crate::events;
+use crate::generation::Import;
+use crate::health::Health;
+use crate::node::Node;
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal};
+use plinth_replication::{EntryId, NodeId, ParcelKind};
+use plinth_storage::Chunk;
+use plinth_types::system::SYSTEM_END;
+use plinth_types::{Bytes, Error, LogPosition, Result, Version, probe};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What doesn't come within this time is asked for again.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Asked for so many times in vain, and somebody else is asked.
+const TIMES: u32 = 6;
+/// How often others are told from where on entries will be needed.
+const HOLD: Duration = Duration::from_millis(500);
+/// How often it is told how far it is.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// Parcels that have arrived for a node that takes rows.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    waiting: Mutex<VecDeque<Parcel>>,
+    wake: Signal,
+}
+
+impl Arrivals {
+    /// Leaves a parcel, if those that wait leave room: what is lost is asked for again.
+    pub fn push(&self, parcel: Parcel) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() < 2 * WINDOW as usize {
+            waiting.push_back(parcel);
+            self.wake.notify();
+        }
+    }
+
+    fn take(&self) -> Option<Parcel> {
+        lock(&self.waiting).pop_front()
+    }
+
+    /// Whatever is left of an earlier transfer goes.
+    fn clear(&self) {
+        lock(&self.waiting).clear();
+    }
+
+    async fn next(&self) -> Parcel {
+        loop {
+            if let Some(parcel) = self.take() {
+                return parcel;
+            }
+            self.wake.wait().await;
+        }
+    }
+
+    /// The next parcel, waited for no longer than this.
+    pub async fn within(&self, env: &Env, limit: Duration) -> Option<Parcel> {
+        match race(self.next(), env.sleep(limit)).await {
+            First::Left(parcel) => Some(parcel),
+            First::Right(()) => None,
+        }
+    }
+}
+
+/// What a node that takes rows has at hand.
+pub(crate) struct Taker<'a> {
+    pub env: &'a Env,
+    pub node: &'a Node,
+    pub peers: &'a dyn Peers,
+    pub arrivals: &'a Arrivals,
+    pub progress: &'a Progress,
+    pub health: &'a Health,
+}
+
+/// How far a transfer has come.
+struct Transfer {
+    id: u64,
+    source: NodeId,
+    /// Rows are of no use before this entry: the log of whoever leads begins behind it.
+    needed: u64,
+    taken: u64,
+    key: Bytes,
+    bytes: u64,
+    import: Option<Import>,
+    told: Duration,
+    held: Duration,
+}
+
+impl Taker<'_> {
+    /// Takes all rows from this node. `None` if they are not needed any more: entries came after all, or the node closes.
+    ///
+    /// # Errors
+    /// Why that node gives none, or they couldn't be kept. Nothing is left of them then.
+    pub async fn take_from(&self, source: NodeId, needed: EntryId) -> Result<Option<Import>> {
+        self.arrivals.clear();
+        let now = self.env.now();
+        let mut transfer = Transfer {
+            id: self.env.random_u64(),
+            source,
+            needed: needed.index,
+            taken: 0,
+            key: Bytes::new(),
+            bytes: 0,
+            import: None,
+            told: now,
+            held: now,
+        };
+        let taken = self.take_all(&mut transfer).await;
+        match (taken, transfer.import) {
+            (Ok(true), import) => Ok(import),
+            (Ok(false), None) => Ok(None),
+            (Err(error), None) => Err(error),
+            (given_up, Some(import)) => {
+                probe!("pipeline: rows taken in part are given up");
+                // What can't be removed now is removed when the next import begins.
+                let _ = import.abandon().await;
+                given_up.map(|_| None)
+            }
+        }
+    }
+
+    /// Whether all rows were taken.
+    async fn take_all(&self, transfer: &mut Transfer) -> Result<bool> {
+        self.ask(transfer, ParcelKind::Ask);
+        let mut silent = 0;
+        while *transfer.key < *SYSTEM_END {
+            let parcel = self.arrivals.within(self.env, PATIENCE).await;
+            if self.health.is_over() || self.node.is_over() || self.is_needless() {
+                return Ok(false);
+            }
+            self.hold(transfer);
+            match parcel.filter(|parcel| (parcel.transfer, parcel.from) == (transfer.id, transfer.source)) {
+                None => {
+                    silent += 1;
+                    if silent > TIMES {
+                        probe!("pipeline: who sent rows sends no more");
+                        let detail = format!("node {} sends no more rows", transfer.source);
+                        return Err(Error::timed_out().with_detail(detail));
+                    }
+                    self.ask(transfer, ParcelKind::AskAgain);
+                }
+                Some(parcel) if parcel.kind == ParcelKind::Chunk && parcel.number == transfer.taken => {
+                    silent = 0;
+                    self.keep(transfer, &parcel).await?;
+                    self.ask(transfer, ParcelKind::Ask);
+                }
+                Some(parcel) if parcel.kind == ParcelKind::Refuse => {
+                    let text = String::from_utf8_lossy(&parcel.payload).into_owned();
+                    return Err(Error::process_behind().with_detail(text));
+                }
+                // Doubled, overtaken, or behind one that was lost.
+                Some(_) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether entries have come after all.
+    fn is_needless(&self) -> bool {
+        self.node.participant().is_none_or(|participant| participant.standing().behind.is_none())
+    }
+
+    /// Keeps a chunk.
+    async fn keep(&self, transfer: &mut Transfer, parcel: &Parcel) -> Result<()> {
+        let chunk = Chunk::decode(&parcel.payload)?;
+        if chunk.begin != transfer.key {
+            let detail = "a chunk that doesn't begin where the one before it ended";
+            return Err(Error::file_corrupt().with_detail(detail));
+        }
+        let import = match &mut transfer.import {
+            Some(import) => import,
+            None if chunk.at.index < transfer.needed => {
+                let (has, needs) = (chunk.at.index, transfer.needed);
+                let detail = format!("rows up to entry {has}, those up to {needs} are needed");
+                return Err(Error::process_behind().with_detail(detail));
+            }
+            none => {
+                let begun = Import::begin_beside(self.node, chunk.at).await?;
+                self.progress.change(|now| {
+                    (now.source, now.version) = (Some(transfer.source), chunk.at.version);
+                    (now.taken_bytes, now.about_bytes, now.trouble) = (0, parcel.about, None);
+                });
+                transfer.held = Duration::ZERO;
+                none.insert(begun)
+            }
+        };
+        import.take(&chunk).await?;
+        transfer.taken += 1;
+        transfer.bytes += chunk.rows.data_len() as u64;
+        transfer.key = chunk.end;
+        self.progress.change(|now| now.taken_bytes = transfer.bytes);
+        let now = self.env.now();
+        if now.saturating_sub(transfer.told) >= NEWS {
+            transfer.told = now;
+            events::takes_rows(transfer.source, chunk.at.version, transfer.bytes, parcel.about);
+        }
+        Ok(())
+    }
+
+    fn ask(&self, transfer: &Transfer, kind: ParcelKind) {
+        let Some(membership) = self.node.membership() else { return };
+        let bare = Parcel::bare(kind, membership.node, transfer.source, transfer.id);
+        self.peers.send_parcel(Parcel {
+            number: transfer.taken,
+            about: self.node.replica.config.rows_chunk_bytes,
+            index: transfer.needed,
+            key: transfer.key.clone(),
+            ..bare
+        });
+    }
+
+    /// Has others keep the entries behind the rows, now and then.
+    fn hold(&self, transfer: &mut Transfer) {
+        let now = self.env.now();
+        if let Some(LogPosition { version, .. }) = transfer.import.as_ref().map(Import::position)
+            && now.saturating_sub(transfer.held) >= HOLD
+        {
+            transfer.held = now;
+            hold(self.node, self.peers, transfer.id, version);
+        }
+    }
+}
+
+/// Has all others keep the entries behind this version for a while, and say how far they are.
+pub(crate) fn hold(node: &Node, peers: &dyn Peers, transfer: u64, version: Version) {
+    let Some(membership) = node.membership() else { return };
+    let nodes = membership.members.nodes.iter().map(|node| node.id);
+    for to in nodes.filter(|id| *id != membership.node) {
+        let number = u64::try_from(version).unwrap_or(0);
+        peers.send_parcel(Parcel { number, ..Parcel::bare(ParcelKind::Hold, membership.node, to, transfer) });
+    }
+}

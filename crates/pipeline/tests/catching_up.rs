@@ -1,0 +1,238 @@
+//! A member that was away for longer than the others keep entries takes all rows from one of them, then entries, and serves again.
+//!
+//! Whatever fails meanwhile: the one that sends, the one that takes at any of its file calls, the links. What it had promised
+//! stays promised, and in the end it has what the others have.
+
+mod machines;
+
+use machines::{DIR, Machines};
+use plinth_client::Endpoint;
+use plinth_env::simulated::CallKind;
+use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
+use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Result};
+use std::path::Path;
+use std::time::Duration;
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
+
+/// Segments, checkpoints and tables of a few entries, chunks of a few rows, and nothing kept for others.
+fn config(engine: EngineKind) -> NodeConfig {
+    let mut config = NodeConfig {
+        engine,
+        checkpoint_bytes: 2_000,
+        follower_log_bytes: 4_000,
+        rows_chunk_bytes: 1_500,
+        window: 500_000,
+        ssd: SsdSettings {
+            flush_bytes: 2_000,
+            flush_after: Duration::from_millis(200),
+            ..SsdSettings::with_memory(8 << 20)
+        },
+        ..NodeConfig::default()
+    };
+    config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    config.log.max_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    config.log.spare_bytes = 0;
+    config
+}
+
+/// Writes so many times one of fifty rows of some hundred bytes, so that checkpoints let go of the log.
+fn fill(machines: &Machines, leader: usize, from: usize, rows: usize) {
+    for n in from..from + rows {
+        machines.set(leader, &format!("key{:05}", n % 50), &format!("{n:->300}")).expect("a commit");
+        if n % 10 == 0 {
+            machines.sim.run_for(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Three members of which one was away while so much was written that its entries are gone.
+fn with_one_behind(seed: u64, engine: EngineKind) -> (Machines, usize, usize) {
+    let mut machines = Machines::new(seed, 3, config(engine));
+    let leader = machines.await_leader(|_| true);
+    machines.set(leader, "old", "1").expect("a commit");
+    machines.sim.run_for(Duration::from_millis(500));
+    let behind = (leader + 1) % 3;
+    machines.crash(behind);
+    let is_gone = |at: usize| {
+        let names = machines.sim.run_until(machines.envs[at].files().list("/db/gen-1/log")).expect("a list");
+        let first = names.into_iter().filter(|name| name.starts_with("segment-")).min();
+        first.is_some_and(|first| *first > *"segment-0000000000000006.log")
+    };
+    let others: Vec<usize> = (0..3).filter(|at| *at != behind).collect();
+    for round in 0.. {
+        assert!(round < 50, "the log is never let go of");
+        fill(&machines, leader, 20 * round, 20);
+        machines.sim.run_for(Duration::from_millis(500));
+        if others.iter().all(|at| is_gone(*at)) {
+            break;
+        }
+    }
+    machines.open(behind).expect("it opens");
+    (machines, leader, behind)
+}
+
+fn rows(machines: &Machines, leader: usize, at: usize) -> Result<Vec<(Bytes, Bytes)>> {
+    let version =
+        machines.sim.run_until(machines.database(leader).create_transaction().get_read_version())?;
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(Bytes::new()),
+        end: KeySelector::first_greater_or_equal(Bytes::from_static(plinth_types::system::SYSTEM_END)),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let endpoint = machines.host(at).endpoint();
+    let found = machines.sim.run_until(endpoint.get_range(version, KeySpace::System, &read))?;
+    let copy = |(key, value): (&[u8], &[u8])| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+    Ok(found.rows.iter().map(copy).collect())
+}
+
+/// Waits until a node has all that the leader has.
+fn await_equal(machines: &Machines, at: usize, what: &str) {
+    for _ in 0..4000 {
+        let leader = machines.await_leader(|_| true);
+        if let (Ok(ours), Ok(theirs)) = (rows(machines, leader, at), rows(machines, leader, leader)) {
+            assert!(ours == theirs, "{what}: node {at} has {} rows, {} are there", ours.len(), theirs.len());
+            return;
+        }
+        machines.sim.run_for(Duration::from_millis(10));
+    }
+    panic!("{what}: node {at} doesn't catch up: {:?}", rows(machines, machines.await_leader(|_| true), at));
+}
+
+fn generation(machines: &Machines, at: usize) -> String {
+    let names = machines.sim.run_until(machines.envs[at].files().list(DIR)).expect("a list");
+    names.into_iter().filter(|name| name.starts_with("gen-")).collect()
+}
+
+#[test]
+fn a_member_that_was_away_too_long_takes_rows_then_entries() {
+    for engine in ENGINES {
+        for seed in 0..4 {
+            let (machines, leader, behind) = with_one_behind(seed, engine);
+            let what = format!("{engine:?}, seed {seed}");
+            let mut refused = false;
+            for _ in 0..2000 {
+                machines.sim.run_for(Duration::from_millis(1));
+                if machines.host(behind).is_catching_up() {
+                    let error = machines.get_at(leader, behind, "old").expect_err("it serves nothing");
+                    refused = error == Error::process_behind();
+                    let status = machines.sim.run_until(machines.host(behind).endpoint().status_json());
+                    let status: serde_json::Value = serde_json::from_str(&status.unwrap()).unwrap();
+                    let member = &status["cluster"]["plinth"]["member"];
+                    assert!(member["catching_up"]["stage"].is_string(), "{what}: {member}");
+                    break;
+                }
+            }
+            assert!(refused, "{what}: it never noticed that it is behind");
+            // The others go on.
+            fill(&machines, leader, 300, 20);
+            await_equal(&machines, behind, &what);
+            assert_ne!(generation(&machines, behind), "gen-1", "{what}: these are not the old rows");
+            assert!(!machines.host(behind).is_catching_up());
+            // It is a member as any: with it alone the leader goes on, and it leads.
+            machines.set(leader, "more", "1").expect("a commit");
+            machines.sim.run_until(machines.host(leader).hand_over());
+            let third = 3 - leader - behind;
+            machines.isolate(third);
+            machines.sim.run_for(Duration::from_secs(2));
+            let leader = machines.await_leader(|at| at != third);
+            machines.set(leader, "last", "1").expect("a commit");
+            await_equal(&machines, behind, &what);
+        }
+    }
+}
+
+/// All file calls of a machine so far.
+fn calls(machines: &Machines, at: usize) -> u64 {
+    let kinds = [CallKind::Read, CallKind::Write, CallKind::Sync, CallKind::Open, CallKind::Rename];
+    kinds.iter().map(|kind| machines.sim.call_count(&machines.envs[at], *kind)).sum()
+}
+
+/// The power of the one that takes rows fails at file calls all along its way; then it begins anew, or goes on with what it has, and never
+/// takes a part of the rows for all of them.
+#[test]
+fn a_crash_at_any_file_call_of_taking_rows_leaves_a_member_that_catches_up() {
+    for engine in ENGINES {
+        let (mut machines, _, behind) = with_one_behind(11, engine);
+        let (mut crashes, mut swapped, mut bound) = (0, 0, 1);
+        loop {
+            let before = calls(&machines, behind);
+            let what = format!("{engine:?}, crash at call {bound}");
+            let mut is_done = false;
+            let mut was_behind = false;
+            for _ in 0..200_000 {
+                machines.sim.run_for(Duration::from_micros(50));
+                let now = machines.host(behind).is_catching_up();
+                was_behind |= now;
+                is_done = was_behind && !now;
+                if is_done || calls(&machines, behind) - before >= bound {
+                    break;
+                }
+            }
+            if is_done {
+                assert_eq!(machines.host(behind).failure(), None, "{what}");
+                await_equal(&machines, behind, &what);
+                break;
+            }
+            machines.crash(behind);
+            let report = plinth_pipeline::check(&machines.envs[behind], Path::new(DIR));
+            assert_eq!(machines.sim.run_until(report).expect(&what).problems, [], "{what}");
+            swapped += u32::from(!generation(&machines, behind).starts_with("gen-1"));
+            crashes += 1;
+            machines.open(behind).expect(&what);
+            if swapped > 0 {
+                // It is on its new state: there it has what is missing as any member.
+                await_equal(&machines, behind, &what);
+                break;
+            }
+            bound += 1 + bound / 16;
+        }
+        assert!(crashes > 20, "{engine:?}: {crashes} crashes");
+    }
+}
+
+#[test]
+fn a_sender_that_goes_away_is_replaced_by_another() {
+    for engine in ENGINES {
+        for seed in 0..4 {
+            let (mut machines, leader, behind) = with_one_behind(20 + seed, engine);
+            let what = format!("{engine:?}, seed {seed}");
+            let third = 3 - leader - behind;
+            let given = |machines: &Machines, at: usize| {
+                let text = machines.host(at).metrics_text();
+                let line = text.lines().find(|line| line.starts_with("plinth_rows_given_bytes_total "));
+                line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect("a figure")
+            };
+            for _ in 0..20_000 {
+                machines.sim.run_for(Duration::from_micros(200));
+                if given(&machines, third) > 0.0 {
+                    break;
+                }
+            }
+            assert!(given(&machines, third) > 0.0, "{what}: one that follows is asked first");
+            if seed % 2 == 0 {
+                machines.crash(third);
+            } else {
+                machines.isolate(third);
+            }
+            await_equal(&machines, behind, &what);
+            assert!(given(&machines, leader) > 0.0, "{what}: the leader gives what the other one didn't");
+            machines.set(leader, "more", "1").expect("with the one that came back there is a majority");
+        }
+    }
+}
+
+#[test]
+fn links_that_lose_a_third_of_everything_only_make_it_slower() {
+    for engine in ENGINES {
+        for seed in 0..3 {
+            let (machines, _, behind) = with_one_behind(30 + seed, engine);
+            machines.lose(300);
+            machines.sim.run_for(Duration::from_secs(20));
+            machines.lose(0);
+            await_equal(&machines, behind, &format!("{engine:?}, seed {seed}"));
+        }
+    }
+}
