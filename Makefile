@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
 
-.PHONY: help demo test check fix bench peers sim install
+.PHONY: help demo test check fix bench peers sim install packages packages-test
 
 help:
 	@cargo xtask help
@@ -42,3 +42,11 @@ sim:
 # The plinth program, the C library, headers, pkg-config and CMake files: make install PREFIX=/usr DESTDIR=./stage
 install:
 	cargo xtask install --prefix "$(PREFIX)" --destdir "$(DESTDIR)" $(ARGS)
+
+# What can be handed to people, in target/packages: deb, rpm, tarball, wheel, container image, Helm chart, Homebrew formula, checksums.
+packages:
+	cargo xtask packages $(ARGS)
+
+# The same, then installed and tried as a user would: the release build takes a quarter of an hour, so `make test` does it with its own.
+packages-test:
+	cargo xtask packages-test $(ARGS)

@@ -11,7 +11,9 @@ fn main() {
         println!("cargo::rerun-if-changed={log}");
     }
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+    // zig, by which packages are linked for an older C library, doesn't know this.
+    let is_zig = std::env::var("RUSTC_LINKER").is_ok_and(|linker| linker.contains("zigcc"));
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") && !is_zig {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,separate-loadable-segments");
     }
     let given = std::env::var("PLINTH_COMMIT").ok().filter(|commit| !commit.is_empty());

@@ -6,13 +6,18 @@
 //!   PREFIX/lib/pkgconfig/{foundationdb-client,plinth}.pc
 //!   PREFIX/lib/cmake/{FoundationDB-Client,Plinth}/
 //!   PREFIX/include/foundationdb/
+//!   PREFIX/share/man/man1/, and completions where bash, zsh and fish look for them
 //! ```
+//! Program and library are stripped; what debuggers want lies in `.debug/` beside each.
 //! The names are those that FoundationDB's own packages use, so that programs find one as they find the other. With DESTDIR
 //! everything goes below that directory, but is written as if it lay in PREFIX: so packages are made.
 
-use crate::{Result, cargo};
+use crate::{Result, cargo, command, elf};
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
+
+/// What pkg-config knows, and which library each stands for.
+pub const PKG_CONFIG: [(&str, &str); 2] = [("foundationdb-client", "fdb_c"), ("plinth", "plinth")];
 
 /// Where things go, and from which build.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,13 +36,32 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
         return Ok(false);
     }
     let built = target().join(if arguments.profile == "dev" { "debug" } else { arguments.profile });
-    for (path, from) in files(&built, &arguments)? {
-        place(&below(arguments.destdir, arguments.prefix, &path), &from)?;
+    let (prefix, destdir) = (arguments.prefix, arguments.destdir);
+    lay_out(prefix, destdir, &built)?;
+    if elf::can_split() {
+        for (directory, name) in [("bin", program()), ("lib", library("fdb_c"))] {
+            let directory = below(destdir, prefix, directory);
+            let beside = directory.join(".debug");
+            std::fs::create_dir_all(&beside).map_err(|e| format!("make {}: {e}", beside.display()))?;
+            let stripped = directory.join(format!("{name}.new"));
+            elf::split(&built.join(&name), &stripped, &beside.join(format!("{name}.debug")))?;
+            let installed = directory.join(name);
+            std::fs::rename(&stripped, &installed)
+                .map_err(|e| format!("install {}: {e}", installed.display()))?;
+        }
     }
-    let lib = below(arguments.destdir, arguments.prefix, "lib");
-    alias(&lib.join(library("plinth")), &library("fdb_c"))?;
-    println!("installed in {}", below(arguments.destdir, arguments.prefix, "").display());
+    println!("installed in {}", below(destdir, prefix, "").display());
     Ok(true)
+}
+
+/// Puts all files where they belong. `built` has the program and the library.
+pub fn lay_out(prefix: &str, destdir: &str, built: &Path) -> Result<()> {
+    for (path, from) in files(built, prefix)? {
+        place(&below(destdir, prefix, &path), &from)?;
+    }
+    alias(&below(destdir, prefix, "lib").join(library("plinth")), &library("fdb_c"))?;
+    let pages = below(destdir, prefix, "share/man/man1");
+    command::run(built.join(program()), &["man-pages", &pages.to_string_lossy()])
 }
 
 fn parse<'a>(arguments: &[&'a str]) -> Result<Arguments<'a>> {
@@ -65,12 +89,20 @@ enum Content {
     Text(String),
 }
 
-fn files(built: &Path, arguments: &Arguments) -> Result<Vec<(String, Content)>> {
-    let program = format!("plinth{}", std::env::consts::EXE_SUFFIX);
+fn files(built: &Path, prefix: &str) -> Result<Vec<(String, Content)>> {
+    let program = program();
     let mut files = vec![
-        (format!("bin/{program}"), Content::Copy(built.join(program))),
+        (format!("bin/{program}"), Content::Copy(built.join(&program))),
         (format!("lib/{}", library("fdb_c")), Content::Copy(built.join(library("fdb_c")))),
     ];
+    for (shell, path) in [
+        ("bash", "share/bash-completion/completions/plinth"),
+        ("zsh", "share/zsh/site-functions/_plinth"),
+        ("fish", "share/fish/vendor_completions.d/plinth.fish"),
+    ] {
+        let text = command::output(built.join(&program), &["completions", shell])?;
+        files.push((path.to_owned(), Content::Text(text)));
+    }
     let headers = Path::new("crates/capi/include/foundationdb");
     for entry in std::fs::read_dir(headers).map_err(|e| format!("list {}: {e}", headers.display()))? {
         let entry = entry.map_err(|e| format!("list {}: {e}", headers.display()))?;
@@ -81,7 +113,7 @@ fn files(built: &Path, arguments: &Arguments) -> Result<Vec<(String, Content)>> 
         ("foundationdb-client", "fdb_c", "FoundationDB-Client", "fdb_c"),
         ("plinth", "plinth", "Plinth", "Plinth::plinth"),
     ] {
-        let text = Content::Text(pkg_config(arguments.prefix, package, link));
+        let text = Content::Text(pkg_config(prefix, "lib", package, link));
         files.push((format!("lib/pkgconfig/{package}.pc"), text));
         let text = Content::Text(cmake(target, link));
         files.push((format!("lib/cmake/{directory}/{directory}Config.cmake"), text));
@@ -91,7 +123,13 @@ fn files(built: &Path, arguments: &Arguments) -> Result<Vec<(String, Content)>> 
     Ok(files)
 }
 
-fn library(name: &str) -> String {
+/// The program's file name.
+pub fn program() -> String {
+    format!("plinth{}", std::env::consts::EXE_SUFFIX)
+}
+
+/// A library's.
+pub fn library(name: &str) -> String {
     format!("{DLL_PREFIX}{name}{DLL_SUFFIX}")
 }
 
@@ -99,27 +137,28 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-fn pkg_config(prefix: &str, package: &str, link: &str) -> String {
+/// What pkg-config reads. A prefix of `${pcfiledir}/../..` lets an installation be moved.
+pub fn pkg_config(prefix: &str, lib: &str, package: &str, link: &str) -> String {
     format!(
-        "prefix={prefix}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+        "prefix={prefix}\nlibdir=${{prefix}}/{lib}\nincludedir=${{prefix}}/include\n\n\
          Name: {package}\nDescription: FoundationDB's C API, with Plinth behind it\nVersion: {}\n\n\
          Libs: -L${{libdir}} -l{link}\nCflags: -I${{includedir}}\n",
         version()
     )
 }
 
-/// The prefix is found from the file's own place, so that an installation may be moved.
+/// The library is found from the file's own place, so that an installation may be moved.
 fn cmake(target: &str, link: &str) -> String {
     let name = library(link);
     format!(
-        "get_filename_component(_plinth_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
+        "get_filename_component(_plinth_lib \"${{CMAKE_CURRENT_LIST_DIR}}/../..\" ABSOLUTE)\n\
          if(NOT TARGET {target})\n\
          \x20 add_library({target} SHARED IMPORTED)\n\
          \x20 set_target_properties({target} PROPERTIES\n\
-         \x20   IMPORTED_LOCATION \"${{_plinth_prefix}}/lib/{name}\"\n\
-         \x20   INTERFACE_INCLUDE_DIRECTORIES \"${{_plinth_prefix}}/include\")\n\
+         \x20   IMPORTED_LOCATION \"${{_plinth_lib}}/{name}\"\n\
+         \x20   INTERFACE_INCLUDE_DIRECTORIES \"${{_plinth_lib}}/../include\")\n\
          endif()\n\
-         unset(_plinth_prefix)\n"
+         unset(_plinth_lib)\n"
     )
 }
 
@@ -139,7 +178,7 @@ fn cmake_version() -> String {
 }
 
 /// Cargo's target directory.
-fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
@@ -200,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_pkg_config_reads_names_the_prefix_and_the_library() {
-        let text = pkg_config("/opt/plinth", "plinth", "plinth");
+        let text = pkg_config("/opt/plinth", "lib", "plinth", "plinth");
         assert!(text.starts_with("prefix=/opt/plinth\n"), "{text}");
         assert!(text.contains("\nLibs: -L${libdir} -lplinth\n"), "{text}");
     }

@@ -26,6 +26,9 @@
 
 mod cargo;
 mod check;
+mod command;
+mod dist;
+mod elf;
 mod exceptions;
 mod finding;
 mod install;
@@ -54,7 +57,13 @@ cargo xtask COMMAND [ARGUMENTS]
   bench [ARGUMENTS]      plinth bench, release build
   sim [ARGUMENTS]        the simulation, any number of seeds
   install [--prefix DIRECTORY] [--destdir DIRECTORY] [--profile NAME]
-                         the plinth program, the C library, headers, pkg-config and CMake files
+                         the plinth program, the C library, headers, pkg-config and CMake files, man pages, completions
+  packages [--profile NAME] [--only NAME,...] [--from DIRECTORY]
+                         everything that can be handed to people, in target/packages: deb, rpm, tarball, wheel, container
+                         image, Helm chart, Homebrew formula, sources, checksums; of program and library in DIRECTORY, if
+                         one is named, which are held to the same
+  packages-test [the same]
+                         the same, and then installs and tries what this machine can
 ";
 
 fn main() -> ExitCode {
@@ -91,6 +100,8 @@ fn run(arguments: &[String]) -> Result<bool> {
                 .concat(),
         ),
         "install" => install::run(&rest),
+        "packages" => dist::run(&rest),
+        "packages-test" => dist::test(&rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(true)

@@ -271,8 +271,8 @@ pub fn filesystem(env: &Env, directory: &Path) -> Option<String> {
         .map(|fields| fields[2].to_owned())
 }
 
-/// A text file; `None` if it can't be read. Those of `/proc` don't know their length.
-fn read_text(env: &Env, path: &str) -> Option<String> {
+/// A text file of the system's; `None` if it can't be read. Those of `/proc` don't know their length.
+pub fn read_text(env: &Env, path: &str) -> Option<String> {
     let read = async {
         let file = env.files().open(Path::new(path), Open::Read).await.ok()?;
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);

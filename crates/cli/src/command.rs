@@ -22,7 +22,6 @@ pub fn command(version: &'static str) -> Command {
         .version(version)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
         .after_help(format!(
             "Begin with:\n  plinth demo          a guided tour, under two minutes, nothing needed\n  \
              plinth bench --help  what can be measured\n\n{CODES}"
@@ -43,6 +42,8 @@ pub fn command(version: &'static str) -> Command {
             shell(),
             check(),
             salvage(),
+            crate::reference::completions_command(),
+            crate::reference::man_pages_command(),
             version_command(),
             writer(),
             bench_writer(),

@@ -17,6 +17,7 @@
 //!   plinth sim             sim.rs       seeds ─▶ plinth-sim
 //!   plinth check DIR       damage.rs    every checksum
 //!   plinth salvage DIR OUT damage.rs    what is readable
+//!   plinth completions     reference.rs the command line ─▶ completions for shells; man pages
 //! ```
 //!
 //! ## Invariants
@@ -46,6 +47,8 @@ mod monitor;
 mod nodes;
 #[cfg(feature = "otel")]
 mod otel;
+mod process;
+mod reference;
 mod scratch;
 mod series;
 mod server;
@@ -98,6 +101,10 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("top", options)) => monitor::top(options),
         Some(("check", options)) => damage::check(options),
         Some(("salvage", options)) => damage::salvage(options),
+        Some((reference::COMPLETIONS, options)) => {
+            reference::completions(&command::command(VERSION), options)
+        }
+        Some((reference::MAN_PAGES, options)) => reference::man_pages(&command::command(VERSION), options),
         Some(("version", _)) => {
             terminal::print(&format!("plinth {VERSION}\n"))?;
             Ok(0)

@@ -8,6 +8,7 @@ use crate::failure::{Failure, tell};
 use crate::interrupt;
 use crate::log;
 use crate::member::{self, Member, Plan};
+use crate::process;
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::starting;
@@ -108,7 +109,8 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         let terminal = Terminal::stdout();
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
-        let bench = terminal.code(&format!("plinth bench --cluster-file {}", file.display()));
+        // Not of this database, which has rows already: what /metrics shows, as series.
+        let bench = terminal.code("plinth bench");
         let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
         let console = terminal.code(http(server).trim_start());
         let points = terminal.code(&points(server));
@@ -120,7 +122,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
              From Rust (crate plinth):\n  {connect}\n\
              To send a point of a time series, and hear that it is durable:\n  {points}\n\
              And to ask for it:\n  {query}\n\
-             To see what it can do:\n  {bench}\n\
+             To see what it can do, on a database of its own:\n  {bench}\n\
              Ctrl-C ends it.\n",
             addresses(server),
             file.display(),
@@ -199,8 +201,10 @@ fn serve(
     let hangup = interrupt::hangup();
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let Some((database, member)) = open(env, settings, dir, &file, &stop)? else { return Ok(0) };
-    let measured = database.clone();
-    let metrics = Some(Page::new(move || measured.metrics_text()));
+    let (measured, own) = (database.clone(), env.clone());
+    let metrics =
+        Page::new(move || measured.metrics_text() + &process::metrics(&own, version, env!("PLINTH_COMMIT")));
+    let metrics = Some(metrics);
     let peers = member.as_ref().map(|member| member.mesh.clone());
     let mut config = ServerConfig { metrics, peers, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {

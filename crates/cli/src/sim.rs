@@ -10,6 +10,7 @@ const ARGUMENTS: &str = "arguments";
 pub fn command() -> Command {
     Command::new("sim")
         .about("Simulates a whole database under crashes, disk faults and lost messages, from a seed")
+        .after_help("Its own help: plinth sim --help")
         .disable_help_flag(true)
         .arg(Arg::new(ARGUMENTS).num_args(0..).trailing_var_arg(true).allow_hyphen_values(true))
 }
