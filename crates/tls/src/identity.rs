@@ -3,8 +3,10 @@
 //! Every error names the file and the part of it that is missing or wrong, because certificates go wrong more often than
 //! anything else about TLS.
 
+use crate::names::has_no_extensions;
 use crate::options::{Source, TlsOptions};
 use crate::peers::Peers;
+use crate::words::VERSION_1;
 use plinth_env::Env;
 use plinth_types::{Error, Result};
 use rustls::RootCertStore;
@@ -38,6 +40,9 @@ impl Identity {
             (Some(certificate), key) => {
                 let text = certificate.read(env).await?;
                 let chain = certificates(certificate, &text)?;
+                if chain.iter().any(|certificate| has_no_extensions(certificate)) {
+                    return Err(wrong(certificate, &format!("a certificate in it {VERSION_1}")));
+                }
                 let key = match key {
                     Some(source) => private_key(source, &source.read(env).await?)?,
                     None => private_key(certificate, &text)?,

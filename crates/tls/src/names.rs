@@ -59,6 +59,18 @@ impl Names {
     }
 }
 
+/// Whether a certificate is of version 1 of X.509, or 2: it has no extensions, so it can't say what it is for.
+pub(crate) fn has_no_extensions(certificate: &[u8]) -> bool {
+    let version = || {
+        let (SEQUENCE, whole, _) = element(certificate)? else { return None };
+        let (SEQUENCE, content, _) = element(whole)? else { return None };
+        // Version 1 isn't written: the first element is the serial number then.
+        let (VERSION, version, _) = element(content)? else { return Some(0) };
+        element(version)?.1.first().copied()
+    };
+    version().is_some_and(|version| version < 2)
+}
+
 /// The first element of `bytes`: its kind, its content, and what is behind it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&kind, rest) = bytes.split_first()?;

@@ -4,6 +4,10 @@ use plinth_types::Error;
 use rustls::{AlertDescription as Alert, CertificateError};
 use std::net::SocketAddr;
 
+/// What is wrong with a certificate without extensions, and what to do.
+pub(crate) const VERSION_1: &str = "is of X.509 version 1, which no TLS library takes: `openssl x509 -req` makes such where it is given no \
+     extensions. Make it anew with -copy_extensions copy and an extension in the request, as the recipe in docs/operations.md does";
+
 /// The other side, as errors call it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Other {
@@ -53,6 +57,10 @@ fn certificate(what: &CertificateError) -> String {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "was not made for this side of a connection (extended key usage)".to_owned()
         }
+        // The library that judges chains has no type of its own for this in rustls' interface.
+        CertificateError::Other(why) if why.0.to_string().contains("UnsupportedCertVersion") => {
+            VERSION_1.to_owned()
+        }
         CertificateError::Other(why) => format!("is not wanted: {}", why.0),
         what => format!("is wrong: {what}"),
     }
@@ -92,4 +100,44 @@ pub(crate) fn no_tls(other: Other, peer: SocketAddr, bytes: &[u8]) -> Error {
 /// The error of a connection to a `peer` who went away before the handshake was over.
 pub(crate) fn gone(peer: SocketAddr) -> Error {
     Error::connection_failed().with_detail(format!("{peer} closed the connection during the TLS handshake"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn certificate_of(pem: &[u8]) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(pem).unwrap()
+    }
+
+    #[test]
+    fn a_certificate_of_version_1_is_told_with_what_to_do() {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate_of(include_bytes!("../tests/certificates/ca.crt"))).unwrap();
+        let provider = crate::identity::provider();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let old = certificate_of(include_bytes!("../tests/certificates/version-1.crt"));
+        let name = ServerName::try_from("localhost").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_900_000_000));
+        let error = rustls::client::danger::ServerCertVerifier::verify_server_cert(
+            &*verifier,
+            &old,
+            &[],
+            &name,
+            &[],
+            now,
+        );
+        let told = words(Other::Server, &error.unwrap_err());
+        assert!(told.starts_with("the server's certificate is of X.509 version 1, "), "{told}");
+
+        assert!(crate::names::has_no_extensions(&old));
+        let usual = certificate_of(include_bytes!("../tests/certificates/server.crt"));
+        assert!(!crate::names::has_no_extensions(&usual) && !crate::names::has_no_extensions(b"nonsense"));
+    }
 }

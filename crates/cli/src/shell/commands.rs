@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{data, operator, option, status, throttle, transaction};
+use super::{data, operator, option, status, tenant, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -61,6 +61,7 @@ pub const ALL: &[Command] = &[
         "compares with how the database is configured",
         "Words as in FoundationDB: a redundancy mode, a storage engine, NAME=VALUE. All of it is settled when a database is made; what is asked for and isn't so is named, with what to do.",
     ),
+    command("defaulttenant", 0..=0, "defaulttenant", "works in no tenant again", ""),
     command(
         "exit",
         0..=0,
@@ -75,6 +76,13 @@ pub const ALL: &[Command] = &[
         "getkey [<|<=|>=|>] KEY [OFFSET]",
         "shows the key that a selector finds",
         "The first key >= KEY unless another relation is given, and OFFSET keys further, backward if negative.",
+    ),
+    command(
+        "getlocation",
+        1..=1,
+        "getlocation KEY",
+        "shows the servers that a key is read from",
+        "All servers of a database have all of its rows; a database in the process says 127.0.0.1:4500.",
     ),
     command(
         "getrange",
@@ -132,6 +140,13 @@ pub const ALL: &[Command] = &[
         "json gives the whole document.",
     ),
     command(
+        "tenant",
+        1..=5,
+        "tenant create|delete|get NAME|rename OLD NEW|list [BEGIN] [END] [LIMIT]",
+        "makes, removes and shows tenants",
+        "A tenant is a part of the keys with a name; only an empty one can be deleted. get NAME JSON gives the whole document.",
+    ),
+    command(
         "throttle",
         1..=6,
         "throttle on tag TAG RATE [SECONDS] [PRIORITY]|off tag TAG|list",
@@ -139,6 +154,15 @@ pub const ALL: &[Command] = &[
         "For an hour and for priority default and below, unless said otherwise. It holds within a second.",
     ),
     command("unlock", 1..=1, "unlock UID", "takes the lock away", "UID as lock has shown it."),
+    command(
+        "usetenant",
+        0..=1,
+        "usetenant [NAME]",
+        "works in a tenant from now on, or shows in which",
+        "Keys are those of the tenant alone, until defaulttenant.",
+    ),
+    command("waitconnected", 0..=0, "waitconnected", "waits until the database can be reached", ""),
+    command("waitopen", 0..=0, "waitopen", "waits until transactions can begin", ""),
     command(
         "writemode",
         1..=1,
@@ -158,6 +182,12 @@ Keys and values are bytes. On a line and in what is shown:
   \"\\ \"    a space, which otherwise separates words
 
 Words with spaces can also stand in double quotes: set \"full name\" \"Ada Lovelace\"
+
+A word that begins with a parenthesis is a tuple, which FoundationDB's layers make keys of:
+
+  (\"app\", 1, 2.5, true, null, b\"\\x00\", (\"nested\", 7))
+
+getrange (\"app\") shows all keys whose tuples begin so.
 ";
 
 /// The command of this name.
@@ -194,6 +224,7 @@ pub fn execute<Out: Write>(
     match name {
         "get" => data::get(session, &arguments[0]),
         "getkey" => data::get_key(session, arguments),
+        "getlocation" => data::get_location(session, &arguments[0]),
         "getrange" => data::get_range(session, arguments, true),
         "getrangekeys" => data::get_range(session, arguments, false),
         "set" => data::set(session, &arguments[0], &arguments[1]),
@@ -209,6 +240,10 @@ pub fn execute<Out: Write>(
         "option" => option::option(session, arguments),
         "configure" => operator::configure(session, arguments),
         "kill" => operator::kill(session, arguments),
+        "defaulttenant" => tenant::default_tenant(session),
+        "tenant" => tenant::tenant(session, arguments),
+        "usetenant" => tenant::use_tenant(session, arguments.first()),
+        "waitconnected" | "waitopen" => transaction::wait_open(session),
         "lock" => operator::lock(session),
         "unlock" => operator::unlock(session, &arguments[0]),
         "throttle" => throttle::throttle(session, arguments),

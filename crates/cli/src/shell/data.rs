@@ -1,4 +1,7 @@
 //! Commands that read and write keys.
+//!
+//! Each is one transaction, or a part of the one that was begun. What is shown is written so that it can be typed again, and ranges are read
+//! whole before they are shown, so that nothing is shown twice when a read has to be tried again.
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
@@ -48,6 +51,15 @@ pub fn get_key<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
         b"" => writeln!(session.out, "before the first key")?,
         USER_END | SYSTEM_END => writeln!(session.out, "after the last key: `{}'", printable(&key))?,
         key => writeln!(session.out, "`{}'", printable(key))?,
+    }
+    Ok(())
+}
+
+/// `getlocation KEY`
+pub fn get_location<Out: Write>(session: &mut Session<Out>, key: &[u8]) -> Result<(), Refusal> {
+    let addresses = session.read(|transaction| transaction.addresses_for_key(key).wait())?;
+    for address in addresses {
+        writeln!(session.out, "  {address}")?;
     }
     Ok(())
 }

@@ -9,14 +9,18 @@
 mod commands;
 mod data;
 mod editor;
+mod elsewhere;
+mod escapes;
 mod interrupts;
 mod operator;
 mod option;
 mod run;
 mod session;
 mod status;
+mod tenant;
 mod throttle;
 mod transaction;
+mod tuples;
 mod words;
 
 use crate::failure::Failure;

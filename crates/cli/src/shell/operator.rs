@@ -69,7 +69,7 @@ pub fn unlock<Out: Write>(session: &mut Session<Out>, id: &[u8]) -> Result<(), R
 
 /// Runs a body that may change management keys in a transaction of its own, which a lock doesn't keep out; gives what the body gave in
 /// the attempt that was committed.
-fn manage<Out: Write, T>(
+pub fn manage<Out: Write, T>(
     session: &Session<Out>,
     body: impl Fn(&Transaction) -> plinth::Result<T>,
 ) -> Result<T, Refusal> {
@@ -77,7 +77,7 @@ fn manage<Out: Write, T>(
         let text = "a transaction has been begun; commit it or roll it back first";
         return Err(Refusal::Usage(text.to_owned()));
     }
-    let transaction = session.create()?;
+    let transaction = session.create_outside()?;
     loop {
         let attempt = || {
             transaction.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;

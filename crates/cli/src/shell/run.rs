@@ -1,6 +1,7 @@
 //! How a line is run: its commands are cut from each other, found by name, and carried out on the session.
 
 use super::commands::{self, Command};
+use super::elsewhere;
 use super::session::{Failed, Next, Refusal, Session};
 use super::words::{self, Words};
 use std::io::Write;
@@ -30,9 +31,10 @@ impl<Out: Write> Session<Out> {
         let name = words.first().map(|name| plinth::printable(name)).unwrap_or_default();
         let result = match commands::find(&name) {
             Some(command) => self.run_interruptible(command, &words[1..]),
-            None => Err(Refusal::Usage(match commands::nearest(&name) {
-                Some(near) => format!("there is no such command; did you mean {near}? See help"),
-                None => "there is no such command; see help".to_owned(),
+            None => Err(Refusal::Usage(match (elsewhere::explain(&name), commands::nearest(&name)) {
+                (Some(why), _) => format!("does nothing here: {why}"),
+                (None, Some(near)) => format!("there is no such command; did you mean {near}? See help"),
+                (None, None) => "there is no such command; see help".to_owned(),
             })),
         };
         result.map_err(|why| {

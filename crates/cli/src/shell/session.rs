@@ -21,6 +21,8 @@ pub struct Session<Out> {
     pub transaction: Option<Begun>,
     /// Options of every transaction to come, by code, with their values.
     pub options: Options,
+    /// The tenant in which keys are read and written, if not the whole database's.
+    pub tenant: Option<Vec<u8>>,
     /// Ctrl-C, where it ends a command and not the shell.
     pub interrupts: Interrupts,
 }
@@ -105,7 +107,8 @@ impl<Out: Write> Session<Out> {
     /// A session that may only read, until `writemode on`.
     pub fn new(database: Database, out: Out) -> Self {
         let interrupts = Interrupts::default();
-        Self { database, out, writable: false, transaction: None, options: Options::new(), interrupts }
+        let options = Options::new();
+        Self { database, out, writable: false, transaction: None, options, tenant: None, interrupts }
     }
 
     /// Runs a body of reads: in the transaction that was begun, else in one of its own.
@@ -143,9 +146,20 @@ impl<Out: Write> Session<Out> {
         }
     }
 
-    /// A transaction with the options of the session.
+    /// A transaction with the options of the session, in its tenant.
     pub fn create(&self) -> plinth::Result<Transaction> {
-        let transaction = self.database.create_transaction();
+        self.prepare(match &self.tenant {
+            Some(name) => self.database.create_tenant_transaction(name),
+            None => self.database.create_transaction(),
+        })
+    }
+
+    /// The same in no tenant: for what concerns the database as a whole.
+    pub fn create_outside(&self) -> plinth::Result<Transaction> {
+        self.prepare(self.database.create_transaction())
+    }
+
+    fn prepare(&self, transaction: Transaction) -> plinth::Result<Transaction> {
         apply(&transaction, &self.options)?;
         self.interrupts.note(&transaction);
         Ok(transaction)

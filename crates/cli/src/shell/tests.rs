@@ -414,3 +414,62 @@ fn what_is_configured_is_confirmed_and_what_cannot_be_is_named() {
         }
     }
 }
+
+#[test]
+fn keys_may_be_written_as_tuples() {
+    let mut shell = Shell::new();
+    shell.does(r#"writemode on; set ("app", 1) one; set ("app", 2) ("x; y", -1); set ("apple", 1) other"#);
+    assert_eq!(shell.does(r#"get ("app",1)"#), "`\\x02app\\x00\\x15\\x01' is `one'\n");
+    let shown = shell.does(r#"getrangekeys ("app")"#);
+    assert_eq!(shown.matches("\\x02app\\x00\\x15").count(), 2, "{shown}");
+    assert!(!shown.contains("apple"), "{shown}");
+    let told = shell.refuses("get (app)");
+    assert!(told.contains("no tuple at character 6: an element is \"text\""), "{told}");
+    shell.does(r"set \x28app) plain; get \x28app)");
+}
+
+#[test]
+fn tenants_are_parts_of_the_keys_with_names() {
+    for mut shell in [Shell::new(), Shell::over_network()] {
+        assert_eq!(shell.does("tenant list"), "The cluster has no tenants in the specified range\n");
+        assert_eq!(shell.does("tenant create shop"), "The tenant `shop' has been created\n");
+        shell.does("tenant create attic; tenant rename attic loft");
+        assert!(shell.refuses("tenant create shop").contains("2132"));
+        assert_eq!(shell.does("tenant list"), "  1. loft\n  2. shop\n");
+        assert_eq!(shell.does("tenant list m"), "  1. shop\n");
+        assert_eq!(shell.does("tenant list a z 1"), "  1. loft\n");
+        assert!(shell.does("tenant get shop").contains("id: "));
+        assert!(shell.does("tenant get shop JSON").contains("\"tenant_state\": \"ready\""));
+        assert!(shell.refuses("tenant get cellar").contains("2131"));
+
+        assert!(shell.refuses("usetenant cellar").contains("`tenant create cellar` makes it"));
+        assert_eq!(shell.does("usetenant shop"), "Using tenant `shop'\n");
+        assert_eq!(shell.does("usetenant"), "Using tenant `shop'\n");
+        shell.does("writemode on; set apple 1; begin; set pear 2; commit");
+        assert_eq!(shell.does("get pear"), "`pear' is `2'\n");
+        assert!(shell.refuses("tenant delete shop").contains("in use here"));
+        shell.does("defaulttenant");
+        assert_eq!(shell.does("get apple"), "`apple': not found\n");
+        assert!(shell.refuses("tenant delete shop").contains("2133"));
+        shell.does(
+            "usetenant shop; clearrange \"\" \\xff; defaulttenant; tenant delete shop; tenant delete loft",
+        );
+        assert_eq!(shell.does("tenant list"), "The cluster has no tenants in the specified range\n");
+        shell.does("begin");
+        assert!(shell.refuses("defaulttenant").contains("a transaction has been begun"));
+    }
+}
+
+#[test]
+fn what_foundationdbs_shell_does_and_this_one_does_not_is_told() {
+    let mut shell = Shell::new();
+    for line in ["consistencycheck", "profile client get", "suspend 1 127.0.0.1:4500", "maintenance on z 1"] {
+        let told = shell.refuses(line);
+        assert!(told.contains("does nothing here: "), "{line}: {told}");
+    }
+    shell.does("waitconnected; waitopen");
+    assert_eq!(shell.does("getlocation a"), "  127.0.0.1:4500\n");
+    let mut far = Shell::over_network();
+    let told = far.does("getlocation a");
+    assert!(told.starts_with("  127.0.0.1:"), "{told}");
+}

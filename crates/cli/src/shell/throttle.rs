@@ -115,7 +115,7 @@ fn list<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
 
 /// Changes rules in a transaction of their own, also while the database is locked.
 fn change<Out: Write>(session: &Session<Out>, body: impl Fn(&Transaction)) -> Result<(), Refusal> {
-    let transaction = session.create()?;
+    let transaction = session.create_outside()?;
     loop {
         let attempt = may_touch_system_keys(&transaction).and_then(|()| {
             body(&transaction);

@@ -55,6 +55,11 @@ pub fn reset<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// `waitconnected`, `waitopen`
+pub fn wait_open<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
+    session.read(|transaction| transaction.get_read_version().wait()).map(drop)
+}
+
 /// `getversion`
 pub fn get_version<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
     let version = session.read(|transaction| transaction.get_read_version().wait())?;

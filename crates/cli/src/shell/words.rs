@@ -2,8 +2,10 @@
 //!
 //! The rules are those of FoundationDB's shell. Words are separated by spaces, commands by semicolons. Double quotes keep
 //! spaces and semicolons in a word. A backslash begins an escape, inside quotes and outside: `\xHH` is a byte, and `\\`,
-//! `\"`, `\;` and backslash-space are the second character. What is printed uses `\xHH` and `\\`, and is read back as the same bytes.
+//! `\"`, `\;` and backslash-space are the second character. A word that begins with a parenthesis is a tuple (`tuples.rs`). What is printed uses `\xHH` and `\\`, and is read back as the same bytes.
 
+use super::escapes::escape;
+use super::tuples;
 use std::fmt;
 
 /// A command: its words, each any bytes.
@@ -24,6 +26,12 @@ pub enum Malformed {
         /// Where it was opened, in characters from 1.
         at: usize,
     },
+    /// A parenthesis, and no tuple behind it.
+    Tuple {
+        /// Where it goes wrong, in characters from 1.
+        at: usize,
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for Malformed {
@@ -34,6 +42,10 @@ impl fmt::Display for Malformed {
                 "no such escape at character {at}: {found} (there are \\xHH, \\\\, \\\", \\; and \"\\ \"; see help escaping)"
             ),
             Self::Quote { at } => write!(f, "the quote at character {at} is not closed"),
+            Self::Tuple { at, why } => write!(
+                f,
+                "no tuple at character {at}: {why} (a key that begins with a parenthesis is written \\x28; see help escaping)"
+            ),
         }
     }
 }
@@ -68,6 +80,14 @@ pub fn commands(line: &str) -> Result<Vec<Words>, Uncut> {
                 // Two quotes with nothing between are a word, too: the empty one.
                 cut.push(&[]);
             }
+            '(' if !quoted && cut.word.is_none() => match tuples::read(&characters[at..]) {
+                Ok((bytes, length)) => {
+                    cut.push(&bytes);
+                    at += length;
+                    continue;
+                }
+                Err(no) => return Err(cut.fail(Malformed::Tuple { at: at + no.at + 1, why: no.why })),
+            },
             ' ' | '\t' | '\n' | '\r' if !quoted => cut.end_word(),
             ';' if !quoted => cut.end_command(),
             other => cut.push(other.encode_utf8(&mut [0; 4]).as_bytes()),
@@ -113,27 +133,18 @@ impl Cut {
     }
 }
 
-/// The byte that the escape at the begin of `characters` stands for, and how many of them it takes.
-fn escape(characters: &[char]) -> Option<(u8, usize)> {
-    match characters.get(1)? {
-        'x' => {
-            let digit = |at: usize| characters.get(at).and_then(|digit| digit.to_digit(16));
-            let byte = digit(2)? * 16 + digit(3)?;
-            Some((u8::try_from(byte).ok()?, 4))
-        }
-        &character @ ('\\' | '"' | ' ' | ';') => Some((u8::try_from(character).ok()?, 2)),
-        _ => None,
-    }
-}
-
 fn excerpt(characters: &[char]) -> String {
     characters.iter().take(4).collect()
 }
 
-/// A word as it is written on a line: with escapes, and in quotes if it has a space or a semicolon, or is empty.
+/// A word as it is written on a line: with escapes, and in quotes if it has a space or a semicolon, is empty, or would be taken for a tuple.
 pub fn quoted(word: &[u8]) -> String {
     let text = plinth::printable(word).replace('"', "\\\"");
-    if text.is_empty() || text.contains([' ', ';']) { format!("\"{text}\"") } else { text }
+    if text.is_empty() || text.contains([' ', ';']) || text.starts_with('(') {
+        format!("\"{text}\"")
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]

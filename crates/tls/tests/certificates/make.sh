@@ -42,5 +42,8 @@ signed ca future-client.crt client.key "/C=DE/O=Shop/CN=till-7" 21000101000000Z 
 signed ca server-only.crt server.key "/C=DE/O=Shop/CN=db-1" 20200101000000Z 21200101000000Z serverAuth
 signed ca client-only.crt client.key "/C=DE/O=Shop/CN=till-7" 20200101000000Z 21200101000000Z clientAuth
 openssl req -x509 -new -key client.key -subj "/O=Nobody/CN=myself" -days 36500 -out self-signed.crt
+# Of version 1, as `openssl x509 -req` makes them where no extensions are named.
+openssl req -new -key client.key -subj "/O=Shop/CN=old" -out "$work/request"
+openssl x509 -req -in "$work/request" -signkey client.key -days 36500 -out version-1.crt 2>/dev/null
 openssl pkcs8 -topk8 -in client.key -out encrypted.key -passout pass:plinth
 cat server.crt server.key > server.pem
