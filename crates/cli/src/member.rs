@@ -4,7 +4,7 @@
 //! waits for; then it opens its directory, and the server serves it as any other.
 
 use crate::failure::{Failure, tell};
-use plinth::cluster::{Membership, Voter};
+use plinth::cluster::{Members, Membership, Voter};
 use plinth::{Builder, ClusterFile, Database, Error};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
@@ -54,14 +54,26 @@ impl Ground for Founder {
     fn found<'a>(
         &'a self,
         standing: &'a Standing,
+        members: Option<(Members, u64)>,
     ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
         Box::pin(async move {
             // Its identity is the last thing that a directory gets.
-            if self.env.files().exists(self.dir.join("IDENTITY")).await? {
+            if self.is_founded().await? {
                 return Ok(());
             }
-            self.builder.form_member(&membership(standing)).await
+            let membership = match members {
+                Some((members, index)) => {
+                    let members = Arc::new(members);
+                    Membership { index, members, ..membership(standing) }
+                }
+                None => membership(standing),
+            };
+            self.builder.form_member(&membership).await
         })
+    }
+
+    fn is_founded(&self) -> Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + '_>> {
+        Box::pin(self.env.files().exists(self.dir.join("IDENTITY")))
     }
 
     fn say(&self, text: &str) {
@@ -99,11 +111,12 @@ pub fn open(
     let listener = block_on(env.sockets().listen(listen))
         .map_err(|error| Failure::of(format!("cannot listen on {listen}"), error))?;
     let founder = Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
-    let trust = wish.trust.clone();
+    let (trust, own) = (wish.trust.clone(), wish.own.clone());
     let forming = forming::form(env, wish, listener, Arc::new(founder));
     let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
     let standing = standing.map_err(failed)?;
     let mesh = Mesh::start(env, standing, trust);
+    mesh.is_at(&own);
     let opened = block_on(builder.open_member(mesh.clone()));
     let database =
         opened.map_err(|error| Failure::of(format!("cannot open {}", plan.dir.display()), error))?;
@@ -111,7 +124,27 @@ pub fn open(
     mesh.deliver_to(move |frame| receiver.receive(frame));
     let receiver = database.clone();
     mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
+    follow_members(env, &mesh, &database);
     Ok(Some(Member { database, mesh }))
+}
+
+/// New nodes are taken in, and what becomes of this one and others is heard.
+fn follow_members(env: &Env, mesh: &Mesh, database: &Database) {
+    let host = database.clone();
+    mesh.take_in_by(Box::new(move |address| {
+        let host = host.clone();
+        Box::pin(async move {
+            let Membership { node, members, index, .. } = host.take_in(&address).await?;
+            Ok((node, members, index))
+        })
+    }));
+    let removed = database.clone();
+    mesh.when_removed(move || removed.be_removed());
+    let (moved, env) = (database.clone(), env.clone());
+    mesh.when_moved(move |node, address| {
+        let (moved, address) = (moved.clone(), address.to_owned());
+        drop(env.spawn_network("note move", async move { moved.note_move(node, &address).await }));
+    });
 }
 
 /// What the cluster file makes of this server, and its address there.
@@ -145,20 +178,38 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         };
         return Err(invalid(format!("the cluster file {why}, and the server's certificates say otherwise")));
     }
-    let Some((own, place)) = own else {
-        let list: Vec<_> = wanted.iter().map(SocketAddr::to_string).collect();
-        let named = plan.file.address_list();
-        return Err(invalid(format!("the cluster file names {named}, and not {}", list.join(", "))));
+    let (own, place) = match own {
+        Some(own) => own,
+        // It is to be taken into the cluster, or was.
+        None => stranger(plan, wanted[0])?,
     };
     let wish = Wish {
         cluster: plan.file.key(),
         addresses: plan.file.addresses().iter().map(bare).collect(),
         own,
         dir: plan.dir.to_path_buf(),
-        trust: Trust { tls: plan.tls.clone() },
+        trust: Trust { tls: plan.tls.clone(), in_the_clear: plan.without_tls },
     };
     wish.check()?;
     Ok((wish, place))
+}
+
+/// The address of a server that the cluster file doesn't name.
+fn stranger(plan: &Plan<'_>, place: SocketAddr) -> Result<(String, SocketAddr), Error> {
+    let invalid = |what: String| Error::connection_string_invalid().with_detail(what);
+    if place.ip().is_unspecified() || place.port() == 0 {
+        return Err(invalid(format!(
+            "the cluster file names {}, and not {place}; to join that cluster say where the others find this server: --public",
+            plan.file.address_list()
+        )));
+    }
+    if !place.ip().is_loopback() && plan.tls.is_none() && !plan.without_tls {
+        return Err(Error::invalid_local_address().with_detail(format!(
+            "{place} can be reached by other machines, and nodes would speak in the clear with it; give certificates (--tls-cert, \
+             --tls-key, --tls-ca), or allow it in so many words (--without-tls)"
+        )));
+    }
+    Ok((place.to_string(), place))
 }
 
 /// The address without its mark for TLS.

@@ -34,7 +34,8 @@ const TURNS: usize = 16;
 /// Calls until the node ends.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
     let mut pause = PAUSES[0];
-    while !shared.has_ended() {
+    let is_over = || shared.has_ended() || link.has_ended();
+    while !is_over() {
         let opening = race(open(&shared, &link), shared.env.sleep(PATIENCE)).await;
         let why = match opening {
             First::Left(Ok(talk)) => {
@@ -49,7 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             First::Left(Err(why)) => why,
             First::Right(()) => Error::connection_failed().with_detail("it does not answer"),
         };
-        if shared.has_ended() {
+        if is_over() {
             return;
         }
         note(&link, &why);
@@ -98,6 +99,10 @@ async fn open(shared: &Shared, link: &Link) -> Result<Talk> {
     match talk.hear(Word::decode).await? {
         Word::Verdict(Ok(())) => Ok(talk),
         Word::Verdict(Err(why)) => Err(why),
+        Word::Removed => {
+            shared.be_removed();
+            Err(Error::connection_string_invalid().with_detail("this node was removed from the cluster"))
+        }
         _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
     }
 }
@@ -125,7 +130,7 @@ impl Conversation {
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<()> {
         for _ in 0..TURNS {
-            if self.shared.has_ended() {
+            if self.shared.has_ended() || self.link.has_ended() {
                 return Err(Error::shutdown_in_progress());
             }
             let mut moved = self.receive(context)?;

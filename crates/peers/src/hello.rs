@@ -2,7 +2,8 @@
 //!
 //! Both sides say who they are and take a random number each; then each proves that it has the cluster's secret, the one that was
 //! called first. Nothing else is believed of the other before that. Nodes of which a cluster is yet to be formed have no
-//! secret: with them a connection carries what [`forming`](mod@crate::forming) says, and no frame.
+//! secret: with them a connection carries what [`forming`](mod@crate::forming) says, and no frame. Nor has a node that wants to join: the
+//! leader calls it back where it says that it listens, and gives it the charter there.
 //!
 //! ```text
 //!   caller   hello ─────────▶            ◀───────── welcome (with proof)   called
@@ -14,7 +15,7 @@ use crate::charter::Charter;
 use crate::secret::LEN;
 use plinth_proto::envelope;
 use plinth_proto::wire::{Put, Reader, malformed};
-use plinth_replication::NodeId;
+use plinth_replication::{Members, NodeId};
 use plinth_types::{Error, Result};
 
 /// What a connection between nodes begins with, in both directions.
@@ -33,6 +34,8 @@ pub enum Purpose {
     Frames,
     /// To form a cluster with the caller.
     Forming,
+    /// To take the caller into its cluster, or to be taken into the caller's.
+    Joining,
 }
 
 /// What the caller begins with.
@@ -100,6 +103,10 @@ pub enum Word {
     Verdict(std::result::Result<(), Error>),
     /// Found a cluster with this. Answered with a verdict, once the directory is durable.
     Found(Charter),
+    /// The caller is no member of this cluster any more.
+    Removed,
+    /// Take part in a cluster that has begun, as this node of it. Answered with a verdict, once the directory is durable.
+    Join(Charter, NodeId, Members, u64),
 }
 
 impl Hello {
@@ -126,6 +133,7 @@ impl Hello {
             content.push(match self.purpose {
                 Purpose::Frames => 1,
                 Purpose::Forming => 2,
+                Purpose::Joining => 3,
             });
             content.put_bytes(cut(&self.cluster));
             content.extend_from_slice(&self.cluster_id);
@@ -148,6 +156,7 @@ impl Hello {
         let purpose = match reader.u8()? {
             1 => Purpose::Frames,
             2 => Purpose::Forming,
+            3 => Purpose::Joining,
             other => return Err(malformed(format!("purpose {other}"))),
         };
         let hello = Self {
@@ -240,6 +249,14 @@ impl Word {
                 content.push(3);
                 charter.encode(content);
             }
+            Self::Removed => content.push(4),
+            Self::Join(charter, node, members, index) => {
+                content.push(5);
+                charter.encode(content);
+                content.put_u64(*node);
+                content.put_bytes(&members.encode());
+                content.put_u64(*index);
+            }
         });
     }
 
@@ -254,6 +271,11 @@ impl Word {
             1 => Self::Proof(reader.array()?),
             2 => Self::Verdict(error(&mut reader)?.map_or(Ok(()), Err)),
             3 => Self::Found(Charter::decode(&mut reader)?),
+            4 => Self::Removed,
+            5 => {
+                let (charter, node) = (Charter::decode(&mut reader)?, reader.u64()?);
+                Self::Join(charter, node, Members::decode(reader.bytes()?)?, reader.u64()?)
+            }
             other => return Err(malformed(format!("word {other}"))),
         };
         Ok(Some((word, len)))

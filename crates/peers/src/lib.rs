@@ -12,7 +12,7 @@
 //!                              | short frames      connects, again and again         checks each frame
 //!                              | long frames       pings
 //! ```
-//! Before there is a cluster its nodes form one: [`forming`].
+//! Before there is a cluster its nodes form one: [`forming`]. A new node is taken in by whoever leads: `session.rs`.
 //!
 //! A [`Charter`] says what a cluster was founded with; each node keeps it as a file beside its data ([`Standing`]).
 //!
@@ -39,6 +39,6 @@ mod session;
 mod talk;
 
 pub use charter::{Charter, Peer, Standing};
-pub use mesh::{Mesh, PeerStatus, Trust};
+pub use mesh::{Mesh, PeerStatus, TakeIn, TakenIn, Trust};
 pub use outbox::Figures;
 pub use secret::Secret;

@@ -2,7 +2,8 @@
 //!
 //! Each pair of nodes has two connections, one for each direction: who sends frames has called. So nobody has to agree on which one
 //! counts; and a node that can hear but not be heard is noticed by itself, since its pings stay without an answer. A task for
-//! each other node calls it, again and again; a task for each node that has called receives.
+//! each other node calls it, again and again; a task for each node that has called receives. Who the others are follows the cluster's
+//! members: see [`Peers::members`].
 
 use crate::call;
 use crate::charter::Standing;
@@ -10,11 +11,13 @@ use crate::hello::{self, Purpose};
 use crate::outbox::{Figures, Item, Outbox};
 use crate::session;
 use plinth_env::{Env, Signal, Stream, Task};
-use plinth_replication::{Frame, NodeId, Parcel, Peers};
+use plinth_replication::{Frame, Members, NodeId, Parcel, Peers};
 use plinth_types::Result;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What a node shows others, and wants to see of them, besides the cluster's secret.
 #[derive(Clone, Default, Debug)]
@@ -22,6 +25,8 @@ pub struct Trust {
     /// This node's certificate, and whom the others' must be signed by; then connections are encrypted.
     #[cfg(feature = "tls")]
     pub tls: Option<plinth_tls::TlsOptions>,
+    /// Whether nodes may speak in the clear where other machines can hear them.
+    pub in_the_clear: bool,
 }
 
 /// The connections of a node.
@@ -30,16 +35,31 @@ pub struct Mesh {
     tasks: Mutex<Vec<Task>>,
 }
 
+/// A node that is taken in: its number, and who the members are as of which entry of the log.
+pub type TakenIn = (NodeId, Arc<Members>, u64);
+
+/// Takes in a new node at an address, if this one leads.
+pub type TakeIn = Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<TakenIn>> + Send>> + Send + Sync>;
+
 /// What all its tasks share.
 pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) standing: Standing,
     pub(crate) trust: Trust,
-    pub(crate) links: BTreeMap<NodeId, Arc<Link>>,
+    links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
+    /// Who is a member, as this node knows; nobody before it has said so.
+    members: Mutex<Arc<Members>>,
     deliver: OnceLock<Deliver<Frame>>,
     deliver_parcel: OnceLock<Deliver<Parcel>>,
+    pub(crate) take_in: OnceLock<TakeIn>,
+    removed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Where this node is, if that has been said, and what hears that another one is somewhere else.
+    place: OnceLock<String>,
+    moved: OnceLock<Moved>,
     ended: AtomicBool,
 }
+
+type Moved = Box<dyn Fn(NodeId, &str) + Send + Sync>;
 
 type Deliver<T> = Box<dyn Fn(T) + Send + Sync>;
 
@@ -50,6 +70,8 @@ pub(crate) struct Link {
     pub(crate) outbox: Outbox,
     /// Ends a pause between two calls.
     pub(crate) poke: Signal,
+    /// It is no member any more, or is somewhere else.
+    ended: AtomicBool,
     /// Which connection from it counts: the newest.
     pub(crate) newest: AtomicU64,
     /// Why it was not reached the last time it was called.
@@ -73,28 +95,24 @@ impl Mesh {
     /// Begins to call the other nodes. Frames that arrive are thrown away until [`Mesh::deliver_to`] is called.
     pub fn start(env: &Env, standing: Standing, trust: Trust) -> Arc<Self> {
         let others = standing.charter.members.iter().filter(|peer| peer.node != standing.node);
-        let link = |peer: &crate::charter::Peer| {
-            Arc::new(Link {
-                node: peer.node,
-                address: peer.address.clone(),
-                outbox: Outbox::default(),
-                poke: Signal::new(),
-                newest: AtomicU64::new(0),
-                failure: Mutex::default(),
-            })
-        };
-        let links: BTreeMap<_, _> = others.map(|peer| (peer.node, link(peer))).collect();
+        let links: BTreeMap<_, _> =
+            others.map(|peer| (peer.node, Arc::new(Link::new(peer.node, &peer.address)))).collect();
         let shared = Arc::new(Shared {
             env: env.clone(),
             standing,
             trust,
-            links,
+            links: Mutex::new(links.clone()),
+            members: Mutex::default(),
             deliver: OnceLock::new(),
             deliver_parcel: OnceLock::new(),
+            take_in: OnceLock::new(),
+            removed: OnceLock::new(),
+            place: OnceLock::new(),
+            moved: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
         let call = |link: &Arc<Link>| env.spawn_network("call peer", call::run(shared.clone(), link.clone()));
-        let tasks = shared.links.values().map(call).collect();
+        let tasks = links.values().map(call).collect();
         Arc::new(Self { shared, tasks: Mutex::new(tasks) })
     }
 
@@ -106,6 +124,26 @@ impl Mesh {
     /// The same for parcels.
     pub fn deliver_parcels_to(&self, deliver: impl Fn(Parcel) + Send + Sync + 'static) {
         let _ = self.shared.deliver_parcel.set(Box::new(deliver));
+    }
+
+    /// Has `take_in` take in new nodes that ask for it. The first call counts.
+    pub fn take_in_by(&self, take_in: TakeIn) {
+        let _ = self.shared.take_in.set(take_in);
+    }
+
+    /// Has `removed` called when a member proves that this node is none any more. The first call counts.
+    pub fn when_removed(&self, removed: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.removed.set(Box::new(removed));
+    }
+
+    /// Says where this node is, be it known by that address or not. The first call counts.
+    pub fn is_at(&self, address: &str) {
+        let _ = self.shared.place.set(address.to_owned());
+    }
+
+    /// Has `moved` called when a member is somewhere else than the members say. The first call counts.
+    pub fn when_moved(&self, moved: impl Fn(NodeId, &str) + Send + Sync + 'static) {
+        let _ = self.shared.moved.set(Box::new(moved));
     }
 
     /// Whether a connection that begins with these bytes is another node's; `None` if more of them are needed.
@@ -131,7 +169,7 @@ impl Mesh {
             figures: link.outbox.figures(),
             failure: link.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
-        self.shared.links.values().map(status).collect()
+        lock(&self.shared.links).values().map(status).collect()
     }
 
     /// What the cluster was founded with, and which node this is.
@@ -151,11 +189,7 @@ impl Mesh {
 
     fn begin_end(&self) {
         self.shared.ended.store(true, Ordering::Release);
-        for link in self.shared.links.values() {
-            link.poke.notify();
-            link.newest.fetch_add(1, Ordering::AcqRel);
-            link.outbox.set_connected(false);
-        }
+        lock(&self.shared.links).values().for_each(|link| link.end());
     }
 }
 
@@ -167,14 +201,39 @@ impl Drop for Mesh {
 
 impl Peers for Mesh {
     fn send(&self, frame: Frame) {
-        if let Some(link) = self.shared.links.get(&frame.message.to) {
+        if let Some(link) = self.shared.link(frame.message.to) {
             link.outbox.push(Item::Frame(frame));
         }
     }
 
     fn send_parcel(&self, parcel: Parcel) {
-        if let Some(link) = self.shared.links.get(&parcel.to) {
+        if let Some(link) = self.shared.link(parcel.to) {
             link.outbox.push(Item::Parcel(parcel));
+        }
+    }
+
+    fn members(&self, members: &Arc<Members>) {
+        let shared = &self.shared;
+        *lock(&shared.members) = members.clone();
+        if shared.has_ended() {
+            return;
+        }
+        let mut links = lock(&shared.links);
+        let stays =
+            |link: &Arc<Link>| members.node(link.node).is_some_and(|node| node.address == link.address);
+        links.retain(|_, link| {
+            let stays = stays(link);
+            if !stays {
+                link.end();
+            }
+            stays
+        });
+        let mut tasks = lock(&self.tasks);
+        for node in members.nodes.iter().filter(|node| node.id != shared.standing.node) {
+            if let Entry::Vacant(vacant) = links.entry(node.id) {
+                let link = vacant.insert(Arc::new(Link::new(node.id, &node.address))).clone();
+                tasks.push(shared.env.spawn_network("call peer", call::run(shared.clone(), link)));
+            }
         }
     }
 }
@@ -185,7 +244,75 @@ impl std::fmt::Debug for Mesh {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    fn new(node: NodeId, address: &str) -> Self {
+        Self {
+            node,
+            address: address.to_owned(),
+            outbox: Outbox::default(),
+            poke: Signal::new(),
+            ended: AtomicBool::new(false),
+            newest: AtomicU64::new(0),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Nothing goes over it any more.
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.poke.notify();
+        self.newest.fetch_add(1, Ordering::AcqRel);
+        self.outbox.set_connected(false);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
 impl Shared {
+    pub(crate) fn link(&self, node: NodeId) -> Option<Arc<Link>> {
+        lock(&self.links).get(&node).cloned()
+    }
+
+    /// Whether a node was a member, and is none any more.
+    pub(crate) fn was_removed(&self, node: NodeId) -> bool {
+        let members = lock(&self.members);
+        members.node(node).is_none() && node < members.next_id
+    }
+
+    /// A member says where it is.
+    pub(crate) fn is_heard_at(&self, node: NodeId, address: &str) {
+        let is_news = lock(&self.members).node(node).is_some_and(|known| known.address != address);
+        if let Some(moved) = self.moved.get().filter(|_| is_news && !address.is_empty()) {
+            moved(node, address);
+        }
+    }
+
+    /// A member says that this node is none any more.
+    pub(crate) fn be_removed(&self) {
+        if let Some(removed) = self.removed.get() {
+            removed();
+        }
+    }
+
+    /// Where this node is, as far as it knows.
+    pub(crate) fn own_address(&self) -> String {
+        if let Some(place) = self.place.get() {
+            return place.clone();
+        }
+        let Standing { charter, node, .. } = &self.standing;
+        if let Some(node) = lock(&self.members).node(*node) {
+            return node.address.clone();
+        }
+        let founded = charter.members.iter().find(|peer| peer.node == *node);
+        founded.map(|peer| peer.address.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -205,7 +332,6 @@ impl Shared {
     /// The hello that this node calls another one with.
     pub(crate) fn hello(&self, link: &Link) -> hello::Hello {
         let Standing { charter, node, .. } = &self.standing;
-        let address = charter.members.iter().find(|peer| peer.node == *node);
         let mut nonce = [0; crate::secret::LEN];
         self.env.fill_random(&mut nonce);
         hello::Hello {
@@ -217,7 +343,7 @@ impl Shared {
             from: *node,
             to: link.node,
             nonce,
-            address: address.map(|peer| peer.address.clone()).unwrap_or_default(),
+            address: self.own_address(),
             addresses: String::new(),
         }
     }
@@ -243,6 +369,15 @@ pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> Result<S
 }
 
 impl Trust {
+    /// Whether secrets may go over a connection that was made.
+    pub(crate) fn may_speak_to(&self, stream: &Stream) -> bool {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return true;
+        }
+        self.in_the_clear || stream.peer_address().ip().is_loopback()
+    }
+
     /// Whether what the other side of an accepted connection has shown is what a node must show.
     #[cfg(feature = "tls")]
     pub(crate) fn check(&self, stream: &Stream) -> Result<()> {

@@ -3,17 +3,30 @@
 //! Nothing that arrives is believed before the caller has proven that it has the cluster's secret, and with TLS has shown a
 //! certificate as nodes must. Then frames are taken, each of which must be from that node and for this one. The first byte
 //! that no node would send ends the connection.
+//!
+//! How a new node gets into a cluster that has begun.
+//!
+//! ```text
+//!   new node   calls members: take me in, I am at A ─────▶ the one that leads
+//!                                                           calls A: there is an empty node, which listens there
+//!                                                           commits that it is a member and follows
+//!   makes its directory  ◀──── charter, its number, who the members are
+//! ```
+//!
+//! The charter, with the secret in it, goes to whoever listens at A and nobody else, as when a cluster is formed: with TLS both sides
+//! have shown certificates as nodes must; without, A is on this machine, or operators have said that nodes may speak in the clear.
+//! A node that crashes on the way asks again, and gets another number: the first one is never used.
 
 use crate::call::PATIENCE;
-use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
-use crate::mesh::{Link, Shared};
+use crate::hello::{Hello, NEWEST, OLDEST, Purpose, Stage, Welcome, Word};
+use crate::mesh::{self, Link, Shared};
 use crate::outbox::Item;
 use crate::packet::{self, Kind, Pieces};
 use crate::secret::LEN;
 use crate::talk::{Talk, lost};
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
-use plinth_replication::{Frame, Parcel};
+use plinth_replication::{Frame, NodeId, Parcel};
 use plinth_types::{Bytes, Error, Result};
 use std::cell::Cell;
 use std::future::Future;
@@ -27,6 +40,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_secs(1);
 /// So many silent ticks, and the caller has gone: it pings more often than that.
 const SILENT: u32 = 5;
+/// How long it may take to take in a node, the making of its directory included.
+const JOINING: Duration = Duration::from_secs(30);
 /// Bytes received at a time.
 const RECEIVE: usize = 128 << 10;
 /// Turns before other tasks of the thread have theirs.
@@ -41,7 +56,8 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
     let from = stream.peer_address();
     let mut talk = Talk::new(stream, first);
     let why = match race(greet(&shared, &mut talk), shared.env.sleep(PATIENCE)).await {
-        First::Left(Ok(Some(link))) => {
+        First::Left(Ok(Visit::Joins(address))) => return join(&shared, talk, address).await,
+        First::Left(Ok(Visit::Member(link))) => {
             let why = Session::new(shared.clone(), link.clone(), talk).await;
             if matches!(why.code(), 2000 | 1200..=1299 | 1500..=1599) {
                 link.outbox.refused();
@@ -50,7 +66,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
             return;
         }
         // It asked, and was answered.
-        First::Left(Ok(None)) | First::Right(()) => return,
+        First::Left(Ok(Visit::Asked)) | First::Right(()) => return,
         First::Left(Err(why)) => why,
     };
     tracing::warn!(%from, %why, "a node is refused");
@@ -59,8 +75,18 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
     race(talk.part(&words), shared.env.sleep(PATIENCE)).await;
 }
 
-/// Comes to know the caller. `None` if it only wanted to know how things stand here.
-async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Option<Arc<Link>>> {
+/// What a caller wants.
+enum Visit {
+    /// To send frames.
+    Member(Arc<Link>),
+    /// To be taken in, at this address.
+    Joins(String),
+    /// To know how things stand here, which it was told.
+    Asked,
+}
+
+/// Comes to know the caller.
+async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     // The proof is over the hello as it was sent.
     let (hello, hello_bytes) = talk
         .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
@@ -68,15 +94,21 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Option<Arc<Link>>> {
     let version = hello.choose()?;
     shared.trust.check(&talk.stream)?;
     let standing = &shared.standing;
-    let link = match hello.purpose {
-        Purpose::Forming if hello.cluster != standing.charter.cluster => {
+    let visit = match hello.purpose {
+        Purpose::Forming | Purpose::Joining if hello.cluster != standing.charter.cluster => {
             return Err(Error::connection_string_invalid().with_detail(format!(
                 "a server of the cluster {} is there, and the cluster file names {}",
                 standing.charter.cluster, hello.cluster
             )));
         }
-        Purpose::Forming => None,
-        Purpose::Frames => Some(known(shared, &hello)?),
+        Purpose::Forming => Visit::Asked,
+        Purpose::Joining => Visit::Joins(hello.address.clone()),
+        Purpose::Frames
+            if shared.was_removed(hello.from) && hello.cluster_id == standing.charter.cluster_id =>
+        {
+            Visit::Asked
+        }
+        Purpose::Frames => Visit::Member(known(shared, &hello)?),
     };
     let mut welcome = Welcome {
         version,
@@ -94,15 +126,100 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Option<Arc<Link>>> {
     let mut bytes = Vec::new();
     welcome.encode(&mut bytes);
     talk.say(&bytes).await?;
-    let Some(link) = link else { return Ok(None) };
+    if hello.purpose != Purpose::Frames {
+        return Ok(visit);
+    }
     let verdict = match talk.hear(Word::decode).await? {
         Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
         _ => Err(Error::permission_denied().with_detail("the caller doesn't know this cluster's secret")),
     };
     let mut bytes = Vec::new();
-    Word::Verdict(verdict.clone()).encode(&mut bytes);
+    match (&verdict, &visit) {
+        (Ok(()), Visit::Asked) => Word::Removed.encode(&mut bytes),
+        _ => Word::Verdict(verdict.clone()).encode(&mut bytes),
+    }
     talk.say(&bytes).await?;
-    verdict.map(|()| Some(link))
+    if verdict.is_ok() {
+        shared.is_heard_at(hello.from, &hello.address);
+    }
+    verdict.map(|()| visit)
+}
+
+/// Takes in a caller that asks for it, and says what has become of that.
+async fn join(shared: &Arc<Shared>, mut talk: Talk, address: String) {
+    let verdict = match race(take_in(shared, &address), shared.env.sleep(JOINING)).await {
+        First::Left(verdict) => verdict,
+        First::Right(()) => Err(Error::timed_out()),
+    };
+    match &verdict {
+        Ok(node) => tracing::info!(node, address, "a new node was taken in"),
+        Err(why) => tracing::warn!(address, %why, "a node can't be taken in"),
+    }
+    let mut bytes = Vec::new();
+    Word::Verdict(verdict.map(drop)).encode(&mut bytes);
+    let _ = race(talk.say(&bytes), shared.env.sleep(PATIENCE)).await;
+}
+
+/// Calls a node that wants to join, takes it in, and gives it what it needs. Gives its number.
+async fn take_in(shared: &Arc<Shared>, address: &str) -> Result<NodeId> {
+    let Some(take_in) = shared.take_in.get() else {
+        return Err(Error::process_behind().with_detail("this node is yet to begin"));
+    };
+    let mut talk = match race(call_back(shared, address), shared.env.sleep(PATIENCE)).await {
+        First::Left(talk) => talk?,
+        First::Right(()) => {
+            let detail = format!("nobody answers at {address}");
+            return Err(Error::connection_failed().with_detail(detail));
+        }
+    };
+    let (node, members, index) = take_in(address.to_owned()).await?;
+    let mut bytes = Vec::new();
+    let charter = shared.standing.charter.clone();
+    Word::Join(charter, node, (*members).clone(), index).encode(&mut bytes);
+    talk.say(&bytes).await?;
+    match talk.hear(Word::decode).await? {
+        Word::Verdict(verdict) => verdict.map(|()| node),
+        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+    }
+}
+
+/// Whether there is an empty node at this address, of the same cluster file.
+async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
+    let stream = mesh::connect(&shared.env, &shared.trust, address).await?;
+    if !shared.trust.may_speak_to(&stream) {
+        let detail = format!(
+            "{address} can be reached by other machines, and nodes speak in the clear there: give certificates, or allow it (--without-tls)"
+        );
+        return Err(Error::permission_denied().with_detail(detail));
+    }
+    let mut talk = Talk::new(stream, Vec::new());
+    let charter = &shared.standing.charter;
+    let mut nonce = [0; LEN];
+    shared.env.fill_random(&mut nonce);
+    let hello = Hello {
+        oldest: OLDEST,
+        newest: NEWEST,
+        purpose: Purpose::Joining,
+        cluster: charter.cluster.clone(),
+        cluster_id: charter.cluster_id,
+        from: shared.standing.node,
+        to: 0,
+        nonce,
+        address: shared.own_address(),
+        addresses: String::new(),
+    };
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes);
+    talk.say(&bytes).await?;
+    let welcome = talk.hear(Welcome::decode).await?;
+    match welcome.refused {
+        Some(why) => Err(why),
+        None if welcome.stage == Stage::Empty => Ok(talk),
+        None => {
+            let detail = format!("the server at {address} is a node already");
+            Err(Error::connection_string_invalid().with_detail(detail))
+        }
+    }
 }
 
 /// The link of a caller that says it is a member.
@@ -118,8 +235,8 @@ fn known(shared: &Shared, hello: &Hello) -> Result<Arc<Link>> {
     if hello.to != standing.node {
         return refuse(format!("this is node {}, not node {}", standing.node, hello.to));
     }
-    match shared.links.get(&hello.from) {
-        Some(link) => Ok(link.clone()),
+    match shared.link(hello.from) {
+        Some(link) => Ok(link),
         None => refuse(format!("there is no node {} in this cluster", hello.from)),
     }
 }

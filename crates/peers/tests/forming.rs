@@ -10,6 +10,7 @@ use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, NetworkPlan, Simulation, Unsynced};
 use plinth_peers::forming::{Ground, Wish, form};
 use plinth_peers::{Mesh, Standing, Trust};
+use plinth_replication::Members;
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -31,6 +32,8 @@ struct Seen {
     begun: BTreeMap<usize, Standing>,
     said: BTreeMap<usize, Vec<String>>,
     failed: BTreeMap<usize, Error>,
+    /// Who is a member, where new nodes are taken in.
+    members: Option<Members>,
 }
 
 type Told = Arc<Mutex<Seen>>;
@@ -42,7 +45,11 @@ struct Directory {
 }
 
 impl Ground for Directory {
-    fn found<'a>(&'a self, standing: &'a Standing) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn found<'a>(
+        &'a self,
+        standing: &'a Standing,
+        members: Option<(Members, u64)>,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
             let path = Path::new(DIR).join(IDENTITY);
             let cluster_id = standing.charter.cluster_id;
@@ -50,9 +57,16 @@ impl Ground for Directory {
                 Ok(found) => assert_eq!(found, cluster_id, "the directory is never made for another cluster"),
                 Err(_) => self.env.files().replace(&path, &cluster_id).await?,
             }
+            if let Some((members, _)) = members {
+                assert!(members.node(standing.node).is_some());
+            }
             self.told.lock().unwrap().founded.insert(self.at, cluster_id);
             Ok(())
         })
+    }
+
+    fn is_founded(&self) -> Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>> {
+        Box::pin(self.env.files().exists(Path::new(DIR).join(IDENTITY)))
     }
 
     fn say(&self, text: &str) {
@@ -154,7 +168,17 @@ async fn serve(env: &Env, at: usize, wish: Wish, told: &Told) -> Result<()> {
         assert!(same, "two clusters come out of one cluster file");
         told.begun.insert(at, standing.clone());
     }
-    let mesh = Mesh::start(env, standing, Trust::default());
+    let mesh = Mesh::start(env, standing, Trust { in_the_clear: true, ..Trust::default() });
+    let leader = told.clone();
+    mesh.take_in_by(Box::new(move |address| {
+        let mut told = leader.lock().unwrap();
+        let taken_in = told.members.as_mut().map(|members| {
+            let node = members.next_id;
+            *members = members.with_learner(&address);
+            (node, Arc::new(members.clone()), 7)
+        });
+        Box::pin(std::future::ready(taken_in.ok_or_else(Error::process_behind)))
+    }));
     let listener = env.sockets().listen(address).await?;
     loop {
         let stream = listener.accept().await?;
@@ -278,6 +302,35 @@ fn a_directory_that_was_lost_is_told_that_the_cluster_has_begun_and_takes_no_par
     }
 }
 
+/// Wiped, or new under an address that no file names; it may crash at any moment.
+#[test]
+fn a_new_node_is_taken_into_a_cluster_that_has_begun() {
+    for seed in 0..40 {
+        let world = World::new(seed, 3);
+        (0..3).for_each(|at| world.start(at));
+        world.sim.run_for(Duration::from_secs(5));
+        world.assert_formed();
+        let voters = (1..=3).zip(&world.addresses).map(|(id, address)| (id, address.clone()));
+        world.told.lock().unwrap().members = Some(Members::of_voters(voters));
+        let lost = seed as usize % 3;
+        world.wipe(lost);
+        world.told.lock().unwrap().begun.remove(&lost);
+        world.start(lost);
+        let crash_after = Duration::from_micros(world.sim.random().below(400_000));
+        if seed % 2 == 1 {
+            world.sim.run_for(crash_after);
+            world.crash(lost);
+            world.start(lost);
+        }
+        world.sim.run_for(Duration::from_secs(5));
+        let begun = world.begun();
+        let found = &begun[&lost];
+        let given = world.told.lock().unwrap().members.as_ref().map_or(0, |members| members.next_id);
+        assert!(found.begun && (4..given).contains(&found.node), "seed {seed}: {found:?}");
+        assert_eq!(found.charter, begun[&((lost + 1) % 3)].charter, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_cluster_that_has_begun_goes_on_without_being_formed() {
     let world = World::new(6, 3);
@@ -329,9 +382,19 @@ fn a_wish_that_makes_no_sense_is_an_error() {
         error.detail().unwrap().to_owned()
     };
     assert!(error(&|wish| wish.addresses[1] = wish.addresses[2].clone()).contains("twice"));
-    assert!(error(&|wish| wish.addresses.truncate(4)).contains("names 4 servers"));
-    assert!(error(&|wish| wish.own = "10.0.0.77:1".into()).contains("not this server's address"));
     world.wish(0).check().expect("five are fine");
+    // What can found no cluster may be taken into one, and says so.
+    let said = |change: &dyn Fn(&mut Wish)| {
+        let world = World::new(1, 5);
+        let mut wish = world.wish(0);
+        change(&mut wish);
+        world.start_with(0, wish);
+        world.sim.run_for(Duration::from_secs(5));
+        world.said(0)
+    };
+    assert!(said(&|wish| wish.addresses.truncate(4)).contains("names 4 servers"));
+    let other = said(&|wish| drop(wish.addresses.remove(0)));
+    assert!(other.contains("not this server's address"), "{other}");
 }
 
 #[test]

@@ -20,7 +20,7 @@
 //! Always: at any instant the directory has one state that counts, whole; a crash leaves the old one, which takes rows again,
 //! or the new one, which goes on from there. Neither has forgotten a promise of the member.
 
-use crate::cluster::{Leadership, Parcel, Peers, Progress, Stage};
+use crate::cluster::{Leadership, Membership, Parcel, Peers, Progress, Stage};
 use crate::config::NodeConfig;
 use crate::endpoint::InProcess;
 use crate::events;
@@ -112,6 +112,29 @@ impl Host {
             ParcelKind::Chunk | ParcelKind::Refuse | ParcelKind::Held => self.inner.arrivals.push(parcel),
             ParcelKind::Ask | ParcelKind::AskAgain | ParcelKind::Hold => self.node().receive_parcel(parcel),
         }
+    }
+
+    /// Who the members are: see [`Node::membership`].
+    pub fn membership(&self) -> Option<Membership> {
+        self.node().membership()
+    }
+
+    /// Takes a new node in: see [`Node::take_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+        self.node().take_in(address).await
+    }
+
+    /// This node is no member any more: see [`Node::be_removed`].
+    pub fn be_removed(&self) {
+        self.node().be_removed();
+    }
+
+    /// A member is at another address: see [`Node::note_move`].
+    pub async fn note_move(&self, member: u64, address: &str) {
+        self.node().note_move(member, address).await;
     }
 
     /// Who leads, as far as this node knows.

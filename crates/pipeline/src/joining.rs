@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::{creation, deliver, space, supervise};
 use plinth_env::{DirLock, Env};
 use plinth_log::ReplicaLog;
-use plinth_replication::{Frame, Member, Members, Parcel, Peers};
+use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers};
 use plinth_storage::Reader;
 use plinth_types::{Error, KeyList, KeySpace, Result, Version, system};
 use std::path::Path;
@@ -163,6 +163,13 @@ impl Node {
         match self.participant() {
             Some(participant) => participant.take_in(address).await,
             None => Err(Error::unsupported_operation().with_detail("this database is no cluster")),
+        }
+    }
+
+    /// A member of its cluster is at another address than it was. Whoever leads has the others told; it is said again until they are.
+    pub async fn note_move(&self, node: NodeId, address: &str) {
+        if let Some(participant) = self.participant() {
+            participant.note_move(node, address).await;
         }
     }
 

@@ -1,7 +1,8 @@
 //! A database that is a member of a cluster: what its program does besides, which is to bring frames from the other members.
 
 use crate::Database;
-use plinth_pipeline::cluster::{Frame, Leadership, Parcel};
+use plinth_pipeline::cluster::{Frame, Leadership, Membership, Parcel};
+use plinth_types::{Error, Result};
 
 impl Database {
     /// A frame of another member has arrived. Where this is no member, nothing happens.
@@ -26,6 +27,36 @@ impl Database {
     /// Who leads, as far as this member knows; nobody where it is no member.
     pub fn leadership(&self) -> Leadership {
         self.member().map(|member| member.leadership()).unwrap_or_default()
+    }
+
+    /// Who the members of the cluster are; `None` where this is none.
+    pub fn membership(&self) -> Option<Membership> {
+        self.member()?.membership()
+    }
+
+    /// Takes a new node in, at this address: see [`plinth_pipeline::Node::take_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+        match self.member() {
+            Some(node) => node.take_in(address).await,
+            None => Err(Error::unsupported_operation().with_detail("this database is no cluster")),
+        }
+    }
+
+    /// Others of the cluster have proven that this node is no member any more.
+    pub fn be_removed(&self) {
+        if let Some(node) = self.member() {
+            node.be_removed();
+        }
+    }
+
+    /// A member is at another address than it was.
+    pub async fn note_move(&self, member: u64, address: &str) {
+        if let Some(node) = self.member() {
+            node.note_move(member, address).await;
+        }
     }
 
     /// Gives the leader's part to another member, if this one has it: to be called before it is closed.

@@ -1,6 +1,6 @@
 //! Where the server is, as clients are told: settled with the cluster file before anything is accepted.
 //!
-//! An existing file has to name this server; and no other one, unless it is a member of a cluster. Single servers know nothing of
+//! An existing file has to name this server; and no other one, unless it is a member of a cluster, which the file names or not. Single servers know nothing of
 //! each other: behind one file that names several, each would take a part of the rows, and a client would find now these, now those.
 
 use crate::config::ServerConfig;
@@ -94,7 +94,8 @@ async fn check(
 ) -> Result<()> {
     let named = format!("{} exists and names {}", path.display(), file.address_list());
     let refuse = |why: String| Err(Error::connection_string_invalid().with_detail(format!("{named}{why}")));
-    if !file.names(env, public).await {
+    // A member of a cluster may have come later than the file.
+    if !is_member && !file.names(env, public).await {
         return refuse(format!(", not {public}; listen there, or name another cluster file"));
     }
     // The other nodes of a cluster are named by the same file.

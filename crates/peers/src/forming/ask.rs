@@ -1,4 +1,7 @@
 //! Asks one other node how far it is, again and again, and sends it the charter when it is to have it.
+//!
+//! A node without a charter that finds the cluster begun asks to be taken in instead: what comes of that comes by a call here. An
+//! answer is believed as far as it was proven, or can do no harm.
 
 use super::{Seen, Shared};
 use crate::call::PATIENCE;
@@ -28,6 +31,52 @@ pub(super) async fn run(shared: Arc<Shared>, address: String) {
         shared.note(&address, seen);
         let random = Duration::from_millis(shared.env.random_u64() % 50);
         race(shared.ended.wait(), shared.env.sleep(PAUSE + random)).await;
+    }
+}
+
+/// Asks a member of a cluster that has begun to be taken in. What comes of it comes by a call here.
+async fn ask_to_join(shared: &Shared, address: &str) {
+    let asked = race(joining(shared, address), shared.env.sleep(PATIENCE + FOUNDING)).await;
+    let why = match asked {
+        First::Left(Ok(())) => return,
+        // Another one leads.
+        First::Left(Err(why)) if why == Error::process_behind() => return,
+        First::Left(Err(why)) => words(&why),
+        First::Right(()) => "it does not answer".to_owned(),
+    };
+    let is_news = shared.state().not_taken_in.replace(why.clone()) != Some(why);
+    if is_news {
+        shared.changed.notify();
+    }
+}
+
+async fn joining(shared: &Shared, address: &str) -> Result<()> {
+    let (env, wish) = (&shared.env, &shared.wish);
+    let mut talk = Talk::new(mesh::connect(env, &wish.trust, address).await?, Vec::new());
+    let mut nonce = [0; LEN];
+    env.fill_random(&mut nonce);
+    let hello = Hello {
+        oldest: OLDEST,
+        newest: NEWEST,
+        purpose: Purpose::Joining,
+        cluster: wish.cluster.clone(),
+        cluster_id: [0; 16],
+        from: 0,
+        to: 0,
+        nonce,
+        address: wish.own.clone(),
+        addresses: String::new(),
+    };
+    let mut said = Vec::new();
+    hello.encode(&mut said);
+    talk.say(&said).await?;
+    let welcome = talk.hear(Welcome::decode).await?;
+    if let Some(why) = welcome.refused {
+        return Err(why);
+    }
+    match talk.hear(Word::decode).await? {
+        Word::Verdict(verdict) => verdict,
+        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
     }
 }
 
@@ -87,6 +136,10 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
     }
     let seen = Seen::Is(welcome.stage, welcome.cluster_id);
     shared.note(address, seen.clone());
+    if standing.is_none() && welcome.stage == Stage::Begun {
+        ask_to_join(shared, address).await;
+        return Ok(seen);
+    }
     let is_to_be_sent = shared.state().is_to_be_sent(shared, address);
     match standing.filter(|_| is_to_be_sent && welcome.stage == Stage::Empty) {
         None => Ok(seen),

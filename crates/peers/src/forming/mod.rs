@@ -17,6 +17,7 @@
 //!    a node that lost its disk may be sent the same charter, and have the same number, again.
 //! 3. It begins only when every node has confirmed. From then on it sends no charter: whoever is empty later was wiped, or comes late, and
 //!    is told so. An empty directory never votes in a cluster that has begun.
+//!    An empty directory that finds its cluster begun asks to be taken in: a new number, no vote, see `session.rs`.
 //! 4. A node takes a charter only if it has none, from the first node of its own cluster file, for exactly the addresses of that file.
 //!    A node believes that its cluster has begun only by proof with the charter's secret.
 //!
@@ -27,12 +28,13 @@ mod ask;
 mod state;
 mod visit;
 
-use crate::charter::{Charter, MAX_MEMBERS, Peer, Standing};
+use crate::charter::{Charter, FILE_NAME, MAX_MEMBERS, Peer, Standing};
 use crate::mesh::Trust;
 use crate::secret::Secret;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Listener, Signal, Task};
+use plinth_replication::{Members, NodeId};
 use plinth_types::{Error, Result};
 use state::{Seen, State};
 use std::collections::VecDeque;
@@ -58,11 +60,27 @@ pub struct Wish {
 
 /// What makes a node's directory, and tells people.
 pub trait Ground: Send + Sync + 'static {
-    /// Makes the directory that of a member, durably. It may have been made already, in whole or in part.
-    fn found<'a>(&'a self, standing: &'a Standing) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+    /// Makes the directory that of a member, durably. It may have been made already, in whole or in part. In a cluster that has begun it
+    /// is told who the members are, as of which entry; else they are those of the charter.
+    fn found<'a>(
+        &'a self,
+        standing: &'a Standing,
+        members: Option<(Members, u64)>,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+    /// Whether the directory is a member's, whole.
+    fn is_founded(&self) -> Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>>;
 
     /// Something that people should know. Called once for each text.
     fn say(&self, text: &str);
+}
+
+/// What a node is sent.
+enum Sent {
+    /// By the first node: with what the cluster is to be founded.
+    Charter(Charter),
+    /// By the leader of a cluster that has begun: with what it was founded, which node this is, and who the members are.
+    Join(Charter, NodeId, Members, u64),
 }
 
 /// What all tasks of a node share while a cluster is formed.
@@ -72,8 +90,8 @@ struct Shared {
     /// The addresses in order, as the file's identity.
     all: String,
     state: Mutex<State>,
-    /// Charters that were sent here, and whom to tell what became of them.
-    sent: Mutex<VecDeque<(Charter, Promise<()>)>>,
+    /// What was sent here, and whom to tell what became of it.
+    sent: Mutex<VecDeque<(Sent, Promise<()>)>>,
     changed: Signal,
     ended: Signal,
 }
@@ -90,21 +108,31 @@ impl Wish {
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse(format!("the cluster file names {} twice", twice[0]));
         }
-        let count = sorted.len();
-        if count.is_multiple_of(2) || !(3..=MAX_MEMBERS).contains(&count) {
-            return refuse(format!(
-                "the cluster file names {count} servers; a cluster has 3, 5, 7 or 9: an even number survives no more than \
-                 one less"
-            ));
-        }
+        Ok(())
+    }
+
+    /// Whether a cluster can be founded so, or only joined: by a server that its file doesn't name, or one that names no number of
+    /// servers that a cluster is founded with.
+    fn may_found(&self) -> bool {
+        self.why_not_found().is_none()
+    }
+
+    /// Why no cluster can be founded so.
+    fn why_not_found(&self) -> Option<String> {
+        let count = self.addresses.len();
         if !self.addresses.contains(&self.own) {
-            return refuse(format!(
+            return Some(format!(
                 "the cluster file names {}, and not this server's address, {}",
                 self.addresses.join(", "),
                 self.own
             ));
         }
-        Ok(())
+        (count.is_multiple_of(2) || !(3..=MAX_MEMBERS).contains(&count)).then(|| {
+            format!(
+                "the cluster file names {count} servers; a cluster is founded by 3, 5, 7 or 9: an even number survives no more than \
+                 one less"
+            )
+        })
     }
 }
 
@@ -144,7 +172,22 @@ pub async fn form(env: &Env, wish: Wish, listener: Listener, ground: Arc<dyn Gro
         if standing.begun {
             return Ok(standing.clone());
         }
-        ground.found(standing).await?;
+    }
+    let known = match known {
+        Some(standing) if standing.charter.members.iter().all(|peer| peer.node != standing.node) => {
+            // It was taken into a cluster that has begun, and crashed.
+            if ground.is_founded().await? {
+                let standing = Standing { begun: true, ..standing };
+                standing.write(env, &wish.dir).await?;
+                return Ok(standing);
+            }
+            env.files().remove(wish.dir.join(FILE_NAME)).await?;
+            None
+        }
+        known => known,
+    };
+    if let Some(standing) = &known {
+        ground.found(standing, None).await?;
     } else {
         env.keeping_private().files().create_dir_all(&wish.dir).await?;
     }
@@ -181,7 +224,8 @@ fn fits(standing: &Standing, wish: &Wish) -> Result<()> {
             charter.cluster, wish.cluster
         ));
     }
-    if charter.node_at(&wish.own) != Some(*node) {
+    let at = charter.node_at(&wish.own);
+    if !standing.begun && at.is_some_and(|at| at != *node) {
         return refuse(format!(
             "it is that of node {node}, which was not at {} when its cluster was formed",
             wish.own
@@ -209,8 +253,14 @@ async fn end(shared: &Shared, visits: Task, asks: Vec<Task>) {
 async fn decide(shared: &Shared, ground: &dyn Ground) -> Result<Standing> {
     let mut said = String::new();
     loop {
-        while let Some((charter, promise)) = next(shared) {
-            promise.send(take(shared, ground, charter).await);
+        while let Some((sent, promise)) = next(shared) {
+            promise.send(match sent {
+                Sent::Charter(charter) => take(shared, ground, charter).await,
+                Sent::Join(charter, node, members, index) => {
+                    let standing = Standing { charter, node, begun: false };
+                    join(shared, ground, standing, (members, index)).await
+                }
+            });
         }
         if let Some(standing) = step(shared, ground).await? {
             return Ok(standing);
@@ -224,7 +274,7 @@ async fn decide(shared: &Shared, ground: &dyn Ground) -> Result<Standing> {
     }
 }
 
-fn next(shared: &Shared) -> Option<(Charter, Promise<()>)> {
+fn next(shared: &Shared) -> Option<(Sent, Promise<()>)> {
     shared.sent.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
@@ -244,10 +294,28 @@ async fn take(shared: &Shared, ground: &dyn Ground, charter: Charter) -> Result<
     settle(shared, ground, Standing { charter, node, begun: false }).await
 }
 
+/// Makes this node one of a cluster that has begun.
+async fn join(
+    shared: &Shared,
+    ground: &dyn Ground,
+    standing: Standing,
+    members: (Members, u64),
+) -> Result<()> {
+    if shared.state().standing.is_some() {
+        return Err(Error::connection_string_invalid().with_detail("this node has a charter already"));
+    }
+    standing.write(&shared.env, &shared.wish.dir).await?;
+    ground.found(&standing, Some(members)).await?;
+    let standing = Standing { begun: true, ..standing };
+    standing.write(&shared.env, &shared.wish.dir).await?;
+    shared.state().standing = Some(standing);
+    Ok(())
+}
+
 /// Makes this node one with a charter.
 async fn settle(shared: &Shared, ground: &dyn Ground, standing: Standing) -> Result<()> {
     standing.write(&shared.env, &shared.wish.dir).await?;
-    ground.found(&standing).await?;
+    ground.found(&standing, None).await?;
     shared.state().standing = Some(standing);
     Ok(())
 }
@@ -259,6 +327,7 @@ async fn step(shared: &Shared, ground: &dyn Ground) -> Result<Option<Standing>> 
         (state.standing.clone(), state.may_found(shared), state.may_begin(shared))
     };
     match standing {
+        Some(standing) if standing.begun => Ok(Some(standing)),
         None if may_found => {
             let standing = charter(shared);
             ground.say("all servers of the cluster are there; it is being formed");
@@ -281,13 +350,8 @@ fn charter(shared: &Shared) -> Standing {
     env.fill_random(&mut cluster_id);
     let mut nodes: Vec<u64> = Vec::new();
     while nodes.len() < shared.wish.addresses.len() {
-        // Consensus wants numbers that are not 0; half of their range is left for what else there will be.
-        let node = env.random_u64() >> 1;
-        if node != 0 && !nodes.contains(&node) {
-            nodes.push(node);
-        }
+        nodes.push(nodes.len() as u64 + 1);
     }
-    nodes.sort_unstable();
     let peer = |(node, address): (u64, &String)| Peer { node, address: address.clone() };
     let members: Vec<_> = nodes.into_iter().zip(&shared.wish.addresses).map(peer).collect();
     let (cluster, secret) = (shared.wish.cluster.clone(), Secret::random(env));

@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) standing: Option<Standing>,
     /// The other nodes that were asked, by address.
     pub(super) seen: BTreeMap<String, Seen>,
+    /// Why it was not taken in, the last time that it asked.
+    pub(super) not_taken_in: Option<String>,
     pub(super) is_over: bool,
 }
 
@@ -32,7 +34,10 @@ impl State {
     /// Whether this node may make a charter: it is the first, and all others are there and empty.
     pub(super) fn may_found(&self, shared: &Shared) -> bool {
         let is_empty = |seen: Option<&Seen>| matches!(seen, Some(Seen::Is(Stage::Empty, _)));
-        shared.is_first() && self.standing.is_none() && self.others(shared).all(|(_, seen)| is_empty(seen))
+        shared.wish.may_found()
+            && shared.is_first()
+            && self.standing.is_none()
+            && self.others(shared).all(|(_, seen)| is_empty(seen))
     }
 
     /// Whether the cluster of this node's charter has begun, or may: somebody else says so, or this is the first
@@ -60,10 +65,9 @@ impl State {
             match seen? {
                 Seen::Nothing(why) => missing.push(format!("{address} ({why})")),
                 Seen::Is(Stage::Begun, theirs) if ours.is_none() => {
+                    let why = self.not_taken_in.as_deref().unwrap_or("it asks for that");
                     return Some(format!(
-                        "the cluster {} ({}) has begun without this directory, {}: {address} is in it. An empty directory \
-                         has no vote in a cluster that has begun, and this version can't add one to it; if the directory was \
-                         lost, restore it, or go on with the other servers",
+                        "the cluster {} ({}) has begun without this directory, {}: it waits to be taken in, as a new node ({why})",
                         shared.wish.cluster,
                         hexadecimal(theirs),
                         shared.wish.dir.display()
@@ -80,6 +84,9 @@ impl State {
                 }
                 Seen::Is(..) => {}
             }
+        }
+        if let Some(why) = shared.wish.why_not_found() {
+            missing.insert(0, format!("a cluster that has begun, to be taken in; it can found none: {why}"));
         }
         Some(match missing.is_empty() {
             true => "waits for the servers of the cluster to agree".to_owned(),

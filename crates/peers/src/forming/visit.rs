@@ -3,7 +3,7 @@
 //!
 //! A charter is handed to the one task that decides; the caller waits for what becomes of it.
 
-use super::Shared;
+use super::{Sent, Shared};
 use crate::call::PATIENCE;
 use crate::charter::Charter;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
@@ -13,6 +13,7 @@ use crate::talk::Talk;
 use plinth_env::reply::promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Listener, Stream};
+use plinth_replication::{Members, NodeId};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -122,7 +123,9 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
     if hello.purpose == Purpose::Frames {
         return Err(Error::connection_failed().with_detail("it has yet to hear that the cluster has begun"));
     }
-    if (&hello.cluster, &hello.addresses) != (&wish.cluster, &shared.all) {
+    let is_same =
+        hello.cluster == wish.cluster && (hello.purpose == Purpose::Joining || hello.addresses == shared.all);
+    if !is_same {
         return refuse(format!(
             "the cluster files disagree: that of {} has {}@{}, that of {} has {}@{}",
             wish.own, wish.cluster, shared.all, hello.address, hello.cluster, hello.addresses
@@ -156,9 +159,31 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
             Word::Verdict(verdict).encode(&mut bytes);
             talk.say(&bytes).await
         }
+        Ok(Word::Join(charter, node, members, index)) if hello.purpose == Purpose::Joining => {
+            let verdict = join(shared, charter, node, members, index).await;
+            let mut bytes = Vec::new();
+            Word::Verdict(verdict).encode(&mut bytes);
+            talk.say(&bytes).await
+        }
         // It only wanted to know.
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Has this node become one of a cluster that has begun.
+async fn join(shared: &Shared, charter: Charter, node: NodeId, members: Members, index: u64) -> Result<()> {
+    let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
+    if charter.cluster != shared.wish.cluster {
+        return refuse("the charter is that of another cluster file");
+    }
+    if members.node(node).is_none_or(|node| node.address != shared.wish.own) {
+        return refuse("this node is none of the members");
+    }
+    let (promise, reply) = promise();
+    let sent = Sent::Join(charter, node, members, index);
+    shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((sent, promise));
+    shared.changed.notify();
+    reply.await
 }
 
 /// Has a charter taken that a caller has sent, if it may send one.
@@ -173,7 +198,7 @@ async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> Result<()> {
         return refuse("the charter is that of another cluster file");
     }
     let (promise, reply) = promise();
-    shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((charter, promise));
+    shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((Sent::Charter(charter), promise));
     shared.changed.notify();
     reply.await
 }

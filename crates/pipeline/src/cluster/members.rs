@@ -152,6 +152,18 @@ impl Participant {
         Err(refused)
     }
 
+    /// Another node is somewhere else than it was: if this one leads, others are told.
+    pub async fn note_move(&self, node: NodeId, address: &str) {
+        let members = self.standing().members;
+        let is_news = members.node(node).is_some_and(|known| known.address != address);
+        if is_news && !members.is_joint() && self.ready_leader().is_ok() {
+            probe!("pipeline: a node has another address");
+            if let Err(error) = become_members(self, &members.with_address(node, address)).await {
+                crate::events::members_not_changed(&error);
+            }
+        }
+    }
+
     /// The node at an address, unless it is known that nothing was heard of it lately: nobody else can be there.
     fn heard_of_at(&self, members: &Members, address: &str) -> Option<NodeId> {
         let id = members.at_address(address)?.id;
