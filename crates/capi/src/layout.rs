@@ -64,6 +64,37 @@ pub(crate) struct MappedKeyValue {
     pub(crate) private: [u8; 32],
 }
 
+/// `FDBCdcStreamInfo`, with an array of ranges, as the packages of FoundationDB 8 read it.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(crate) struct CdcStreamInfo {
+    pub(crate) name: Key,
+    pub(crate) stream_id: u64,
+    pub(crate) ranges: *const KeyRange,
+    pub(crate) range_count: c_int,
+    pub(crate) min_version: i64,
+}
+
+/// `FDBCdcMutation`.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(crate) struct CdcMutation {
+    pub(crate) kind: u8,
+    pub(crate) param1: *const u8,
+    pub(crate) param1_length: c_int,
+    pub(crate) param2: *const u8,
+    pub(crate) param2_length: c_int,
+}
+
+/// `FDBCdcVersionedMutations`.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(crate) struct CdcVersionedMutations {
+    pub(crate) version: i64,
+    pub(crate) mutations: *const CdcMutation,
+    pub(crate) mutation_count: c_int,
+}
+
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Key>() == 12);
@@ -71,6 +102,9 @@ const _: () = {
     assert!(size_of::<KeyRange>() == 24 && offset_of!(KeyRange, end_key) == 12);
     assert!(size_of::<Selector>() == 20 && offset_of!(Selector, offset) == 16);
     assert!(size_of::<MappedRange>() == 56 && offset_of!(MappedRange, data) == 40);
+    assert!(size_of::<CdcStreamInfo>() == 40 && offset_of!(CdcStreamInfo, min_version) == 32);
+    assert!(size_of::<CdcMutation>() == 28 && offset_of!(CdcMutation, param1) == 4);
+    assert!(size_of::<CdcVersionedMutations>() == 20 && offset_of!(CdcVersionedMutations, mutations) == 8);
     assert!(size_of::<MappedKeyValue>() == 112 && offset_of!(MappedKeyValue, private) == 80);
 };
 

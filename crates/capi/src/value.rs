@@ -3,11 +3,15 @@
 //! Arrays are made when they are first asked for, so that the thread that brings an answer does no work for it. They
 //! point into the value beside them, which nothing changes until both are dropped.
 
-use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, MappedRange, Selector};
-use plinth_client::{Mapped, MappedRangeResult, Tenant};
-use plinth_types::{Bytes, RangeResult, Versionstamp};
+use crate::exports::Consumer;
+use crate::layout::{
+    CdcMutation, CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, KeyValue, MappedKeyValue, MappedRange,
+    Selector, length,
+};
+use plinth_client::{ChangeStream, Mapped, MappedRangeResult, Tenant};
+use plinth_types::{Bytes, ChangeBatch, Changes, MutationRef, RangeResult, Versionstamp};
 use std::ffi::{CString, c_char};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The value of a future.
 pub(crate) enum Value {
@@ -21,6 +25,9 @@ pub(crate) enum Value {
     Mapped(Box<Listed<MappedRangeResult, MappedArray>>),
     Keys(Box<Listed<Vec<Bytes>, Array<Key>>>),
     Texts(Box<Listed<Vec<CString>, Array<*const c_char>>>),
+    Streams(Box<Listed<Vec<ChangeStream>, StreamArray>>),
+    Consumer(Arc<Consumer>),
+    Changes(Box<Listed<Changes, ChangeArray>>),
     /// What `fdb_create_cluster` gave before API version 610: the path.
     Cluster(Option<CString>),
     /// What `fdb_cluster_create_database` gave before API version 610.
@@ -70,7 +77,72 @@ pub(crate) struct MappedArray {
     _inner: Vec<Array<KeyValue>>,
 }
 
+/// The array of the streams of changes, and those of their ranges.
+pub(crate) struct StreamArray {
+    streams: Array<CdcStreamInfo>,
+    _ranges: Vec<Array<KeyRange>>,
+}
+
+/// The array of what a stream has delivered, and those of the mutations of each version.
+pub(crate) struct ChangeArray {
+    batches: Array<CdcVersionedMutations>,
+    _mutations: Vec<Array<CdcMutation>>,
+}
+
+impl StreamArray {
+    fn of(streams: &[ChangeStream]) -> Self {
+        let range = |range: &plinth_types::KeyRange| KeyRange {
+            begin_key: range.begin.as_ptr(),
+            begin_key_length: length(range.begin.len()),
+            end_key: range.end.as_ptr(),
+            end_key_length: length(range.end.len()),
+        };
+        let ranges: Vec<_> =
+            streams.iter().map(|stream| Array::of(stream.ranges.iter().map(range))).collect();
+        let shown = |(stream, ranges): (&ChangeStream, &Array<KeyRange>)| CdcStreamInfo {
+            name: Key::of(&stream.name),
+            stream_id: stream.id,
+            ranges: ranges.as_slice().as_ptr(),
+            range_count: length(ranges.as_slice().len()),
+            min_version: stream.acknowledged.saturating_add(1),
+        };
+        Self { streams: Array::of(streams.iter().zip(&ranges).map(shown)), _ranges: ranges }
+    }
+}
+
+impl ChangeArray {
+    fn of(changes: &Changes) -> Self {
+        let mutation = |mutation: MutationRef<'_>| CdcMutation {
+            kind: mutation.kind as u8,
+            param1: mutation.param1.as_ptr(),
+            param1_length: length(mutation.param1.len()),
+            param2: mutation.param2.as_ptr(),
+            param2_length: length(mutation.param2.len()),
+        };
+        let mutations: Vec<_> =
+            changes.batches.iter().map(|batch| Array::of(batch.mutations.iter().map(mutation))).collect();
+        let batch = |(batch, mutations): (&ChangeBatch, &Array<CdcMutation>)| CdcVersionedMutations {
+            version: batch.version,
+            mutations: mutations.as_slice().as_ptr(),
+            mutation_count: length(mutations.as_slice().len()),
+        };
+        Self { batches: Array::of(changes.batches.iter().zip(&mutations).map(batch)), _mutations: mutations }
+    }
+}
+
 impl Value {
+    /// The streams of changes.
+    pub(crate) fn streams(&self) -> Option<&[CdcStreamInfo]> {
+        let Self::Streams(listed) = self else { return None };
+        Some(listed.array(|streams| StreamArray::of(streams)).streams.as_slice())
+    }
+
+    /// What a stream has delivered, and up to which version.
+    pub(crate) fn changes(&self) -> Option<(&[CdcVersionedMutations], i64)> {
+        let Self::Changes(listed) = self else { return None };
+        Some((listed.array(ChangeArray::of).batches.as_slice(), listed.value.upto))
+    }
+
     /// The rows and whether there may be more.
     pub(crate) fn rows(&self) -> Option<(&[KeyValue], bool)> {
         let Self::Rows(listed) = self else { return None };
@@ -196,5 +268,17 @@ impl From<Vec<String>> for Value {
 impl From<Tenant> for Value {
     fn from(tenant: Tenant) -> Self {
         Self::Int(tenant.id())
+    }
+}
+
+impl From<Vec<ChangeStream>> for Value {
+    fn from(streams: Vec<ChangeStream>) -> Self {
+        Self::Streams(Listed::boxed(streams))
+    }
+}
+
+impl From<Changes> for Value {
+    fn from(changes: Changes) -> Self {
+        Self::Changes(Listed::boxed(changes))
     }
 }

@@ -73,6 +73,19 @@ fn network_options_take_values_of_any_length() {
 }
 
 #[test]
+fn changes_are_consumed_and_acknowledged() {
+    run("changes", &[]);
+}
+
+#[test]
+fn changes_are_consumed_and_acknowledged_in_a_directory() {
+    let env = Env::real();
+    let folder = block_on(env.files().temporary_dir("changes-data")).unwrap();
+    let data = folder.path().join("data");
+    run("changes", &[data.to_str().expect("a path of letters")]);
+}
+
+#[test]
 fn misuse_gives_numbers() {
     run("misuse", &[]);
 }

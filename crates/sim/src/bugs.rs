@@ -76,6 +76,12 @@ bugs! {
     FirstWriteWins "replay lets the first write of a key win"
     /// A leader whose term ends acknowledges what it has appended.
     AcksAtTheEnd "what is in flight is acknowledged when a term ends"
+    /// A clear comes to the consumer of a stream as it was made.
+    ClearUncut "a clear isn't cut to the ranges of a stream"
+    /// A stream leaves a version out.
+    VersionSkipped "a version of a stream is skipped"
+    /// What the consumer of a stream acknowledges is not written down.
+    PositionLost "an acknowledged position is lost"
 }
 
 impl Bug {

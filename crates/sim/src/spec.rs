@@ -109,10 +109,10 @@ macro_rules! built_in {
 }
 
 built_in! {
-    "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "conflict_range" "conflict_range_network"
+    "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "changes" "conflict_range" "conflict_range_network"
     "cycle" "disk_durability" "doubled" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
-    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_cycle" "cluster_history" "cluster_increment"
+    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_changes" "cluster_cycle" "cluster_history" "cluster_increment"
     "cluster_mixed" "cluster_quiet"
 }
 

@@ -240,10 +240,12 @@ DLLEXPORT WARN_UNUSED_RESULT FDBResult* fdb_readbg_parse_delta_file(
 DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_result_get_bg_mutations_array(
     FDBResult* r, FDBBGMutation const** out_mutations, int* out_count);
 
-/* Change data capture, which FoundationDB has not released yet: every future fails with 2108 */
+/* Change data capture, as the packages of FoundationDB 8 call it */
 DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_register_cdc_stream(
-    FDBDatabase* db, uint8_t const* name, int name_length, uint8_t const* begin, int begin_length, uint8_t const* end,
-    int end_length);
+    FDBDatabase* db, uint8_t const* name, int name_length, FDBKeyRange const* ranges, int range_count);
+DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_register_cdc_ordered_stream(
+    FDBDatabase* db, uint8_t const* name, int name_length, FDBKeyRange const* ranges, int range_count,
+    FDBKey const* split_points, int split_point_count);
 DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_remove_cdc_stream(
     FDBDatabase* db, uint8_t const* name, int name_length);
 DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_database_list_cdc_streams(FDBDatabase* db);

@@ -159,7 +159,8 @@ typedef enum {
 typedef struct cdc_stream_info {
     FDBKey name;
     uint64_t stream_id;
-    FDBKeyRange key_range;
+    const FDBKeyRange* ranges;
+    int range_count;
     int64_t min_version;
 } FDBCdcStreamInfo;
 

@@ -1,5 +1,6 @@
 //! The exported functions, by what they act on. Each makes its arguments safe, calls one thing, and gives C the result.
 
+mod changes;
 mod database;
 mod future;
 mod legacy;
@@ -7,3 +8,5 @@ mod network;
 mod retired;
 mod tenant;
 mod transaction;
+
+pub(crate) use changes::Consumer;

@@ -1,5 +1,4 @@
-//! Functions of features that FoundationDB itself has withdrawn (blob granules), never released (change data capture), or
-//! has for the use of another copy of its own library alone. They exist, so that every program finds its symbols, and
+//! Functions of features that FoundationDB itself has withdrawn (blob granules), or has for the use of another copy of its own library alone. They exist, so that every program finds its symbols, and
 //! fail with `unsupported_operation`.
 //!
 //! Their parameters are left out: in the calling conventions of C the caller puts arguments where it likes and takes them
@@ -72,16 +71,11 @@ failing_futures! {
     fdb_transaction_get_blob_granule_ranges fdb_transaction_summarize_blob_granules
     fdb_transaction_read_blob_granules_start fdb_transaction_read_blob_granules_description
     fdb_database_create_shared_state
-    fdb_database_register_cdc_stream fdb_database_remove_cdc_stream fdb_database_list_cdc_streams
-    fdb_database_create_cdc_consumer fdb_database_resume_cdc_consumer
-    fdb_cdc_consumer_consume fdb_cdc_consumer_acknowledge
 }
 
 failing_calls! {
     fdb_future_get_granule_summary_array fdb_future_readbg_get_descriptions fdb_result_get_bg_mutations_array
     fdb_future_get_shared_state
-    fdb_future_get_cdc_stream_info_array fdb_future_get_cdc_consumer fdb_future_get_cdc_versioned_mutations
-    fdb_cdc_consumer_get_position
 }
 
 failing_results! {
@@ -90,7 +84,7 @@ failing_results! {
 }
 
 without_effect! {
-    fdb_database_set_shared_state fdb_use_future_protocol_version fdb_cdc_consumer_destroy
+    fdb_database_set_shared_state fdb_use_future_protocol_version
 }
 
 #[unsafe(no_mangle)]

@@ -146,9 +146,31 @@ static void retired(FDBDatabase* db) {
     EQUAL(fdb_result_get_keyvalue_array(result, &rows, &count, &more), 2108);
     fdb_result_destroy(result);
     EQUAL(outcome(fdb_transaction_summarize_blob_granules(tr, BYTES("a"), BYTES("b"), 1, 1)), 2108);
-    EQUAL(outcome(fdb_database_list_cdc_streams(db)), 2108);
-    fdb_cdc_consumer_destroy(NULL);
     fdb_transaction_destroy(tr);
+}
+
+static void changes(FDBDatabase* db) {
+    FDBKeyRange inverted = {(const uint8_t*)"b", 1, (const uint8_t*)"a", 1};
+    EQUAL(outcome(fdb_database_register_cdc_stream(db, BYTES("s"), NULL, 1)), 2000);
+    EQUAL(outcome(fdb_database_register_cdc_stream(db, BYTES("s"), NULL, -1)), 2000);
+    EQUAL(outcome(fdb_database_register_cdc_stream(db, BYTES("s"), NULL, 0)), 2000);
+    EQUAL(outcome(fdb_database_register_cdc_stream(db, BYTES("s"), &inverted, 1)), 2005);
+    EQUAL(outcome(fdb_database_register_cdc_stream(NULL, BYTES("s"), &inverted, 1)), 2000);
+    EQUAL(outcome(fdb_database_remove_cdc_stream(db, BYTES("nobody"))), 2000);
+    EQUAL(outcome(fdb_database_create_cdc_consumer(db, BYTES("nobody"))), 2000);
+    EQUAL(outcome(fdb_cdc_consumer_consume(NULL)), 2000);
+    fdb_cdc_consumer_destroy(NULL);
+    FDBFuture* f = fdb_database_list_cdc_streams(db);
+    FDBCdcConsumer* consumer = NULL;
+    EQUAL(fdb_future_block_until_ready(f), 0);
+    EQUAL(fdb_future_get_cdc_consumer(f, &consumer), 2000);
+    fdb_future_destroy(f);
+    f = fdb_database_resume_cdc_consumer(db, 77, 5);
+    EQUAL(fdb_future_block_until_ready(f), 0);
+    EQUAL(fdb_future_get_cdc_consumer(f, &consumer), 0);
+    fdb_future_destroy(f);
+    EQUAL(outcome(fdb_cdc_consumer_consume(consumer)), 2000);
+    fdb_cdc_consumer_destroy(consumer);
 }
 
 int main(void) {
@@ -161,6 +183,7 @@ int main(void) {
     null_handles();
     tenants();
     retired(db);
+    changes(db);
     fdb_database_destroy(db);
     end();
     puts("ok");

@@ -7,6 +7,7 @@
 mod api_correctness;
 mod atomic_ops;
 mod automatic_idempotency;
+mod changes;
 mod conflict_range;
 mod cycle;
 mod disk_durability;
@@ -75,6 +76,7 @@ workloads! {
     api_correctness ApiCorrectness
     atomic_ops AtomicOps
     automatic_idempotency AutomaticIdempotency
+    changes Changes
     conflict_range ConflictRange
     cycle Cycle
     disk_durability DiskDurability
