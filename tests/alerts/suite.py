@@ -37,6 +37,8 @@ WELL = {
     'plinth_peer_connected{job="plinth", instance="a", address="b"}': "1x240",
     'plinth_follower_lag_entries{instance="a", node="2"}': "5x240",
     'plinth_elections_total{instance="a"}': "3x240",
+    'plinth_backup_behind_seconds{instance="a", tag="default"}': "1x240",
+    'plinth_backup_broken_total{instance="a", tag="default"}': "2x240",
 }
 
 # For each alert what is measured instead; those that fire together with it are named behind.
@@ -48,6 +50,8 @@ UNWELL = {
     "PlinthDiskLow": ({'plinth_disk_free_bytes{instance="a"}': f"{GIB + 1000}x240"}, []),
     "PlinthDiskFillsUp": ({'plinth_disk_free_bytes{instance="a"}': f"{50 * GIB}-{GIB // 20}x240"}, []),
     "PlinthCheckpointsFail": ({'plinth_checkpoint_failures_total{instance="a"}': "0+1x240"}, []),
+    "PlinthBackupBehind": ({'plinth_backup_behind_seconds{instance="a", tag="default"}': "400x240"}, []),
+    "PlinthBackupBroken": ({'plinth_backup_broken_total{instance="a", tag="default"}': "0+1x240"}, []),
     "PlinthFlushStuck": ({'plinth_flush_failing{instance="a"}': "1x240"}, []),
     "PlinthDamaged": ({'plinth_damaged_blocks_total{instance="a"}': "1x240"}, []),
     "PlinthSlowSyncs": ({'plinth_log_sync_seconds_bucket{instance="a", le="0.01"}': "0x240"}, []),

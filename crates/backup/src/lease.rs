@@ -14,9 +14,9 @@ use plinth_types::{Error, Result};
 use std::time::Duration;
 
 /// How long a lease lasts that isn't renewed.
-const LASTS: Duration = Duration::from_secs(30);
+const LASTS: Duration = Duration::from_secs(15);
 /// How often it is renewed, and looked at by those who wait.
-const BEAT: Duration = Duration::from_secs(5);
+const BEAT: Duration = Duration::from_secs(3);
 
 /// The right to write a backup.
 pub struct Lease {

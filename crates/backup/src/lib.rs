@@ -3,7 +3,7 @@
 //! ## Role
 //! Reads a database as any client does, through its [`Endpoint`](plinth_client::Endpoint), and puts what it reads as whole files
 //! into a [`Target`]. A restore reads those files and makes the database as it was at a version, or at a second: in a new directory,
-//! where somebody makes an engine's files of the rows ([`Loader`]), or in a database that is running.
+//! where somebody makes an engine's files of the rows ([`restore::Loader`]), or in a database that is running.
 //!
 //! ## Data structure
 //! ```text
@@ -31,11 +31,14 @@
 //! Read next: `container.rs`, `snapshot.rs`, `log.rs`, `restore/mod.rs`; `docs/format/backup.md` for the bytes.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod container;
+mod expire;
 mod format;
 mod lease;
 mod log;
 mod manifest;
+mod merge;
 mod moments;
 mod names;
 pub mod restore;
@@ -44,7 +47,9 @@ mod snapshot;
 pub mod target;
 mod verify;
 
+pub use agent::Agent;
 pub use container::{Backup, Contents, LogFile, Snapshot};
+pub use expire::{Expired, delete, expire};
 pub use format::Key;
 pub use lease::Lease;
 pub use log::{LogBuilder, Moment};

@@ -14,9 +14,11 @@ use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use plinth::backup::Agent;
 use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on};
 use plinth_env::Env;
+use plinth_env::sync::race;
 use plinth_server::{
     ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
 };
@@ -28,6 +30,8 @@ use std::time::Duration;
 
 /// The cluster file's name in the database's directory, unless another place was given.
 const CLUSTER_FILE: &str = "fdb.cluster";
+/// How long backups are waited for at the end.
+const BACKUPS_END: Duration = Duration::from_secs(5);
 /// The name of the file that has HTTP's token, in the same place.
 const TOKEN_FILE: &str = "http-token";
 /// Where `plinth dev` has its clients, its console, and its series, unless somebody else is there.
@@ -202,9 +206,12 @@ fn serve(
     let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
     let Some((database, member)) = open(env, settings, dir, &file, &stop)? else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
-    let metrics =
-        Page::new(move || measured.metrics_text() + &process::metrics(&own, version, env!("PLINTH_COMMIT")));
-    let metrics = Some(metrics);
+    let backups = Agent::start(env, &database);
+    let of_backups = backups.metrics();
+    let metrics = Some(Page::new(move || {
+        let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
+        measured.metrics_text() + &of_process + &of_backups()
+    }));
     let peers = member.as_ref().map(|member| member.mesh.clone());
     let mut config = ServerConfig { metrics, peers, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
@@ -234,6 +241,8 @@ fn serve(
         Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
         None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
     }
+    // What it is at goes on wherever an agent begins; one that waits for its target is not waited for.
+    block_on(race(backups.stop(), env.sleep(BACKUPS_END)));
     if let Some(member) = &member {
         member.hand_over();
     }

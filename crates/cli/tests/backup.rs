@@ -1,5 +1,7 @@
 //! `plinth backup` and `plinth restore` as their users meet them: a directory that nobody has open, a server that is running, the
 //! words and the exit codes. What a backup promises is tested in `crates/backup`.
+//!
+//! The last one is the story that `docs/backup.md` tells.
 
 mod common;
 
@@ -8,6 +10,7 @@ use plinth::{Database, RangeOptions};
 use plinth_env::{Env, block_on};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn plinth(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).stdin(Stdio::null()).output().unwrap()
@@ -109,7 +112,7 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
 fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     let place = scratch();
     let url = place.path().join("backup").display().to_string();
-    let server = Running::start(&place.path().join("one"), &[]);
+    let server = Running::start(&place.path().join("one"), &["--listen", "127.0.0.1:0"]);
     let file = server.cluster_file().display().to_string();
     let db = Database::connect(&file).unwrap();
     fill(&db, 2000);
@@ -129,4 +132,58 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     let to = ["--dest-cluster-file", &file];
     assert!(ended(0, &[&["restore", "status"], &to[..]].concat()).contains("no restore"));
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("no restore"));
+}
+
+/// The story of docs/backup.md: a continuous backup, a mistake, the loss of the server, and the second before the mistake.
+#[test]
+fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
+    let place = scratch();
+    let url = place.path().join("backup").display().to_string();
+    let dir = place.path().join("one");
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file().display().to_string();
+    let at = ["--cluster-file", &file];
+    let db = Database::connect(&file).unwrap();
+    fill(&db, 1000);
+    assert!(
+        ended(0, &[&["backup", "start", "-d", &url, "--wait"], &at[..]].concat()).contains("can be restored")
+    );
+    assert!(ended(1, &[&["backup", "start", "-d", &url], &at[..]].concat()).contains("already"));
+    fill(&db, 1500);
+    let original = rows(&db);
+    let env = Env::real();
+    // A moment is noted each second.
+    block_on(env.sleep(Duration::from_secs(3)));
+    let before = plinth::backup::show_time(env.wall_clock().as_millis() as u64);
+    block_on(env.sleep(Duration::from_secs(2)));
+    db.transact_blocking(|tr| {
+        tr.clear_range("row/000500", "row/001000");
+        Ok(())
+    })
+    .unwrap();
+    let mistaken = rows(&db);
+    assert!(ended(0, &[&["backup", "status"], &at[..]].concat()).contains("saved up to version"));
+    assert!(
+        ended(0, &[&["backup", "status", "--json"], &at[..]].concat()).contains("last_restorable_version")
+    );
+    // The server ends and comes back: the backup goes on.
+    drop(db);
+    assert_eq!(server.terminate(), Some(0));
+    let server = Running::start(&dir, &[]);
+    let file = server.cluster_file().display().to_string();
+    let at = ["--cluster-file", &file];
+    assert!(ended(0, &[&["backup", "discontinue", "--wait"], &at[..]].concat()).contains("has ended"));
+    assert!(ended(0, &[&["backup", "status"], &at[..]].concat()).contains("completed"));
+    server.kill();
+    block_on(env.files().remove_dir_all(&dir)).unwrap();
+    let new = place.path().join("new").display().to_string();
+    let later = place.path().join("later").display().to_string();
+    ended(0, &["restore", "-r", &url, "--dest-dir", &new, "--timestamp", &before]);
+    assert_eq!(rows_in(Path::new(&new)), original);
+    ended(0, &["restore", "-r", &url, "--dest-dir", &later]);
+    assert_eq!(rows_in(Path::new(&later)), mistaken);
+    assert!(ended(0, &["backup", "verify", &url]).contains("every file is whole"));
+    assert!(ended(0, &["backup", "expire", &url, "--before", "30d"]).contains("nothing is old enough"));
+    ended(0, &["backup", "delete", &url]);
+    assert!(ended(1, &["backup", "describe", &url]).contains("no backup"));
 }

@@ -46,7 +46,10 @@ pub(crate) async fn apply(
         extents: Extents::of(plan),
         from,
         place: Place::default(),
-        next: plan.snapshot.header.from + 1,
+        next: match plinth_types::planted!("a restore applies what its snapshot has") {
+            true => 0,
+            false => plan.snapshot.header.from + 1,
+        },
         mutations: MutationList::new(),
         ready: Vec::new(),
         applied: 0,

@@ -3,6 +3,7 @@
 //! Here stands what a command line needs: URLs become targets, ranges and times are read as people write them, progress becomes a
 //! bar. What a backup is, and how it is taken and restored, is the crate `plinth-backup`.
 
+mod continuous;
 mod now;
 mod restore;
 mod show;
@@ -35,6 +36,7 @@ pub fn command() -> Command {
         .after_help(
             "Examples:\n  plinth backup now --dir ./shop /backups/shop\n  \
              plinth backup now --cluster-file ./shop/fdb.cluster /backups/shop\n  \
+             plinth backup start --cluster-file ./shop/fdb.cluster -d /backups/shop\n  \
              plinth backup describe /backups/shop\n  plinth backup verify /backups/shop\n  \
              plinth restore -r /backups/shop --dest-dir ./shop-again",
         )
@@ -50,6 +52,7 @@ pub fn command() -> Command {
                 .arg(key_file())
                 .arg(workers()),
         )
+        .subcommands(continuous::commands())
         .subcommand(
             Command::new("describe")
                 .about("What a backup holds, and to which versions and times it can be restored")
@@ -71,6 +74,10 @@ pub fn command() -> Command {
 
 /// Runs `plinth backup`.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    let done = options.subcommand().and_then(|(name, options)| continuous::run(name, options));
+    if let Some(done) = done {
+        return done;
+    }
     match options.subcommand() {
         Some(("now", options)) => now::run(options),
         Some(("describe", options)) => show::describe(options),

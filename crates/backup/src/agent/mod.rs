@@ -1,0 +1,218 @@
+//! The agent: what does continuous backups, wherever the database runs.
+//!
+//! ```text
+//!   rows of tags ──read each second──▶ agent ──▶ a task for each tag: stream ─▶ files of the log, snapshots now and then
+//!   row of the agent: its id, its beat ── whoever sees it not move for ten seconds takes it ──▶ the agent of another node
+//! ```
+//! Every node may run one; at most one of them is at work. Which one is a row: it is read by every transaction in which progress
+//! is noted, so an agent that was taken for dead can't note anything any more. What it may still put into a target does no
+//! harm: files of the log have everything of the versions in their names, whoever put them, and snapshots count when whole.
+//!
+//! Read next: `rows.rs`, `tag.rs`, then `control.rs`.
+
+mod control;
+mod metrics;
+mod rows;
+mod tag;
+
+pub use control::{DEFAULT_TAG, State, TagStatus, Wish, change, modify, start, tags};
+
+use crate::format::Key;
+use crate::snapshot::lock;
+use crate::target::{Target, named};
+use plinth_client::Database;
+use plinth_env::{Env, Task};
+use plinth_types::{Error, Result};
+use rows::{AGENT, Beat, TagRows, for_system, read_all};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How often rows are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long another agent's beat must not move before it is taken for dead.
+const DEAD: Duration = Duration::from_secs(10);
+
+/// Does the continuous backups of a database for as long as it lives, or waits for its turn.
+pub struct Agent {
+    stop: Arc<AtomicBool>,
+    task: Task,
+    seen: Seen,
+}
+
+/// How the backups were when they were looked at last.
+type Seen = Arc<Mutex<Vec<TagStatus>>>;
+
+impl Agent {
+    /// Begins to look for backups to be done. Targets are those that URLs name to this process.
+    pub fn start(env: &Env, db: &Database) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (inner, db, flag, seen) = (env.clone(), db.clone(), stop.clone(), Seen::default());
+        let told = seen.clone();
+        let task = env.spawn("backup-agent", async move { run(inner, db, flag, told).await });
+        Self { stop, task, seen }
+    }
+
+    /// What measures the backups, in Prometheus' text format; calls of what is given, at any time, have the latest.
+    pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let seen = self.seen.clone();
+        move || metrics::text(&lock(&seen))
+    }
+
+    /// Ends it: what is under way is given up, and goes on where another agent begins.
+    ///
+    /// # Errors
+    /// If it panicked.
+    pub async fn stop(self) -> Result<()> {
+        self.stop.store(true, Ordering::SeqCst);
+        Ok(self.task.await?)
+    }
+}
+
+/// What an agent and the tasks of its tags share.
+#[derive(Clone)]
+struct Shared {
+    env: Env,
+    db: Database,
+    id: [u8; 16],
+}
+
+impl Shared {
+    fn target(&self, url: &str) -> Result<Arc<dyn Target>> {
+        named(&self.env, url)
+    }
+
+    async fn key(&self, file: Option<&str>) -> Result<Option<Key>> {
+        let Some(file) = file else { return Ok(None) };
+        Key::of_file(&self.env.files().read(file).await?).map(Some)
+    }
+}
+
+/// A tag that is worked at.
+struct Working {
+    uid: serde_json::Value,
+    orders: Arc<tag::Orders>,
+    task: Task,
+}
+
+async fn run(env: Env, db: Database, stop: Arc<AtomicBool>, seen: Seen) {
+    let mut id = [0; 16];
+    env.fill_random(&mut id);
+    let shared = Shared { env: env.clone(), db, id };
+    let mut working = BTreeMap::<String, Working>::new();
+    let mut other: Option<(Beat, Duration)> = None;
+    while !stop.load(Ordering::Relaxed) {
+        match shared.look(&mut other, !working.is_empty(), &seen).await {
+            Ok(Some(tags)) => shared.keep_working(tags, &mut working),
+            // Another one does it, or nobody has anything to do.
+            Ok(None) => end(&mut working).await,
+            // The database can't be reached, or another node leads: nothing can be noted, so nothing need be done.
+            Err(_) => {}
+        }
+        env.sleep(LOOK).await;
+    }
+    let was_at_work = !working.is_empty();
+    end(&mut working).await;
+    if was_at_work {
+        // So that another needn't wait; if it can't be written, it waits.
+        let _ = shared.retire().await;
+    }
+}
+
+async fn end(working: &mut BTreeMap<String, Working>) {
+    for tag in working.values() {
+        tag.orders.stop.store(true, Ordering::SeqCst);
+    }
+    for (_, tag) in std::mem::take(working) {
+        if let Err(failure) = tag.task.await {
+            tracing::error!(error = %Error::from(failure), "a backup's task ended early");
+        }
+    }
+}
+
+impl Shared {
+    /// The tags, if this agent is the one that does them; it becomes that if nobody is.
+    async fn look(
+        &self,
+        other: &mut Option<(Beat, Duration)>,
+        is_at_work: bool,
+        seen: &Seen,
+    ) -> Result<Option<BTreeMap<String, TagRows>>> {
+        let tr = self.db.create_transaction();
+        let tags = read_all(&tr).await?;
+        let newest = tr.get_read_version().await?;
+        let status = |(tag, rows): (&String, &TagRows)| TagStatus::of(tag.clone(), rows, newest).ok();
+        *lock(seen) = tags.iter().filter_map(status).collect();
+        let has_work =
+            |rows: &TagRows| rows.done["uid"] != rows.wanted["uid"] || !rows.done["ended"].is_string();
+        if !is_at_work && !tags.values().any(has_work) {
+            *other = None;
+            return Ok(None);
+        }
+        let beat = tr.get(AGENT).await?.and_then(|value| Beat::decode(&value));
+        let now = self.env.now();
+        match beat {
+            Some(beat) if beat.agent != self.id => {
+                let since = match other {
+                    Some((seen, since)) if *seen == beat => *since,
+                    _ => {
+                        *other = Some((beat, now));
+                        now
+                    }
+                };
+                if now.saturating_sub(since) < DEAD {
+                    return Ok(None);
+                }
+                tracing::info!("takes the backups over from another node");
+            }
+            _ => {}
+        }
+        let count = beat.map_or(0, |beat| beat.count) + 1;
+        for_system(&tr)?;
+        tr.set(AGENT, Beat { agent: self.id, count }.encode());
+        tr.commit().await?;
+        *other = None;
+        Ok(Some(tags))
+    }
+
+    /// Says that this agent is none any more, if it was.
+    async fn retire(&self) -> Result<()> {
+        let tr = self.db.create_transaction();
+        for_system(&tr)?;
+        let beat = tr.get(AGENT).await?.and_then(|value| Beat::decode(&value));
+        if beat.is_some_and(|beat| beat.agent == self.id) {
+            tr.clear(AGENT);
+            tr.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Has a task for each tag that is to be worked at.
+    fn keep_working(&self, tags: BTreeMap<String, TagRows>, working: &mut BTreeMap<String, Working>) {
+        working.retain(|name, tag| {
+            let is_wanted = tags.get(name).is_some_and(|rows| rows.wanted["uid"] == tag.uid);
+            if !is_wanted {
+                tag.orders.stop.store(true, Ordering::SeqCst);
+            }
+            !tag.task.is_finished()
+        });
+        for (name, rows) in tags {
+            let is_current = rows.done["uid"] == rows.wanted["uid"];
+            if is_current && rows.done["ended"].is_string() {
+                continue;
+            }
+            if let Some(tag) = working.get(&name) {
+                tag.orders.give(&rows.wanted);
+                continue;
+            }
+            let (shared, orders) = (self.clone(), Arc::new(tag::Orders::new(&rows.wanted)));
+            let uid = rows.wanted["uid"].clone();
+            let (given, tag) = (orders.clone(), name.clone());
+            let task = self.env.spawn("backup-tag", async move {
+                tag::run(shared, tag, rows, given).await;
+            });
+            working.insert(name, Working { uid, orders, task });
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! One continuous backup: a stream of changes becomes files of the log, and now and then a snapshot is taken.
+//!
+//! ```text
+//!   stream ─▶ batches ─▶ file being made ─▶ put ─▶ progress noted ─▶ acknowledged     each second, or 8 MiB
+//!                                                        └ a whole snapshot, when one is due, by a task beside
+//! ```
+//! A file is acknowledged when it is in the target: what was put and not acknowledged comes again after a crash, in another file,
+//! which overlaps and has the same. The file begins behind what was acknowledged, so files follow one another without a gap for as
+//! long as the stream has everything. If the stream has lost something, the log has a gap: it is told, a new stream is registered, and a
+//! snapshot is taken behind it.
+
+use super::Shared;
+use super::control::{State, Wish};
+use super::rows::{TagRows, write_progress};
+use crate::container::Backup;
+use crate::lease::Lease;
+use crate::log::{LogBuilder, Moment};
+use crate::merge::merge_logs;
+use crate::snapshot::{SnapshotReport, SnapshotSettings, lock, read_version, take_snapshot};
+use plinth_client::ChangeConsumer;
+use plinth_env::Task;
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, KeyRange, Result, Version, planted, system};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A file of the log is put after this time at the latest, if anything was committed.
+const LATEST: Duration = Duration::from_millis(500);
+/// And after this time if nothing was.
+const IDLE: Duration = Duration::from_secs(10);
+/// And when it has so many bytes.
+const FILE_BYTES: usize = 8 << 20;
+/// How often the time is noted.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How long an answer of the stream is waited for before orders are looked at: longer than an idle stream takes for one.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The first pause before something is tried again, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// After so many files of the log small ones are made into larger ones.
+const MERGE_FILES: u64 = 64;
+
+/// What is wanted of a task, which may change while it works.
+pub(super) struct Orders {
+    /// Give up, and note nothing.
+    pub stop: Arc<AtomicBool>,
+    wanted: Mutex<Value>,
+}
+
+impl Orders {
+    pub fn new(wanted: &Value) -> Self {
+        Self { stop: Arc::default(), wanted: Mutex::new(wanted.clone()) }
+    }
+
+    pub fn give(&self, wanted: &Value) {
+        *lock(&self.wanted) = wanted.clone();
+    }
+
+    fn state(&self) -> State {
+        State::of(&lock(&self.wanted))
+    }
+
+    fn wish(&self) -> Result<Wish> {
+        Wish::of_json(&lock(&self.wanted))
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Works at a tag until it has ended or is stopped. What goes wrong is noted, and tried again.
+pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<Orders>) {
+    let mut pause = PAUSES[0];
+    let is_new = rows.done["uid"] != rows.wanted["uid"];
+    let mut done = if is_new { json!({ "uid": rows.wanted["uid"] }) } else { rows.done };
+    while !orders.is_over() {
+        let saved = done["saved"].as_i64();
+        let worked = work(&shared, &tag, &orders, &mut done).await;
+        let Err(error) = worked else { return };
+        if error == Error::operation_cancelled() {
+            return;
+        }
+        tracing::warn!(tag, error = %error, "a backup gets no further, and is tried again");
+        done["error"] = error.to_string().into();
+        if write_progress(&shared.db, shared.id, &tag, &done).await.is_err() {
+            return;
+        }
+        if done["saved"].as_i64() > saved {
+            pause = PAUSES[0];
+        }
+        shared.env.sleep(pause).await;
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value) -> Result<()> {
+    let wish = orders.wish()?;
+    let name = stream_name(tag, done);
+    if orders.state() == State::Aborting {
+        return end(shared, tag, &name, done, "aborted").await;
+    }
+    let target = shared.target(&wish.url)?;
+    let key = shared.key(wish.key_file.as_deref()).await?;
+    let database = shared.db.endpoint().describe().cluster_id;
+    let backup = Backup::open_or_create(&shared.env, target, key, &database).await?;
+    let holder = format!("agent {} of the database {database}", crate::names::hex(&shared.id[..4]));
+    let lease = Lease::take(&backup, &holder).await?;
+    // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
+    let stream = shared.db.register_changes(&name, streamed(&wish.ranges), wish.log_bytes).await?;
+    let consumer = shared.db.consume_changes(&name).await?.with_bytes(4 << 20);
+    let now = shared.env.now();
+    let mut writer = Writer {
+        shared,
+        tag,
+        orders,
+        backup,
+        lease,
+        log: LogBuilder::new(consumer.position() + 1),
+        reached: consumer.position(),
+        consumer,
+        moments: VecDeque::new(),
+        begun: now,
+        sampled: Duration::ZERO,
+        last_time: 0,
+        files: 0,
+        snapshot: None,
+    };
+    done["stream"] = stream.id.into();
+    let result = writer.go_on(done).await;
+    if let Some(snapshot) = writer.snapshot.take() {
+        snapshot.stop.store(true, Ordering::SeqCst);
+        let _ = snapshot.task.await;
+    }
+    // Somebody else may have it already.
+    let _ = writer.lease.give_back().await;
+    match result {
+        Ok(how) => end(shared, tag, &name, done, how).await,
+        Err(error) if error == Error::version_invalid() => {
+            broken(shared, tag, &name, done, &error).await?;
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The stream of a tag; another one after each time that it was lost.
+fn stream_name(tag: &str, done: &Value) -> String {
+    let broken = done["broken"].as_u64().unwrap_or_default();
+    format!("\u{0}backup/{tag}/{}/{broken}", done["uid"].as_str().unwrap_or_default())
+}
+
+/// What of the ranges a stream can cover: tenants' own rows are saved by snapshots alone.
+fn streamed(ranges: &[KeyRange]) -> Vec<KeyRange> {
+    ranges.iter().filter(|range| range.end[..] <= *system::NORMAL_END).cloned().collect()
+}
+
+async fn end(shared: &Shared, tag: &str, stream: &str, done: &mut Value, how: &str) -> Result<()> {
+    match shared.db.remove_changes(stream).await {
+        Err(error) if error != Error::client_invalid_operation() => return Err(error),
+        _ => {}
+    }
+    done["ended"] = how.into();
+    done["error"] = Value::Null;
+    tracing::info!(tag, how, "a backup has ended");
+    write_progress(&shared.db, shared.id, tag, done).await
+}
+
+/// The database let go of what had not been saved: another stream, and another snapshot.
+async fn broken(shared: &Shared, tag: &str, stream: &str, done: &mut Value, error: &Error) -> Result<()> {
+    tracing::error!(
+        tag,
+        error = %error,
+        "a backup is broken: the database let go of what had not been saved; a new snapshot begins"
+    );
+    match shared.db.remove_changes(stream).await {
+        Err(error) if error != Error::client_invalid_operation() => return Err(error),
+        _ => {}
+    }
+    done["broken"] = (done["broken"].as_u64().unwrap_or_default() + 1).into();
+    done["restorable_from"] = Value::Null;
+    done["snapshot_begun"] = Value::Null;
+    write_progress(&shared.db, shared.id, tag, done).await
+}
+
+/// A snapshot that is being taken.
+struct Taking {
+    stop: Arc<AtomicBool>,
+    task: Task,
+    taken: Arc<Mutex<Option<Result<SnapshotReport>>>>,
+}
+
+struct Writer<'t> {
+    shared: &'t Shared,
+    tag: &'t str,
+    orders: &'t Arc<Orders>,
+    backup: Backup,
+    lease: Lease,
+    consumer: ChangeConsumer,
+    log: LogBuilder,
+    /// The stream was read up to here.
+    reached: Version,
+    /// Moments whose versions it has not come to yet.
+    moments: VecDeque<Moment>,
+    begun: Duration,
+    sampled: Duration,
+    last_time: u64,
+    files: u64,
+    snapshot: Option<Taking>,
+}
+
+impl Writer<'_> {
+    /// Goes on until the backup is to end, and says how it did.
+    async fn go_on(&mut self, done: &mut Value) -> Result<&'static str> {
+        loop {
+            if self.orders.is_over() {
+                return Err(Error::operation_cancelled());
+            }
+            self.lease.renew().await?;
+            let wish = self.orders.wish()?;
+            match self.orders.state() {
+                State::Aborting => return Ok("aborted"),
+                State::Paused => {
+                    self.shared.env.sleep(MOMENT).await;
+                    continue;
+                }
+                State::Discontinuing => {
+                    self.read_upto(read_version(&self.shared.db).await?).await?;
+                    if !planted!("the last batch of a backup isn't put when it ends") {
+                        self.put(done).await?;
+                    }
+                    return Ok("completed");
+                }
+                State::Running => {}
+            }
+            self.mind_snapshot(&wish, done).await?;
+            if wish.stop_when_done && self.snapshot.is_none() && done["restorable_from"].is_i64() {
+                return Ok("completed");
+            }
+            self.sample().await?;
+            self.read().await?;
+            if self.is_due() {
+                self.put(done).await?;
+            }
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let age = self.shared.env.now().saturating_sub(self.begun);
+        let latest = if self.log.is_empty() { IDLE } else { LATEST };
+        age >= latest || self.log.bytes() >= FILE_BYTES
+    }
+
+    /// Notes the time, and the newest version then.
+    async fn sample(&mut self) -> Result<()> {
+        let now = self.shared.env.now();
+        if now.saturating_sub(self.sampled) < MOMENT {
+            return Ok(());
+        }
+        self.sampled = now;
+        // A clock that was set back must not have versions and times disagree.
+        let time = (self.shared.env.wall_clock().as_millis() as u64).max(self.last_time);
+        self.last_time = time;
+        let version = read_version(&self.shared.db).await?;
+        self.moments.push_back(Moment { time, version });
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<()> {
+        let next = race(self.consumer.next(), self.shared.env.sleep(PATIENCE)).await;
+        let changes = match next {
+            First::Left(changes) => changes?,
+            First::Right(()) => return Ok(()),
+        };
+        for batch in &changes.batches {
+            self.log.push(batch.version, batch.mutations.iter());
+        }
+        self.reached = self.reached.max(changes.upto);
+        while let Some(moment) = self.moments.pop_front_if(|moment| moment.version <= self.reached) {
+            if moment.version >= self.log.from() {
+                self.log.moment(moment);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_upto(&mut self, version: Version) -> Result<()> {
+        // A version that was given out need not have an entry: one that is committed behind it has.
+        super::rows::fenced(&self.shared.db, self.shared.id, |tr| {
+            tr.set(b"\xff\x02/plinth/backup/beat", []);
+        })
+        .await?;
+        while self.reached < version && !self.orders.is_over() {
+            self.lease.renew().await?;
+            self.read().await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the file that is being made, notes it, and acknowledges what is in it.
+    async fn put(&mut self, done: &mut Value) -> Result<()> {
+        self.begun = self.shared.env.now();
+        let upto = self.reached;
+        if upto < self.log.from() {
+            return self.note(done).await;
+        }
+        let begin = upto + 1 + Version::from(planted!("a file of the log begins one version late"));
+        let log = std::mem::replace(&mut self.log, LogBuilder::new(begin));
+        // If that fails, what was in it comes again, from what was acknowledged on.
+        let len = self.backup.put_log(log, upto + 1).await?;
+        self.files += 1;
+        done["saved"] = upto.into();
+        done["log_bytes"] = (done["log_bytes"].as_u64().unwrap_or_default() + len).into();
+        done["error"] = Value::Null;
+        self.note(done).await?;
+        self.consumer.acknowledge_upto(upto).await?;
+        if self.files.is_multiple_of(MERGE_FILES) {
+            self.lease.renew().await?;
+            merge_logs(&self.backup, upto).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes progress, which is a commit: an idle database's stream goes on behind it.
+    async fn note(&self, done: &Value) -> Result<()> {
+        write_progress(&self.shared.db, self.shared.id, self.tag, done).await
+    }
+
+    /// Takes a snapshot when one is due, and notes one that has been taken.
+    async fn mind_snapshot(&mut self, wish: &Wish, done: &mut Value) -> Result<()> {
+        if let Some(snapshot) = &self.snapshot {
+            let Some(taken) = lock(&snapshot.taken).take() else { return Ok(()) };
+            let stored = match taken {
+                Ok(report) => report,
+                Err(error) => {
+                    self.snapshot = None;
+                    return Err(error);
+                }
+            };
+            self.snapshot = None;
+            // It can be restored from once the log reaches from before it to behind it, or is not needed.
+            done["restorable_from"] = stored.version.into();
+            done["snapshots"] = (done["snapshots"].as_u64().unwrap_or_default() + 1).into();
+            let bytes = done["snapshot_bytes"].as_u64().unwrap_or_default() + stored.stored;
+            done["snapshot_bytes"] = bytes.into();
+            tracing::info!(
+                tag = self.tag,
+                version = stored.version,
+                rows = stored.rows,
+                "a snapshot is whole"
+            );
+            return self.note(done).await;
+        }
+        let now = self.shared.env.wall_clock().as_secs();
+        let begun = done["snapshot_begun"].as_u64();
+        let is_due = begun.is_none_or(|begun| now.saturating_sub(begun) >= wish.snapshot_interval.as_secs())
+            || !done["restorable_from"].is_i64();
+        if !is_due {
+            return Ok(());
+        }
+        done["snapshot_begun"] = now.into();
+        self.note(done).await?;
+        let (stop, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        // Two workers leave clients their processors.
+        let settings = SnapshotSettings {
+            ranges: wish.ranges.clone(),
+            workers: 2,
+            stop: stop.clone(),
+            ..SnapshotSettings::default()
+        };
+        let (backup, db, told) = (self.backup.clone(), self.shared.db.clone(), taken.clone());
+        let task = self.shared.env.spawn("backup-snapshot", async move {
+            let report = take_snapshot(&backup, &db, &settings).await;
+            *lock(&told) = Some(report);
+        });
+        self.snapshot = Some(Taking { stop, task, taken });
+        Ok(())
+    }
+}

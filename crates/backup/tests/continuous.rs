@@ -1,0 +1,254 @@
+//! Continuous backups of a database that is written all the while: every version that a backup says it reaches can be restored, and is
+//! what the model had then, whatever happened to the agent and to the database's machine on the way.
+//!
+//! The last test is of the others: mistakes are made on purpose, and have to be noticed.
+
+mod common;
+
+use common::*;
+use plinth::backup::agent::{self, State, Wish};
+use plinth::backup::restore::{Goal, Mapping};
+use plinth::backup::{Agent, Backup, expire};
+use plinth::{Database, Env, Error, Version};
+use plinth_env::simulated::Simulation;
+use std::time::Duration;
+
+/// What was there after each commit.
+type History = Vec<(Version, Model)>;
+
+/// Commits for a while, one each few milliseconds.
+async fn write_for(db: &Database, history: &mut History, random: &mut Random, commits: usize) {
+    let mut model = history.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
+    for _ in 0..commits {
+        write_some(db, &mut model, random, 1).await;
+        // The version of what was committed last: nobody else writes keys.
+        let version = set(db, b"last", &history.len().to_be_bytes()).await;
+        model.insert("last".into(), history.len().to_be_bytes().to_vec().into());
+        history.push((version, model.clone()));
+        db.endpoint().env().sleep(Duration::from_millis(20 + random.below(100))).await;
+    }
+}
+
+async fn status(db: &Database) -> agent::TagStatus {
+    agent::tags(db).await.unwrap().remove(0)
+}
+
+async fn until(db: &Database, what: &str, is_so: impl Fn(&agent::TagStatus) -> bool) {
+    for _ in 0..200 {
+        if is_so(&status(db).await) {
+            return;
+        }
+        db.endpoint().env().sleep(Duration::from_millis(500)).await;
+    }
+    panic!("never {what}: {:?}", status(db).await);
+}
+
+/// Restores to drawn versions and compares.
+async fn compare(machine: &Env, history: &History, random: &mut Random, name: &str, rounds: u64) {
+    let backup = Backup::open(machine, backup_target(machine), None).await.unwrap();
+    let reach = backup.contents().await.unwrap().restorable();
+    assert!(!reach.is_empty(), "{name}");
+    for round in 0..rounds {
+        let (from, to) = reach[random.index(reach.len())];
+        let at = match round {
+            0 => to,
+            1 => from,
+            _ => from + random.below((to - from) as u64 + 1) as Version,
+        };
+        let dir = format!("/restored-{name}-{round}");
+        restore_dir(machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory").await.unwrap();
+        let rows = rows_of(&*open(machine, &dir, "memory").await).await;
+        // Between the two commits of a step the model has the one before, but for what the first did.
+        let stamp =
+            rows.get(&b"last"[..]).map(|value| usize::from_be_bytes((&value[..]).try_into().unwrap()));
+        let before = history.iter().rposition(|(version, _)| *version <= at);
+        assert_eq!(stamp, before, "{name}: version {at} of {from} to {to}");
+        if let Some(before) = before.filter(|before| history[*before].0 == at) {
+            assert!(rows == history[before].1, "{name}: version {at}");
+        }
+        let exact = before.map_or(at, |before| history[before].0);
+        if exact >= from {
+            let dir = format!("/exact-{name}-{round}");
+            restore_dir(machine, &backup, Goal::Version(exact), Mapping::default(), &dir, "memory")
+                .await
+                .unwrap();
+            let rows = rows_of(&*open(machine, &dir, "memory").await).await;
+            let expected = before.map(|before| history[before].1.clone()).unwrap_or_default();
+            assert!(rows == expected, "{name}: version {exact} of {from} to {to}");
+        }
+    }
+}
+
+fn wish() -> Wish {
+    Wish { snapshot_interval: Duration::from_secs(20), ..Wish::new("/backup") }
+}
+
+#[test]
+fn a_backup_runs_and_ends_with_everything_in_it() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(1));
+        let mut history = History::new();
+        write_for(&db, &mut history, &mut random, 30).await;
+        let runs = Agent::start(&machine, &db);
+        agent::start(&db, "default", &wish()).await.unwrap();
+        assert_eq!(agent::start(&db, "default", &wish()).await, Err(Error::backup_duplicate()));
+        write_for(&db, &mut history, &mut random, 30).await;
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        write_for(&db, &mut history, &mut random, 120).await;
+        assert!(status(&db).await.behind_seconds < 3.0, "{:?}", status(&db).await);
+        // Paused, it falls behind, and nothing is lost.
+        agent::change(&db, "default", State::Paused).await.unwrap();
+        write_for(&db, &mut history, &mut random, 60).await;
+        agent::change(&db, "default", State::Running).await.unwrap();
+        until(&db, "two snapshots", |tag| tag.snapshots >= 2).await;
+        write_for(&db, &mut history, &mut random, 20).await;
+        agent::change(&db, "default", State::Discontinuing).await.unwrap();
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        assert_eq!(status(&db).await.ended.as_deref(), Some("completed"));
+        assert!(db.list_changes().await.unwrap().is_empty(), "no stream is left");
+        assert_eq!(agent::change(&db, "default", State::Paused).await, Err(Error::backup_error()));
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let reach = backup.contents().await.unwrap().restorable();
+        assert_eq!(reach.len(), 1);
+        assert!(reach[0].1 >= history.last().unwrap().0, "the last commit is in it");
+        compare(&machine, &history, &mut random, "whole", 4).await;
+        // What is old goes, and what is left can be restored.
+        let middle = reach[0].0.midpoint(reach[0].1);
+        expire(&backup, Goal::Version(middle)).await.unwrap();
+        let left = backup.contents().await.unwrap().restorable();
+        assert!(left[0].0 <= middle && left[0].1 == reach[0].1, "{left:?}, {reach:?}, {middle}");
+        compare(&machine, &history, &mut random, "expired", 3).await;
+        expire(&backup, Goal::Newest).await.unwrap();
+        let contents = backup.contents().await.unwrap();
+        assert_eq!((contents.snapshots.len(), contents.restorable()[0].1), (1, reach[0].1));
+        compare(&machine, &history, &mut random, "newest", 2).await;
+        runs.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn agents_and_machines_die_and_the_backup_goes_on() {
+    for seed in 0..3 {
+        let simulation = Simulation::new(seed);
+        let mut machine = simulation.process("node");
+        let mut random = Random::new(seed);
+        let mut history = History::new();
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            agent::start(&db, "default", &wish()).await.unwrap();
+            db.close_async().await.unwrap();
+        });
+        for _ in 0..3 {
+            simulation.run_until(async {
+                let db = open(&machine, "/db", "memory").await;
+                let runs = Agent::start(&machine, &db);
+                write_for(&db, &mut history, &mut random, 60 + seed as usize * 40).await;
+                // Let go of without an end, as by a kill, or ended.
+                if seed == 1 {
+                    runs.stop().await.unwrap();
+                }
+            });
+            simulation.crash(&machine);
+            machine = simulation.restart(&machine);
+        }
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let _runs = Agent::start(&machine, &db);
+            write_for(&db, &mut history, &mut random, 10).await;
+            let newest = history.last().unwrap().0;
+            until(&db, "caught up", |tag| tag.is_restorable && tag.saved >= Some(newest)).await;
+            assert_eq!(status(&db).await.broken, 0);
+            compare(&machine, &history, &mut random, &format!("seed{seed}"), 3).await;
+        });
+    }
+}
+
+/// A stream that was let go of: the backup says so, and goes on behind a gap with another snapshot.
+#[test]
+fn a_broken_backup_begins_anew_by_itself() {
+    let simulation = Simulation::new(5);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(5));
+        let mut history = History::new();
+        let runs = Agent::start(&machine, &db);
+        agent::start(&db, "default", &Wish { log_bytes: Some(1 << 20), ..wish() }).await.unwrap();
+        write_for(&db, &mut history, &mut random, 20).await;
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        runs.stop().await.unwrap();
+        let mut n = 0;
+        while n < 400 && status(&db).await.broken == 0 {
+            let tr = db.create_transaction();
+            tr.set("large", vec![n as u8; 90_000]);
+            tr.commit().await.unwrap();
+            n += 1;
+        }
+        let tr = db.create_transaction();
+        tr.clear("large");
+        tr.commit().await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        until(&db, "broken", |tag| tag.broken > 0).await;
+        write_for(&db, &mut history, &mut random, 20).await;
+        let newest = history.last().unwrap().0;
+        until(&db, "restorable again", |tag| tag.is_restorable && tag.saved >= Some(newest)).await;
+        agent::change(&db, "default", State::Aborting).await.unwrap();
+        until(&db, "aborted", |tag| tag.ended.as_deref() == Some("aborted")).await;
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let contents = backup.contents().await.unwrap();
+        assert_eq!(contents.restorable().len(), 2, "a stretch before the gap, and one behind it");
+        runs.stop().await.unwrap();
+    });
+}
+
+/// A backup that runs through a snapshot in the middle of writes, a pause and an end, and is restored to drawn versions, before and after
+/// what is old was removed.
+fn story(seed: u64) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(seed));
+        let mut history = History::new();
+        write_for(&db, &mut history, &mut random, 5).await;
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { snapshot_interval: Duration::from_secs(4), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        write_for(&db, &mut history, &mut random, 80).await;
+        let last = history.last().unwrap().0;
+        agent::change(&db, "default", State::Discontinuing).await.unwrap();
+        // It is written on until somebody sees that.
+        write_for(&db, &mut history, &mut random, 20).await;
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let reach = backup.contents().await.unwrap().restorable();
+        assert!(reach.len() == 1 && reach[0].1 >= last, "{reach:?} {last}");
+        compare(&machine, &history, &mut random, "before", 3).await;
+        let middle = reach[0].0 + random.below((reach[0].1 - reach[0].0) as u64) as Version;
+        expire(&backup, Goal::Version(middle)).await.unwrap();
+        let left = backup.contents().await.unwrap().restorable();
+        assert!(left.len() == 1 && left[0].0 <= middle && left[0].1 == reach[0].1, "{left:?}");
+        compare(&machine, &history, &mut random, "after", 3).await;
+        runs.stop().await.unwrap();
+    });
+}
+
+/// The test is tested: each of these mistakes is noticed within so many seeds.
+#[test]
+fn planted_bugs_are_caught() {
+    for (bug, seeds) in [
+        ("a file of the log begins one version late", 1),
+        ("the last batch of a backup isn't put when it ends", 6),
+        ("expire removes a log that is needed", 2),
+        ("a restore applies what its snapshot has", 4),
+    ] {
+        let caught = (1..=seeds).any(|seed| {
+            plinth_types::marks::plant(Some(bug));
+            let told = std::panic::catch_unwind(|| story(seed));
+            plinth_types::marks::plant(None);
+            told.is_err()
+        });
+        assert!(caught, "{bug}, {seeds} seeds");
+    }
+}

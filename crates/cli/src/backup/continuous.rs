@@ -1,0 +1,301 @@
+//! `plinth backup start`, `status`, `wait`, `modify`, `pause`, `resume`, `discontinue`, `abort`: continuous backups, which the server
+//! does; `expire` and `delete`: what becomes of old ones.
+//!
+//! The commands write what is wanted into the database, and its servers see it within a second. Always: a command that says that a
+//! backup ends says so when it has ended, if it is told to wait.
+
+use super::{database_args, key_file, key_ranges, open_backup, open_database, ranges, read_key, url};
+use crate::failure::Failure;
+use crate::terminal;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::backup::agent::{self, DEFAULT_TAG, State, TagStatus, Wish};
+use plinth::backup::restore::Goal;
+use plinth::backup::{self, everything, parse_time};
+use plinth::{Database, Error};
+use plinth_bench::words::{bytes, grouped};
+use plinth_env::{Env, block_on};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The subcommands of `plinth backup` that are about continuous backups.
+pub fn commands() -> Vec<Command> {
+    let tag = || {
+        Arg::new("tag")
+            .short('t')
+            .long("tagname")
+            .value_name("TAG")
+            .default_value(DEFAULT_TAG)
+            .help("The backup's tag")
+    };
+    let of_tag = |name: &'static str, about: &'static str| served(Command::new(name)).about(about).arg(tag());
+    let interval = || {
+        Arg::new("snapshot-interval")
+            .short('s')
+            .long("snapshot-interval")
+            .value_name("SECONDS")
+            .value_parser(value_parser!(u64).range(1..))
+            .help("How often a snapshot is begun [default: 864000, ten days]")
+    };
+    let url = || Arg::new("url").value_name("URL").required(true).help("Where the backup is");
+    vec![
+        of_tag("start", "Begins a continuous backup, which the server does: snapshots, and the log between them")
+            .after_help(
+                "URL and the key file are the server's: paths on its machine. The backup goes on until it is discontinued.\n\n\
+                 Example:\n  plinth backup start --cluster-file ./shop/fdb.cluster -d /backups/shop",
+            )
+            .arg(Arg::new("url").short('d').long("destcontainer").value_name("URL").required(true).help("Where it goes"))
+            .arg(interval())
+            .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
+            .arg(key_file())
+            .arg(
+                Arg::new("log-bytes")
+                    .long("log-bytes")
+                    .value_name("BYTES")
+                    .value_parser(value_parser!(u64).range(1..))
+                    .help("Most log that the database keeps while the target can't be reached [default: a quarter of the free disk]"),
+            )
+            .arg(
+                Arg::new("stop-when-done")
+                    .long("stop-when-done")
+                    .action(ArgAction::SetTrue)
+                    .help("Ends when the first snapshot is whole"),
+            )
+            .arg(wait_flag()),
+        served(Command::new("status")).about("How the continuous backups are").arg(super::json()),
+        of_tag("wait", "Waits until a backup can be restored, or has ended"),
+        of_tag("modify", "Changes how often snapshots are taken").arg(interval().required(true)),
+        of_tag("pause", "Has a backup stand still; the database keeps its log meanwhile"),
+        of_tag("resume", "Has a backup go on"),
+        of_tag("discontinue", "Ends a backup when everything up to now is saved").arg(wait_flag()),
+        of_tag("abort", "Ends a backup at once; what is saved stays"),
+        Command::new("expire")
+            .about("Removes what isn't needed to restore what there was from a time or version on")
+            .after_help("The newest snapshot and what follows it always stays.")
+            .arg(url())
+            .arg(
+                Arg::new("before")
+                    .long("before")
+                    .value_name("TIME|VERSION")
+                    .required(true)
+                    .help("A time (2026-11-25T03:05:34Z, 2026/11/25.03:05:34+0100), a version, or a number of days: 30d"),
+            ),
+        Command::new("delete").about("Removes a whole backup").arg(url()),
+    ]
+}
+
+fn wait_flag() -> Arg {
+    Arg::new("wait").short('w').long("wait").action(ArgAction::SetTrue).help("Waits until it is so")
+}
+
+/// Of a database that is served, or of one in a directory that nobody has open: then it begins when that is served.
+fn served(command: Command) -> Command {
+    database_args(command)
+}
+
+/// Runs one of [`commands`]; `None` if it is none of them.
+pub fn run(name: &str, options: &ArgMatches) -> Option<Result<u8, Failure>> {
+    Some(match name {
+        "start" => start(options),
+        "status" => status(options),
+        "wait" => wait(options),
+        "modify" => modify(options),
+        "pause" => change(options, State::Paused, "stands still"),
+        "resume" => change(options, State::Running, "goes on"),
+        "discontinue" => change(options, State::Discontinuing, "ends when everything up to now is saved"),
+        "abort" => change(options, State::Aborting, "ends"),
+        "expire" => expire(options),
+        "delete" => delete(options),
+        _ => return None,
+    })
+}
+
+fn tag(options: &ArgMatches) -> String {
+    options.get_one::<String>("tag").cloned().unwrap_or_default()
+}
+
+fn failed(error: Error) -> Failure {
+    Failure::of("cannot do that", error)
+}
+
+fn start(options: &ArgMatches) -> Result<u8, Failure> {
+    let (tag, url, ranges) = (tag(options), url(options), key_ranges(options)?);
+    super::target(&Env::real(), &url)?;
+    let absolute =
+        |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string();
+    // A relative path would be another one for the server.
+    let url = if url.contains("://") { url } else { absolute(&PathBuf::from(url)) };
+    let wish = Wish {
+        ranges: if ranges.is_empty() { everything() } else { ranges },
+        log_bytes: options.get_one::<u64>("log-bytes").copied(),
+        key_file: options.get_one::<PathBuf>("encryption-key-file").map(absolute),
+        stop_when_done: options.get_flag("stop-when-done"),
+        snapshot_interval: interval(options).unwrap_or(Wish::new("").snapshot_interval),
+        ..Wish::new(url)
+    };
+    let db = open_database(options)?.db;
+    block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
+    let is_served = !options.contains_id("dir") || options.get_one::<PathBuf>("dir").is_none();
+    if options.get_flag("wait") && is_served {
+        return wait(options);
+    }
+    terminal::print(&format!("the backup {tag} to {} begins; see plinth backup status\n", wish.url))?;
+    close(db)
+}
+
+fn close(db: Database) -> Result<u8, Failure> {
+    db.close().map_err(|error| Failure::of("cannot close the database", error))?;
+    Ok(0)
+}
+
+fn interval(options: &ArgMatches) -> Option<Duration> {
+    options.get_one::<u64>("snapshot-interval").map(|seconds| Duration::from_secs(*seconds))
+}
+
+fn modify(options: &ArgMatches) -> Result<u8, Failure> {
+    let db = open_database(options)?.db;
+    let interval = interval(options).unwrap_or_default();
+    block_on(agent::modify(&db, &tag(options), interval)).map_err(failed)?;
+    terminal::print(&format!(
+        "the backup {} takes a snapshot each {} s\n",
+        tag(options),
+        interval.as_secs()
+    ))?;
+    close(db)
+}
+
+fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure> {
+    let (db, tag) = (open_database(options)?.db, tag(options));
+    block_on(agent::change(&db, &tag, state)).map_err(failed)?;
+    if state == State::Discontinuing && options.get_flag("wait") {
+        while found(&db, &tag)?.ended.is_none() {
+            block_on(db.endpoint().env().sleep(Duration::from_millis(300)));
+        }
+        terminal::print(&format!("the backup {tag} has ended\n"))?;
+        return close(db);
+    }
+    terminal::print(&format!("the backup {tag} {what}\n"))?;
+    close(db)
+}
+
+fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
+    let tags = block_on(agent::tags(db)).map_err(failed)?;
+    let found = tags.into_iter().find(|status| status.tag == tag);
+    found.ok_or_else(|| Failure::new(format!("there is no backup of the tag {tag}")))
+}
+
+fn wait(options: &ArgMatches) -> Result<u8, Failure> {
+    let (db, tag) = (open_database(options)?.db, tag(options));
+    loop {
+        let status = found(&db, &tag)?;
+        if status.is_restorable || status.ended.is_some() {
+            terminal::print(&lines(&status))?;
+            return close(db);
+        }
+        block_on(db.endpoint().env().sleep(Duration::from_millis(300)));
+    }
+}
+
+fn status(options: &ArgMatches) -> Result<u8, Failure> {
+    let db = open_database(options)?.db;
+    let tags = block_on(agent::tags(&db)).map_err(failed)?;
+    if options.get_flag("json") {
+        let all: serde_json::Map<_, _> =
+            tags.iter().map(|status| (status.tag.clone(), status.to_json())).collect();
+        terminal::print(&format!("{:#}\n", serde_json::json!({ "tags": all })))?;
+        return close(db);
+    }
+    if tags.is_empty() {
+        terminal::print("no continuous backup was ever begun\n")?;
+    }
+    for status in &tags {
+        terminal::print(&lines(status))?;
+    }
+    close(db)
+}
+
+fn lines(status: &TagStatus) -> String {
+    let mut lines = vec![format!("{}          to {}", status.tag, status.wish.url)];
+    lines.push(match (&status.ended, status.saved) {
+        (Some(ended), saved) => format!("  {ended}, up to version {}", saved.unwrap_or_default()),
+        (None, None) if status.is_restorable => "  a snapshot can be restored; the log begins".to_owned(),
+        (None, None) => "  begun; nothing is saved yet".to_owned(),
+        (None, Some(saved)) => format!(
+            "  saved up to version {saved}, {:.1} s behind; {}",
+            status.behind_seconds,
+            if status.is_restorable {
+                "can be restored"
+            } else {
+                "can't be restored before the first snapshot is whole"
+            }
+        ),
+    });
+    lines.push(format!(
+        "  {} snapshots, {} in all; log {}",
+        grouped(status.snapshots),
+        bytes(status.snapshot_bytes),
+        bytes(status.log_bytes)
+    ));
+    match status.state {
+        State::Running => {}
+        State::Paused => lines.push("  paused".to_owned()),
+        State::Discontinuing | State::Aborting if status.ended.is_none() => {
+            lines.push("  is ending".to_owned())
+        }
+        State::Discontinuing | State::Aborting => {}
+    }
+    if status.broken > 0 {
+        lines.push(format!(
+            "  BROKEN {} times: the database let go of what had not been saved; a stretch of the log is missing",
+            status.broken
+        ));
+    }
+    if let Some(error) = &status.error {
+        lines.push(format!("  gets no further: {error}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn expire(options: &ArgMatches) -> Result<u8, Failure> {
+    let (env, url) = (Env::real(), url(options));
+    let text = options.get_one::<String>("before").cloned().unwrap_or_default();
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    let before = match (days, text.parse::<i64>()) {
+        (Some(days), _) => {
+            let now = env.wall_clock().as_millis() as u64;
+            Goal::Time(now.saturating_sub(days.saturating_mul(86_400_000)))
+        }
+        (None, Ok(version)) => Goal::Version(version),
+        (None, Err(_)) => Goal::Time(parse_time(&text).map_err(|error| Failure::usage(error.to_string()))?),
+    };
+    // Names and headers are all that it looks at, but for a time, which stands in the clear too.
+    let backup = open_backup(&env, &url, read_key_if_any(options)?)?;
+    let expired = match block_on(backup::expire(&backup, before)) {
+        Err(error) if error == Error::backup_cannot_expire() => {
+            terminal::print(&format!("nothing is old enough to be removed from {url}\n"))?;
+            return Ok(0);
+        }
+        expired => expired.map_err(|error| Failure::of(format!("cannot expire {url}"), error))?,
+    };
+    let first = expired.first.map_or("nothing".to_owned(), |version| format!("version {version}"));
+    let (snapshots, logs) = (expired.snapshots, expired.logs);
+    terminal::print(&format!(
+        "removed {snapshots} snapshots and {logs} files of the log, {}; kept everything from {first} on\n",
+        bytes(expired.bytes)
+    ))?;
+    Ok(0)
+}
+
+fn read_key_if_any(options: &ArgMatches) -> Result<Option<backup::Key>, Failure> {
+    match options.try_contains_id("encryption-key-file") {
+        Ok(true) => read_key(options),
+        _ => Ok(None),
+    }
+}
+
+fn delete(options: &ArgMatches) -> Result<u8, Failure> {
+    let (env, url) = (Env::real(), url(options));
+    let backup = open_backup(&env, &url, None)?;
+    block_on(backup::delete(&backup)).map_err(|error| Failure::of(format!("cannot delete {url}"), error))?;
+    terminal::print(&format!("the backup in {url} is gone\n"))?;
+    Ok(0)
+}
