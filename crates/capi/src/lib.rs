@@ -29,6 +29,7 @@
 
 mod absent;
 mod argument;
+mod consumer;
 mod exports;
 mod fork;
 mod future;

@@ -3,7 +3,7 @@
 //! Arrays are made when they are first asked for, so that the thread that brings an answer does no work for it. They
 //! point into the value beside them, which nothing changes until both are dropped.
 
-use crate::exports::Consumer;
+use crate::consumer::Consumer;
 use crate::layout::{
     CdcMutation, CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, KeyValue, MappedKeyValue, MappedRange,
     Selector, length,

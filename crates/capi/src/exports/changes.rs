@@ -4,92 +4,15 @@
 //! is there, and an answer that is given up leaves it where it was.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
+use crate::consumer::Consumer;
 use crate::fork;
 use crate::future::{FutureCore, behind};
 use crate::layout::{CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, length};
 use crate::value::Value;
-use plinth_client::{ChangeConsumer, Changes, Database, Error, Result, Version};
+use plinth_client::{Database, Error, Result};
 use plinth_types::Bytes;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The position of a consumer that has none yet: it begins behind what was acknowledged.
-const NOWHERE: Version = -1;
-
-/// What is behind `FDBCdcConsumer`.
-pub(crate) struct Consumer {
-    database: Database,
-    id: u64,
-    state: Mutex<State>,
-}
-
-struct State {
-    position: Version,
-    is_busy: bool,
-}
-
-/// The right to use a consumer, until it is dropped.
-struct Turn(Arc<Consumer>);
-
-impl Consumer {
-    fn new(database: Database, id: u64, position: Version) -> Arc<Self> {
-        Arc::new(Self { database, id, state: Mutex::new(State { position, is_busy: false }) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_turn(self: &Arc<Self>) -> Result<Turn> {
-        if std::mem::replace(&mut self.state().is_busy, true) {
-            let detail = "an operation of this consumer is under way: there is one at a time";
-            return Err(Error::client_invalid_operation().with_detail(detail));
-        }
-        Ok(Turn(self.clone()))
-    }
-
-    async fn at_its_position(&self) -> Result<ChangeConsumer> {
-        let position = self.state().position;
-        if position >= 0 {
-            return Ok(self.database.resume_changes(self.id, position));
-        }
-        let streams = self.database.list_changes().await?;
-        let stream = streams.into_iter().find(|stream| stream.id == self.id).ok_or_else(|| {
-            Error::client_invalid_operation().with_detail(format!("no stream has the id {}", self.id))
-        })?;
-        Ok(self.database.resume_changes(self.id, stream.acknowledged))
-    }
-}
-
-impl Turn {
-    async fn consume(self) -> Result<Changes> {
-        let changes = self.0.at_its_position().await?.next().await.map_err(as_theirs)?;
-        self.0.state().position = changes.upto;
-        Ok(changes)
-    }
-
-    async fn acknowledge(self) -> Result<()> {
-        let position = self.0.state().position;
-        if position < 0 {
-            return Ok(());
-        }
-        self.0.database.acknowledge_changes(self.0.id, position).await
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.state().is_busy = false;
-    }
-}
-
-/// What is gone, because it was acknowledged or its consumer was away for too long, has a number of its own there.
-fn as_theirs(error: Error) -> Error {
-    if error != Error::version_invalid() {
-        return error;
-    }
-    Error::transaction_too_old().with_detail(error.detail().unwrap_or_default())
-}
+use std::sync::Arc;
 
 /// The ranges in an array of C's.
 ///
@@ -206,7 +129,7 @@ unsafe extern "C" fn fdb_database_resume_cdc_consumer(
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
         let database = unsafe { handle(db) }?.clone();
-        let consumer = Consumer::new(database, stream_id, last_consumed_version.max(NOWHERE));
+        let consumer = Consumer::new(database, stream_id, last_consumed_version);
         Ok(FutureCore::done(Value::Consumer(consumer)).into_raw())
     })
 }
@@ -249,8 +172,8 @@ unsafe extern "C" fn fdb_cdc_consumer_get_position(
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let consumer = handle(consumer)?;
-            store(out_stream_id, consumer.id);
-            store(out_last_consumed_version, consumer.state().position);
+            store(out_stream_id, consumer.id());
+            store(out_last_consumed_version, consumer.position());
         }
         Ok(())
     })

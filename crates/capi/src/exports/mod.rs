@@ -8,5 +8,3 @@ mod network;
 mod retired;
 mod tenant;
 mod transaction;
-
-pub(crate) use changes::Consumer;
