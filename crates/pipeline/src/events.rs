@@ -54,6 +54,11 @@ pub(crate) fn leads(node: u64, term: u64, version: Version) {
     tracing::info!(node, term, version, "this node leads");
 }
 
+/// A leader has no room for rows, and lets another one lead.
+pub(crate) fn hands_over_for_want_of_room() {
+    tracing::warn!("the disk is full: another node is to lead");
+}
+
 /// Another member is given rows.
 pub(crate) fn gives_rows(node: u64, version: Version, bytes: u64) {
     tracing::info!(node, version, bytes, "another node is given rows");

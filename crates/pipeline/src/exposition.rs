@@ -123,6 +123,9 @@ fn member(text: &mut Text, member: &ShownMember) {
         text.gauge("plinth_rows_taken_bytes", "Bytes of rows that it has taken.", now.taken_bytes as f64);
         text.gauge("plinth_rows_about_bytes", "Bytes of all rows, about.", now.about_bytes as f64);
     }
+    let help =
+        "Whether entries of the log wait because this node's disk is full: it takes no part meanwhile.";
+    text.gauge("plinth_log_waits_for_room", help, f64::from(u8::from(standing.full.is_some())));
     let lags: Vec<_> = member.lags();
     let lags: Vec<_> = lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
     let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();

@@ -371,6 +371,7 @@ fn member(member: &ShownMember) -> Value {
     json!({
         "catching_up": member.catching_up.as_ref().map(catching_up),
         "committed_index": standing.committed_index,
+        "disk_full": standing.full.is_some(),
         "elections": standing.elections,
         "last_index": standing.last_index,
         "leader": standing.leader,

@@ -144,6 +144,28 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
     }
 }
 
+/// A node with a number of its own and an empty disk has nothing of the log, of which the beginning is long gone: it takes rows as any
+/// that is behind, and who is a member with them.
+#[test]
+fn a_new_node_gets_its_rows_from_members_that_have_no_first_entry_any_more() {
+    for engine in ENGINES {
+        let (mut machines, leader, behind) = with_one_behind(40, engine);
+        let what = format!("{engine:?}");
+        let new = machines.join(leader, "10.0.0.9:4500").expect("it is taken in");
+        fill(&machines, leader, 1000, 20);
+        await_equal(&machines, new, &what);
+        await_equal(&machines, behind, &what);
+        let membership = machines.node(new).membership().expect("a member");
+        assert_eq!(membership.node as usize, new + 1, "{what}");
+        assert!(!membership.members.voters().contains(&membership.node), "{what}: it only follows");
+        // Again with its power lost: it begins with what it has.
+        machines.crash(new);
+        machines.open(new).expect("it opens");
+        fill(&machines, leader, 2000, 20);
+        await_equal(&machines, new, &what);
+    }
+}
+
 /// All file calls of a machine so far.
 fn calls(machines: &Machines, at: usize) -> u64 {
     let kinds = [CallKind::Read, CallKind::Write, CallKind::Sync, CallKind::Open, CallKind::Rename];

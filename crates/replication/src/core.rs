@@ -389,6 +389,14 @@ impl Core {
         }
     }
 
+    /// It leads no more, in its term: it can't do what a leader must.
+    pub fn step_down(&mut self) {
+        if self.node.raft.state == StateRole::Leader {
+            self.node.raft.become_follower(self.node.raft.term, 0);
+            self.guard();
+        }
+    }
+
     /// If this node needs rows because entries that it lacks are in the leader's log no more: the entry behind which that log
     /// begins.
     pub fn behind(&self) -> Option<EntryId> {

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plinth_env::Env;
 use plinth_env::reply::Promise;
 use plinth_env::sync::race;
+use plinth_env::{Env, is_disk_full};
 use plinth_log::{Entry, EntryHead, EntryKind, EntryReader, Position, ReplicaLog, Syncer, Vote};
 use plinth_types::{Bytes, Error, Result, Version, probe};
 
@@ -29,6 +29,8 @@ const TICK: Duration = Duration::from_millis(10);
 const STALLED: Duration = Duration::from_millis(500);
 /// A node that was heard of within this time is there.
 const ACTIVE: Duration = Duration::from_millis(700);
+/// How often a write is tried again that found the disk full.
+const ROOM: Duration = Duration::from_millis(100);
 /// How many syncs may be in flight.
 pub(crate) const SYNCS: usize = 2;
 /// Bytes of bodies that one frame has, about: one entry may be longer.
@@ -70,6 +72,8 @@ pub(crate) struct Driver {
     ticket: u64,
     /// When each node was heard of last, while this one leads.
     heard: BTreeMap<NodeId, Duration>,
+    /// The disk is full, and entries wait for room.
+    full: Option<Error>,
     /// The first index of the term in which this node leads.
     begun: Option<EntryId>,
 }
@@ -98,6 +102,7 @@ impl Driver {
             stalled: None,
             ticket: 0,
             heard: BTreeMap::new(),
+            full: None,
             begun: None,
         }
     }
@@ -129,6 +134,9 @@ impl Driver {
                 self.inbox.with(|told| (told.followers, told.indices) = (followers.into(), indices));
             }
             if let Err(error) = self.work(&mut bodies).await {
+                if let Some(answer) = self.inbox.take_close() {
+                    return self.close(answer).await;
+                }
                 probe!("replication: a member fails");
                 self.fail(bodies, &error);
                 return;
@@ -259,6 +267,7 @@ impl Driver {
         }
         while let Some(work) = self.core.work() {
             self.do_work(work, bodies).await?;
+            self.full = None;
         }
         self.tell();
         if self.env.is_simulated() {
@@ -271,11 +280,16 @@ impl Driver {
     async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> Result<()> {
         if let Some(promise) = work.promise {
             let commit = promise.commit.max(self.log.promised().commit);
-            self.log.write_vote(Vote { term: promise.term, vote: promise.vote, commit }).await?;
+            let vote = Vote { term: promise.term, vote: promise.vote, commit };
+            while let Err(error) = self.log.write_vote(vote).await {
+                self.wait_for_room(error).await?;
+            }
         }
         if let Some(index) = work.rewind {
             probe!("replication: entries that lost are voided");
-            self.log.rewind(index).await?;
+            while let Err(error) = self.log.rewind(index).await {
+                self.wait_for_room(error).await?;
+            }
         }
         for id in work.append {
             self.append(id, bodies).await?;
@@ -295,6 +309,51 @@ impl Driver {
         }
         self.proven.extend(work.reads);
         self.answer_proven();
+        Ok(())
+    }
+
+    /// Appends an entry, and waits for room if the disk is full. Whoever has proposed it is told at once that its fate is unknown:
+    /// it is appended when there is room.
+    async fn write(&mut self, head: EntryHead, body: &[u8], answer: Option<Promise<Position>>) -> Result<()> {
+        let mut answer = answer;
+        loop {
+            let written = self.log.append(head, &[body]).await;
+            if let Err(error) = &written
+                && self.may_wait_for_room(error)
+            {
+                let detail = format!("the disk of the leader is full, so another one is to lead: {error}");
+                if let Some(answer) = answer.take() {
+                    answer.send(Err(Error::commit_unknown_result().with_detail(detail)));
+                }
+                self.wait_for_room(error.clone()).await?;
+                continue;
+            }
+            // Whoever gets the position may ask about it at once.
+            self.tell();
+            answer.into_iter().for_each(|answer| answer.send(written.clone()));
+            return written.map(drop);
+        }
+    }
+
+    /// Whether a write that failed has left nothing behind, and succeeds once there is room on the disk.
+    fn may_wait_for_room(&self, error: &Error) -> bool {
+        is_disk_full(error) && self.log.view().check().is_ok() && !self.inbox.is_to_close()
+    }
+
+    /// Waits a moment for room on the disk. A leader ceases to be one: it can't commit. Nothing is said to others meanwhile, so
+    /// they elect another one.
+    ///
+    /// # Errors
+    /// The one that it is given, if room wouldn't help.
+    async fn wait_for_room(&mut self, error: Error) -> Result<()> {
+        if !self.may_wait_for_room(&error) {
+            return Err(error);
+        }
+        probe!("replication: a member waits for room on its disk");
+        self.core.step_down();
+        self.full = Some(error);
+        self.tell();
+        race(self.inbox.wake.wait(), self.env.sleep(ROOM)).await;
         Ok(())
     }
 
@@ -343,15 +402,11 @@ impl Driver {
         let committed = self.log.view().committed().version;
         if let Some(proposal) = bodies.proposal.take_if(|proposal| proposal.id == id) {
             let head = head(proposal.kind, proposal.version, committed);
-            let appended = self.log.append(head, &[&proposal.body]).await;
-            // Whoever gets the position may ask about it at once.
-            self.tell();
-            proposal.answer.send(appended.clone());
-            return appended.map(drop);
+            return self.write(head, &proposal.body, Some(proposal.answer)).await;
         }
         while let Some(entry) = bodies.received.pop_front() {
             if (entry.index, entry.term) == (index, term) {
-                return self.log.append(entry.head(), &[&entry.body]).await.map(drop);
+                return self.write(entry.head(), &entry.body, None).await;
             }
         }
         if self.core.role() != Role::Leader {
@@ -359,7 +414,7 @@ impl Driver {
             return Err(Error::internal_error().with_detail(detail));
         }
         self.begun = Some(id);
-        self.log.append(head(EntryKind::Begin, previous, committed), &[]).await.map(drop)
+        self.write(head(EntryKind::Begin, previous, committed), &[], None).await
     }
 
     /// Sends messages, with the entries that they speak of.
@@ -414,15 +469,19 @@ impl Driver {
         let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
         let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
+        let full = &self.full;
         let is_news = self.inbox.with(|told| {
-            (told.leads, told.written, told.lease, told.term, told.leader, told.behind)
-                != (begun, written, lease, term, leader, behind)
+            told.full != *full || {
+                (told.leads, told.written, told.lease, told.term, told.leader, told.behind)
+                    != (begun, written, lease, term, leader, behind)
+            }
         });
         if is_news {
             self.inbox.change(|told| {
                 told.elections += u64::from(told.term != term);
                 (told.leads, told.written, told.lease) = (begun, written, lease);
                 (told.term, told.leader, told.behind) = (term, leader, behind);
+                told.full.clone_from(full);
             });
         }
     }

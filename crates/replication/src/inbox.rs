@@ -65,6 +65,8 @@ pub(crate) struct Told {
     pub(crate) written: Position,
     /// The lease as of that entry.
     pub(crate) lease: Version,
+    /// Why entries wait to be written, if they do: the disk is full.
+    pub(crate) full: Option<Error>,
     /// Why it does nothing more.
     pub(crate) ended: Option<Error>,
     /// What it left when it was closed.
@@ -140,6 +142,21 @@ impl Inbox {
             queue.frame_bytes[kind] -= size(frame);
         }
         Some(event)
+    }
+
+    /// Whether somebody waits for its end.
+    pub(crate) fn is_to_close(&self) -> bool {
+        self.queue().events.iter().any(|event| matches!(event, Event::Close(_)))
+    }
+
+    /// Takes the wish for its end out of turn.
+    pub(crate) fn take_close(&self) -> Option<Promise<()>> {
+        let events = &mut self.queue().events;
+        let at = events.iter().position(|event| matches!(event, Event::Close(_)))?;
+        match events.remove(at) {
+            Some(Event::Close(answer)) => Some(answer),
+            _ => None,
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -89,6 +89,8 @@ pub struct Standing {
     pub last_index: u64,
     /// If it lacks entries that the leader has no more: the entry behind which the leader's log begins. It needs rows.
     pub behind: Option<EntryId>,
+    /// Why entries wait to be written, if they do: its disk is full.
+    pub full: Option<Error>,
 }
 
 /// What a member that was closed has promised, and has in its log.
@@ -266,6 +268,7 @@ fn standing(told: &Told) -> Standing {
         committed_index,
         last_index,
         behind,
+        full: told.full.clone(),
     }
 }
 

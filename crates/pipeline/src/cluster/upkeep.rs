@@ -9,13 +9,19 @@ use crate::space::Level;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_log::LocalView;
-use plinth_types::{Result, Version};
+use plinth_types::{Result, Version, probe};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The name under which entries are kept for other nodes.
 pub(crate) const CONSUMER: &str = "followers";
+
+/// A leader that has had no room for rows for so long lets another one lead.
+const FULL: Duration = Duration::from_secs(2);
+/// Not again within this time, and later not within longer.
+const FIRST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 const PERIOD: Duration = Duration::from_millis(200);
 /// In so many steps what is kept for others is let go of.
@@ -42,6 +48,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     let replica = &*this.replica;
     let mut kept = Kept::default();
     let mut marked = None;
+    let mut giving_up = GivingUp::default();
     while !this.is_over() {
         race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
         if let Err(lost) = replica.check_place() {
@@ -57,6 +64,17 @@ pub(super) async fn run(this: Arc<Participant>) {
                 marked = Some(newest);
             }
         }
+        if this.standing().full.is_some() {
+            // What the log needs most is that some of it goes.
+            replica.space.met_full_disk(replica).await;
+            replica.space.ask(replica);
+        }
+        let refuses = this.leader().is_some() && replica.space.level() == Level::Kept;
+        if giving_up.look(refuses, replica.env.now()) {
+            probe!("pipeline: a leader whose disk is full hands over");
+            crate::events::hands_over_for_want_of_room();
+            this.hand_over().await;
+        }
         let bound = match replica.space.level() {
             Level::Plenty => replica.config.follower_log_bytes,
             Level::Low | Level::Kept => 0,
@@ -68,6 +86,35 @@ pub(super) async fn run(this: Arc<Participant>) {
             // A consumer that is gone holds nothing back.
             let _ = log.pop(CONSUMER, upto);
         }
+    }
+}
+
+/// When a leader with a full disk lets another one lead, whose disk may have room.
+#[derive(Default)]
+struct GivingUp {
+    since: Option<Duration>,
+    /// When it last did, and how long that is to be enough: all disks may be full.
+    last: Option<(Duration, Duration)>,
+}
+
+impl GivingUp {
+    /// Whether it is time.
+    fn look(&mut self, refuses: bool, now: Duration) -> bool {
+        if !refuses {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let pause = match self.last {
+            Some((then, pause)) if now < then + pause => return false,
+            Some((then, pause)) if now < then + 4 * pause => (2 * pause).min(LONGEST_PAUSE),
+            _ => FIRST_PAUSE,
+        };
+        if now < since + FULL {
+            return false;
+        }
+        (self.since, self.last) = (None, Some((now, pause)));
+        true
     }
 }
 
