@@ -244,7 +244,9 @@ impl Model {
             }
         }
         let row = |((name, time), cells)| Row { line: 0, name, time, cells };
-        let mut rows: Vec<Row> = cells.into_iter().map(row).collect();
+        // A filter on one metric of them lets whole rows through, or not.
+        let meets = |(_, cells): &(_, Vec<Option<f64>>)| asked.above.is_none() || cells[1].is_some();
+        let mut rows: Vec<Row> = cells.into_iter().filter(meets).map(row).collect();
         Self::number(&mut rows, &order);
         self.check(&asked, rows);
     }

@@ -134,10 +134,12 @@ impl Model {
             assert_eq!(found, expected, "{context} {direction:?}");
         }
         let step = 1 + self.random.below(2000) as i64;
-        let origin = if range.start == i64::MIN { 0 } else { range.start };
+        // Also where that is the least time: it is named, and the steps begin there.
+        let (origin, long) = (i128::from(range.start), i128::from(step));
         let mut buckets: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
         for point in points {
-            let bucket = point.time - (point.time - origin).rem_euclid(step);
+            let time = i128::from(point.time);
+            let bucket = i64::try_from(time - (time - origin).rem_euclid(long)).unwrap();
             buckets.entry(bucket).or_default().push(point);
         }
         let expected: Vec<(i64, Summary)> = buckets
@@ -210,6 +212,28 @@ fn a_delete_right_behind_a_full_leaf_loses_nothing() {
     }
     block_on(series.delete_range(..1)).unwrap();
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(45.0));
+}
+
+/// A range that names the least or the greatest time begins there, and its steps with it; one without an end has them counted from 1970.
+#[test]
+fn steps_are_counted_from_an_end_that_is_named() {
+    let db = Database::in_memory().unwrap();
+    let store = block_on(SeriesStore::open_with(&db, Settings::default())).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let (first, last) = (i64::MIN, i64::MAX);
+    for time in [first, first + 1, first + 3, last - 3, last - 1, last] {
+        series.append(time, 1).unwrap();
+    }
+    block_on(async {
+        let mut named = series.group_aggregate(first.., 5).await.unwrap();
+        let (time, summary) = named.next().await.unwrap().unwrap();
+        assert_eq!((time, summary.count), (first, 3));
+        let mut open = series.group_aggregate(.., 5).await.unwrap();
+        assert_eq!(open.next().await.unwrap().unwrap().1.count, 2, "a multiple of 5 lies between");
+        let mut named = series.group_aggregate_backward(..=last, 5).await.unwrap();
+        let (time, summary) = named.next().await.unwrap().unwrap();
+        assert_eq!((time, summary.count), (last, 3));
+    });
 }
 
 /// Nothing overflows at the ends of time, whatever is asked about them.

@@ -23,6 +23,11 @@ const LINES: usize = 256;
 /// Where rows come from.
 pub(super) enum Source {
     Values(Sequence<Value>),
+    /// Points of several metrics side by side; a filter lets a row through, and has left out the points that don't meet it.
+    Points {
+        rows: Sequence<Value>,
+        filters: Vec<ValueFilter>,
+    },
     Texts(Sequence<Text>),
     /// Buckets of which each gives one row of functions.
     Groups {
@@ -113,9 +118,10 @@ impl Source {
                 let pattern = pattern.clone().map(Arc::new);
                 Self::Texts(parts.sequence(vec![What::Texts(pattern)])?)
             }
-            Kind::Join { filters, .. } => {
-                Self::Values(parts.sequence(filters.iter().cloned().map(What::Values).collect())?)
-            }
+            Kind::Join { filters, .. } => Self::Points {
+                rows: parts.sequence(filters.iter().cloned().map(What::Values).collect())?,
+                filters: filters.clone(),
+            },
             Kind::Group { funcs, step, filter, .. } => Self::Groups {
                 rows: parts.sequence(vec![What::Buckets(*step)])?,
                 funcs: funcs.clone(),
@@ -165,6 +171,13 @@ impl Source {
     pub(super) async fn next(&mut self) -> QueryResult<Option<Batch>> {
         match self {
             Self::Values(rows) => Ok(rows.next().await?.map(Batch::Values)),
+            Self::Points { rows, filters } => {
+                let rows = rows.next().await?;
+                Ok(rows.map(|mut rows| {
+                    keep_what_meets(&mut rows, filters);
+                    Batch::Values(rows)
+                }))
+            }
             Self::Texts(rows) => Ok(rows.next().await?.map(Batch::Texts)),
             Self::Groups { rows, funcs, filter } => {
                 let is_backward = rows.extent.is_backward();
@@ -325,8 +338,17 @@ fn function_of_each(
     };
     let cells = rows.cells.into_iter().enumerate().map(cell).collect();
     let mut rows = Rows { lines: rows.lines, times: rows.times, width: rows.width, cells };
-    rows.retain(|rows, row| rows.row(row).iter().any(Option::is_some));
+    keep_what_meets(&mut rows, filters);
     rows
+}
+
+/// Leaves out rows in which a column with a filter has no value: none was there, or none that meets it. Those without any value, too.
+fn keep_what_meets(rows: &mut Rows<Value>, filters: &[ValueFilter]) {
+    rows.retain(|rows, row| {
+        let cells = rows.row(row);
+        let meets = cells.iter().zip(filters).all(|(cell, filter)| filter.is_any() || cell.is_some());
+        meets && cells.iter().any(Option::is_some)
+    });
 }
 
 /// The aggregates of some lines.

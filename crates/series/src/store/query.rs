@@ -10,7 +10,7 @@ use super::{Series, lock};
 use crate::error::Result;
 use crate::tree::{Direction, Groups, Piece, Span, Summary, Walk};
 use crate::value::{Point, Points};
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
 /// The pieces of a series, merged.
 struct Merged {
@@ -70,8 +70,9 @@ impl Series {
     /// # Errors
     /// As [`Series::scan`].
     pub async fn group_aggregate(&self, range: impl RangeBounds<i64>, step: u64) -> Result<GroupStream> {
+        let is_open = matches!(range.start_bound(), Bound::Unbounded);
         let span = Span::new(range);
-        let origin = if span.first == i64::MIN { 0 } else { span.first };
+        let origin = if is_open { 0 } else { span.first };
         let merged = Merged::new(self, span, Direction::Forward).await?;
         Ok(GroupStream { merged, groups: Groups::new(origin, step) })
     }
@@ -86,8 +87,9 @@ impl Series {
         range: impl RangeBounds<i64>,
         step: u64,
     ) -> Result<GroupStream> {
+        let is_open = matches!(range.end_bound(), Bound::Unbounded);
         let span = Span::new(range);
-        let origin = if span.last == i64::MAX { 0 } else { span.last };
+        let origin = if is_open { 0 } else { span.last };
         let merged = Merged::new(self, span, Direction::Backward).await?;
         Ok(GroupStream { merged, groups: Groups::backward(origin, step) })
     }
