@@ -27,6 +27,7 @@ use slog::{Discard, Logger, o};
 use crate::NodeId;
 use crate::members::Members;
 use crate::message::{MAX_ENTRIES, Message, MessageKind};
+use crate::proving::Proving;
 use crate::raft_message::{from_raft, to_raft};
 use crate::terms::{EntryId, Store, Terms};
 
@@ -152,6 +153,8 @@ pub struct Core {
     known: u64,
     /// Such a change, which was told.
     changing: Option<u64>,
+    /// Whom proofs are asked of.
+    proving: Proving,
     /// Reads answered without proof: a planted bug.
     unproven: Vec<(u64, u64)>,
     /// Answers to a leader whose log begins behind what it believes that this node has.
@@ -223,6 +226,7 @@ impl Core {
             committed: commit,
             known: commit,
             changing: None,
+            proving: Proving::default(),
             unproven: Vec::new(),
             answers: Vec::new(),
             behind: None,
@@ -288,6 +292,10 @@ impl Core {
             return;
         }
         self.node.tick();
+        if self.proving.tick() {
+            // With what the last proof was asked for, which proves those before it too.
+            self.node.ping();
+        }
         self.guard();
     }
 
@@ -326,6 +334,9 @@ impl Core {
         );
         if has_it_elected && self.would_lead_unsynced() {
             return Ok(());
+        }
+        if message.kind == MessageKind::HeartbeatReply && message.context.is_some() {
+            self.proving.answered(message.from, self.config.id, &self.members);
         }
         // What it refuses it has no use for.
         let _ = self.node.step(to_raft(message));
@@ -467,6 +478,7 @@ impl Core {
             found => return refuse(&format!("members that come to be {found:?}")),
         }
         (self.members, self.members_index, self.changing) = (members, index, None);
+        self.proving.ask_all();
         self.node.advance_apply_to(index);
         if self.node.raft.state == StateRole::Leader && !self.node.raft.promotable() {
             let term = self.node.raft.term;
@@ -487,7 +499,10 @@ impl Core {
             self.unproven.push((number, self.committed));
             return true;
         }
+        let first = self.node.raft.msgs.len();
         self.node.read_index(number.to_le_bytes().to_vec());
+        let term = self.node.raft.term;
+        self.proving.begin(number, term, &mut self.node.raft.msgs, first);
         self.guard();
         true
     }
@@ -565,6 +580,7 @@ impl Core {
             Some((number, state.index))
         };
         work.reads = ready.read_states().iter().filter_map(read).collect();
+        work.reads.last().inspect(|(number, _)| self.proving.proven(*number));
         work.reads.append(&mut self.unproven);
         if let Some(last) = ready.take_committed_entries().last() {
             assert!(last.index > self.known, "what is committed only grows");

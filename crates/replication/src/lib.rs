@@ -43,6 +43,7 @@ mod parcel;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;
+mod proving;
 mod raft_message;
 mod replicated;
 mod terms;
