@@ -76,6 +76,8 @@ bugs! {
     FirstWriteWins "replay lets the first write of a key win"
     /// A leader whose term ends acknowledges what it has appended.
     AcksAtTheEnd "what is in flight is acknowledged when a term ends"
+    /// A member acknowledges entries that it has not synced.
+    AckedUnsynced "entries are acknowledged before they are synced"
     /// A clear comes to the consumer of a stream as it was made.
     ClearUncut "a clear isn't cut to the ranges of a stream"
     /// A stream leaves a version out.

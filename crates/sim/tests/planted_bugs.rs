@@ -58,6 +58,7 @@ caught! {
     flushes_that_forget_cleared_ranges: ClearsUnflushed by "write_during_read" within 300;
     merges_that_forget_what_hides_deeper_rows: MarksMerged by "write_during_read" within 500;
     flushes_that_release_too_much: FlushTooNew by "increment" within 500;
+    entries_that_are_acknowledged_before_they_are_synced: AckedUnsynced by "cluster_increment" within 20;
     terms_that_end_with_an_acknowledgement: AcksAtTheEnd by "cluster_increment" within 20;
     clears_that_are_not_cut: ClearUncut by "changes" within 20, "cluster_changes" within 20;
     versions_that_a_stream_skips: VersionSkipped by "changes" within 50, "cluster_changes" within 50;
