@@ -32,6 +32,7 @@ pub fn command(version: &'static str) -> Command {
             crate::backup::command(),
             crate::backup::restore_command(),
             crate::migrate::command(),
+            crate::changes::command(),
             crate::series::command(),
             crate::sim::command(),
         ])

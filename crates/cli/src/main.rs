@@ -12,6 +12,7 @@
 //!   plinth shell           shell/    words ─▶ session ─▶ a command on any database
 //!   plinth backup, restore backup/      a database ─▶ plinth-backup ─▶ files, and back
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
+//!   plinth changes         changes.rs   streams of changes, registered and followed
 //!   plinth series          series/      points out of and into files; lists, descriptions, plots
 //!   plinth status, top     monitor.rs   the status document, in words, once or live
 //!   plinth sim             sim.rs       seeds ─▶ plinth-sim
@@ -32,6 +33,7 @@
 mod allocator;
 mod backup;
 mod bench;
+mod changes;
 mod command;
 mod damage;
 mod demo;
@@ -96,6 +98,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("backup", options)) => backup::run(options),
         Some(("restore", options)) => backup::restore(options),
         Some(("migrate", options)) => migrate::run(options),
+        Some(("changes", options)) => changes::run(options),
         Some(("series", options)) => series::run(options),
         Some(("status", options)) => monitor::status(options),
         Some(("top", options)) => monitor::top(options),

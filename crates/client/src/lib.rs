@@ -43,7 +43,7 @@ mod tenant;
 mod transaction;
 mod write_map;
 
-pub use changes::{ChangeConsumer, ChangeStream};
+pub use changes::{ChangeConsumer, ChangeFeed, ChangeStream};
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
 pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};

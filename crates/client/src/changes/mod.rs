@@ -7,11 +7,13 @@
 //!
 //! Always: an acknowledgement never goes back, and never beyond what was delivered or committed; a consumer belongs to one stream for
 //! ever, also if another one gets its name.
-//! Read next: `consumer.rs`.
+//! Read next: `consumer.rs`, `feed.rs`.
 
 mod consumer;
+mod feed;
 
 pub use consumer::ChangeConsumer;
+pub use feed::ChangeFeed;
 
 use crate::database::{Database, transact};
 use crate::options::TransactionOption;
