@@ -16,9 +16,17 @@ use plinth_env::TemporaryDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where the repository keeps them.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/formats");
+
+/// One test at a time: between fork and exec a `tar` that another thread starts holds the lock of a directory that is closed here.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A key that is added to a directory that was opened.
 const ADDED: &[u8] = b"\x00added";
@@ -174,6 +182,7 @@ fn expected(archive: &Path) -> Vec<String> {
 
 #[test]
 fn directories_of_earlier_commits_open_with_every_row() {
+    let _alone = alone();
     let kept = kept();
     assert!(kept.len() >= 4, "{KEPT} has {kept:?}");
     for (name, archive) in &kept {
@@ -185,6 +194,7 @@ fn directories_of_earlier_commits_open_with_every_row() {
 
 #[test]
 fn todays_directories_are_read() {
+    let _alone = alone();
     let out = std::env::var_os("PLINTH_FORMATS").map(PathBuf::from);
     for (engine, crashed) in [("memory", false), ("memory", true), ("ssd", false), ("ssd", true)] {
         let place = Place::new();
@@ -216,6 +226,7 @@ fn todays_directories_are_read() {
 
 #[test]
 fn a_newer_format_is_refused_in_words_and_left_alone() {
+    let _alone = alone();
     let mut tried = BTreeMap::new();
     for (name, archive) in kept() {
         let first = unpack(&archive);
