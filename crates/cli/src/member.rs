@@ -125,6 +125,7 @@ pub fn open(
     let receiver = database.clone();
     mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
     follow_members(env, &mesh, &database);
+    follow_coordinators(env, plan.file.clone(), &database);
     Ok(Some(Member { database, mesh }))
 }
 
@@ -145,6 +146,31 @@ fn follow_members(env: &Env, mesh: &Mesh, database: &Database) {
         let (moved, address) = (moved.clone(), address.to_owned());
         drop(env.spawn_network("note move", async move { moved.note_move(node, &address).await }));
     });
+}
+
+/// The server's cluster file names those who vote.
+fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
+    let (task_env, database) = (env.clone(), database.clone());
+    drop(env.spawn_network("cluster file", async move {
+        let env = task_env;
+        loop {
+            env.sleep(Duration::from_millis(500 + env.random_u64() % 1000)).await;
+            if database.failure().is_some() {
+                return;
+            }
+            let Some(Membership { members, .. }) = database.membership() else { return };
+            if members.is_joint() || database.leadership().leader.is_none() {
+                continue;
+            }
+            let voters = members.nodes.iter().filter(|node| node.part.stays());
+            let voters: Vec<_> = voters.map(|node| node.address.clone()).collect();
+            let Some(next) = file.naming(&voters) else { continue };
+            if let Err(error) = next.rewrite(&env).await {
+                tracing::warn!(%error, to = next.address_list(), "the cluster file can't be written: do it by hand");
+            }
+            file = next;
+        }
+    }));
 }
 
 /// What the cluster file makes of this server, and its address there.

@@ -9,7 +9,7 @@ mod common;
 use common::{Running, scratch};
 use plinth::client::Endpoint;
 use plinth::client::remote::RemoteEndpoint;
-use plinth::{ClusterFile, Database, RangeOptions, Result, Transaction};
+use plinth::{ClusterFile, Database, RangeOptions, Result, Transaction, TransactionOption};
 use plinth_env::{Env, Task, block_on};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -238,6 +238,52 @@ fn members(status: &serde_json::Value) -> (Vec<String>, Vec<String>) {
     (those("voters"), those("learners"))
 }
 
+/// Whoever leads loses its vote to the one that follows, by special keys, and gets it back.
+fn leader_goes_and_comes_back(cluster: &mut Cluster, db: &Database, all: &[String], follows: &[String]) {
+    let (env, all, follows) = (Env::real(), all.to_vec(), follows.to_vec());
+    // Whoever leads is excluded: another one leads, the fourth votes, and the cluster file names it.
+    let leader = cluster.leader();
+    let excluded = cluster.addresses[leader].clone();
+    let manage = |key: &str, value: &str| {
+        db.transact_blocking(|tr| {
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+            tr.set([b"\xff\xff/", key.as_bytes()].concat(), value);
+            Ok(())
+        })
+    };
+    manage(&format!("management/excluded/{excluded}"), "").unwrap();
+    let mut now: Vec<_> = all.iter().filter(|address| **address != excluded).cloned().collect();
+    now.push(follows[0].clone());
+    now.sort();
+    status_until(db, |status| members(status) == (now.clone(), vec![excluded.clone()]));
+    for _ in 0..500 {
+        let file = block_on(ClusterFile::read(&env, &cluster.file)).unwrap();
+        if file.address_list() == now.join(",") {
+            break;
+        }
+        block_on(env.sleep(Duration::from_millis(20)));
+    }
+    let file = block_on(ClusterFile::read(&env, &cluster.file)).unwrap();
+    assert_eq!(file.address_list(), now.join(","));
+    for (key, value) in [
+        ("configuration/coordinators/processes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+        ("configuration/coordinators/processes", &*format!("{},{},{}", now[0], now[1], now[0])),
+        ("management/excluded/127.0.0.1", ""),
+        ("management/failed/127.0.0.1:1", ""),
+    ] {
+        assert_eq!(manage(key, value).unwrap_err().code(), 2117, "{key} {value}");
+    }
+    // It is included again, and those who voted first are named.
+    db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+        tr.clear([b"\xff\xff/management/excluded/", excluded.as_bytes()].concat());
+        Ok(())
+    })
+    .unwrap();
+    manage("configuration/coordinators/processes", &all.join(",")).unwrap();
+    status_until(db, |status| members(status) == (all.clone(), follows.clone()));
+}
+
 /// Writers count all the while: a disk is lost and replaced, a server is added, another one is lost for good, and the rest goes on.
 #[test]
 fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
@@ -281,6 +327,7 @@ fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
     let fourth = cluster.add();
     let follows = vec![cluster.addresses[fourth].clone()];
     status_until(&db, |status| members(status) == (all.clone(), follows.clone()));
+    leader_goes_and_comes_back(&mut cluster, &db, &all, &follows);
     // It goes on without any one of the voters.
     let leader = cluster.leader();
     cluster.servers[leader].take().unwrap().kill();

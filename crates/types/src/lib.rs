@@ -35,6 +35,7 @@ pub mod limits;
 pub mod located;
 pub mod marks;
 pub mod mutation;
+pub mod places;
 pub mod printable;
 pub mod ranges;
 pub mod read;

@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{data, operator, option, status, tenant, throttle, transaction};
+use super::{data, members, operator, option, status, tenant, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -58,10 +58,24 @@ pub const ALL: &[Command] = &[
         "configure",
         1..=16,
         "configure WORD...",
-        "compares with how the database is configured",
-        "Words as in FoundationDB: a redundancy mode, a storage engine, NAME=VALUE. All of it is settled when a database is made; what is asked for and isn't so is named, with what to do.",
+        "compares with how the database is configured; changes how many servers of a cluster vote",
+        "In a cluster single, double and triple are 1, 3 and 5 servers that vote. Other words as in FoundationDB: a storage engine, NAME=VALUE. Those are settled when a database is made; what is asked for and isn't so is named, with what to do.",
+    ),
+    command(
+        "coordinators",
+        0..=15,
+        "coordinators [auto|IP:PORT...]",
+        "shows which servers of a cluster vote, or changes that",
+        "They have to be members: a server with an empty directory and the cluster file becomes one. With auto whoever can votes.",
     ),
     command("defaulttenant", 0..=0, "defaulttenant", "works in no tenant again", ""),
+    command(
+        "exclude",
+        0..=64,
+        "exclude [failed] [IP[:PORT]...]",
+        "has servers of a cluster vote no longer, so that they can be taken away; shows which",
+        "Waits until it is so. With failed they are lost for good, and are no members any more.",
+    ),
     command(
         "exit",
         0..=0,
@@ -106,6 +120,13 @@ pub const ALL: &[Command] = &[
         "That of the transaction if one was begun, else the newest.",
     ),
     command("help", 0..=1, "help [COMMAND]", "shows what there is", "Also: help escaping, help options."),
+    command(
+        "include",
+        1..=64,
+        "include all|IP[:PORT]...",
+        "lets servers of a cluster vote again",
+        "What exclude has done. Those that were lost for good come back as new ones.",
+    ),
     command(
         "kill",
         0..=64,
@@ -238,7 +259,11 @@ pub fn execute<Out: Write>(
         "getversion" => transaction::get_version(session),
         "sleep" => transaction::sleep(session, &arguments[0]),
         "option" => option::option(session, arguments),
+        "configure" if members::configure(session, arguments)? => Ok(()),
         "configure" => operator::configure(session, arguments),
+        "coordinators" => members::coordinators(session, arguments),
+        "exclude" => members::exclude(session, arguments),
+        "include" => members::include(session, arguments),
         "kill" => operator::kill(session, arguments),
         "defaulttenant" => tenant::default_tenant(session),
         "tenant" => tenant::tenant(session, arguments),

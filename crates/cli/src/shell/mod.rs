@@ -12,6 +12,7 @@ mod editor;
 mod elsewhere;
 mod escapes;
 mod interrupts;
+mod members;
 mod operator;
 mod option;
 mod run;

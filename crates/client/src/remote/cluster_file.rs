@@ -161,6 +161,35 @@ impl ClusterFile {
         Self { addresses: vec![self.addresses[at].clone()], ..self.clone() }
     }
 
+    /// The same with these addresses (`ip:port`) instead of its own; `None` if it names just these.
+    pub fn naming(&self, addresses: &[String]) -> Option<Self> {
+        let parsed: Option<Vec<_>> = addresses.iter().map(|address| Address::parse(address)).collect();
+        let tls = self.is_tls();
+        let mut parsed: Vec<_> = parsed?.into_iter().map(|address| Address { tls, ..address }).collect();
+        let text = |addresses: &[Address]| {
+            let mut all: Vec<_> = addresses.iter().map(Address::to_string).collect();
+            all.sort();
+            all
+        };
+        parsed.sort_by_key(Address::to_string);
+        let is_other = !parsed.is_empty() && text(&parsed) != text(&self.addresses);
+        is_other.then(|| Self { addresses: parsed, ..self.clone() })
+    }
+
+    /// Writes it to where it was read, in one step, unless that names another cluster by now. Others who do the same at the same time
+    /// write the same.
+    ///
+    /// # Errors
+    /// Those of reading and writing the file.
+    pub async fn rewrite(&self, env: &Env) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let found = Self::read(env, path).await?;
+        if found.key() != self.key() || found.addresses == self.addresses {
+            return Ok(());
+        }
+        env.files().replace(path, format!("{}\n", self.connection_string()).as_bytes()).await
+    }
+
     /// The same, whose servers speak TLS.
     #[must_use]
     pub fn with_tls(mut self) -> Self {

@@ -78,10 +78,8 @@ impl Inner {
             }
             Source::Tenants => self.commit_tenants(epoch, part, &changes).await,
             Source::CommandOptions | Source::Profiling => Ok(None),
-            Source::Coordinators => Ok(Some((
-                "coordinators",
-                "The coordinators of this database cannot be changed through special keys".into(),
-            ))),
+            Source::Coordinators => self.commit_coordinators(epoch, part, &changes).await,
+            Source::Places(..) => self.commit_places(epoch, part, &changes).await,
             Source::Nothing(command) if changes.iter().any(|(_, value)| value.is_some()) => {
                 Ok(Some((command, "This database has no servers that could be changed one by one".into())))
             }

@@ -48,10 +48,10 @@ impl Inner {
                 Ok(text(format!(r#"{{"shard_bytes":{bytes},"shard_bytes_per_ksecond":0}}"#)))
             }
             Source::Health => Ok(vec![settings::health(part)]),
-            Source::Coordinators => Ok(self.coordinators(part)),
-            Source::AutoCoordinators => {
-                Ok(text(connection_parts(&self.endpoint().describe().connection_string).1.into()))
-            }
+            Source::Coordinators => self.coordinators(epoch, part).await,
+            Source::AutoCoordinators => Ok(text(self.voters(epoch).await?)),
+            Source::Workers => self.workers(epoch, part).await,
+            Source::InProgress => self.in_progress(epoch, part).await,
             Source::Tracing => Ok(self.trace(part)),
             Source::Tenants => self.tenant_rows(epoch, part, begin, end).await,
             source => {
@@ -103,6 +103,7 @@ impl Inner {
                 );
                 rows
             }
+            Source::Places(_, prefix) => self.place_rows(epoch, part, prefix).await?,
             Source::Profiling => {
                 let mut rows = row(b"client_txn_sample_rate", "default".into());
                 rows.extend(row(b"client_txn_size_limit", "default".into()));
@@ -138,15 +139,30 @@ impl Inner {
         rows.into_iter().map(|(key, value)| KeyValue { key, value }).collect()
     }
 
-    fn coordinators(&self, part: &Part) -> Vec<KeyValue> {
+    /// The addresses of those who vote.
+    async fn voters(self: &Arc<Self>, epoch: u64) -> Result<String> {
         let text = self.endpoint().describe().connection_string;
-        let (description, processes) = connection_parts(&text);
+        let (_, known) = connection_parts(&text);
+        let mark = if known.ends_with(":tls") { ":tls" } else { "" };
+        let members = self.members_seen(epoch).await?;
+        let voters: Vec<_> = members
+            .iter()
+            .filter(|member| member.votes)
+            .map(|one| format!("{}{mark}", one.address))
+            .collect();
+        Ok(if voters.is_empty() { known.to_owned() } else { voters.join(",") })
+    }
+
+    async fn coordinators(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
+        let text = self.endpoint().describe().connection_string;
+        let description = connection_parts(&text).0;
+        let processes = self.voters(epoch).await?;
         let row = |rest: &str, value: &str| KeyValue {
             key: part.key(rest.as_bytes()),
             value: Bytes::copy_from_slice(value.as_bytes()),
         };
-        let rows = vec![row("cluster_description", description), row("processes", processes)];
-        self.with_own_writes(part, rows)
+        let rows = vec![row("cluster_description", description), row("processes", &processes)];
+        Ok(self.with_own_writes(part, rows))
     }
 
     fn trace(&self, part: &Part) -> Vec<KeyValue> {

@@ -17,6 +17,7 @@
 
 mod commit;
 mod content;
+mod members;
 mod ranges;
 mod read;
 mod settings;
@@ -83,6 +84,12 @@ pub(crate) enum Source {
     GlobalConfig,
     Tracing,
     Tenants,
+    /// Rows of places below this prefix, written by this command.
+    Places(&'static str, &'static [u8]),
+    /// Those of whom it is yet to come true.
+    InProgress,
+    /// The servers of a cluster.
+    Workers,
     /// Nothing that a single store has; writes are refused with this command's name.
     Nothing(&'static str),
 }
@@ -144,11 +151,11 @@ static PARTS: &[Part] = &[
     part(single!("/management/consistency_check_suspended"), Source::ConsistencyCheckSuspended, true, NEW),
     part(range!("/management/data_distribution"), Source::DataDistribution, true, NEW),
     part(single!("/management/db_locked"), Source::Locked, true, NEW),
-    part(range!("/management/excluded"), Source::Nothing("exclude"), true, NEW),
+    part(range!("/management/excluded"), Source::Places("exclude", system::EXCLUDED_PREFIX), true, NEW),
     part(range!("/management/excluded_locality"), Source::Nothing("exclude"), true, NEW),
-    part(range!("/management/failed"), Source::Nothing("exclude failed"), true, NEW),
+    part(range!("/management/failed"), Source::Places("exclude failed", system::FAILED_PREFIX), true, NEW),
     part(range!("/management/failed_locality"), Source::Nothing("exclude failed"), true, NEW),
-    part(range!("/management/in_progress_exclusion"), Source::Nothing("exclude"), false, NEW),
+    part(range!("/management/in_progress_exclusion"), Source::InProgress, false, NEW),
     part(range!("/management/maintenance"), Source::Maintenance, true, NEW),
     part(single!("/management/min_required_commit_version"), Source::MinRequiredCommitVersion, true, NEW),
     part(range!("/management/options"), Source::CommandOptions, true, NEW),
@@ -162,7 +169,7 @@ static PARTS: &[Part] = &[
     part(range!("/transaction/conflicting_keys"), Source::ConflictingKeys, false, OLD),
     part(range!("/transaction/read_conflict_range"), Source::ReadConflicts, false, OLD),
     part(range!("/transaction/write_conflict_range"), Source::WriteConflicts, false, OLD),
-    part(range!("/worker_interfaces"), Source::Nothing("kill"), false, OLD),
+    part(range!("/worker_interfaces"), Source::Workers, false, OLD),
 ];
 
 /// A key without the two bytes that every special key begins with; what lies beyond them all is cut to their end.
@@ -302,7 +309,7 @@ impl Inner {
             _ => {}
         }
         let value = match part.source {
-            Source::Nothing("exclude" | "exclude failed") => Bytes::new(),
+            Source::Nothing("exclude" | "exclude failed") | Source::Places(..) => Bytes::new(),
             _ => Bytes::copy_from_slice(value),
         };
         state.special(self).writes.insert(KeyRange::single(key), Some(value));

@@ -25,9 +25,10 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// For so many threads, and servers of which the first one at hand is drawn, so that clients spread over them.
-    pub(super) fn new(env: &Env, threads: usize, servers: usize) -> Self {
-        let first = env.random_u64() as usize % servers.max(1);
+    /// For so many threads, and servers: of those known the first one at hand is drawn, so that clients spread over them; so many
+    /// there may be.
+    pub(super) fn new(env: &Env, threads: usize, (known, servers): (usize, usize)) -> Self {
+        let first = env.random_u64() as usize % known.max(1);
         let at_hand = (0..threads.max(1)).map(|_| AtomicUsize::new(first)).collect();
         Self { at_hand, servers, turn: AtomicUsize::new(0) }
     }

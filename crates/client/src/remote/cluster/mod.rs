@@ -31,13 +31,24 @@ use plinth_types::{Error, Located};
 use server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Places for servers: as many as have a bit in what was tried.
+const MOST_SERVERS: usize = 64;
 
 /// The servers of a database.
 pub(super) struct Cluster {
     env: Env,
-    servers: Vec<Server>,
+    /// Those of the file, and behind them members that were heard of later, in places that are never given again.
+    servers: Vec<OnceLock<Server>>,
+    options: RemoteOptions,
+    database: Arc<OnceLock<String>>,
+    /// One at a time finds a place for a server that it has heard of.
+    learning: Mutex<()>,
     /// Who leads, as far as is known.
     leader: Mutex<Leader>,
+    /// As it names the coordinators that were heard of last.
+    file: Mutex<ClusterFile>,
     /// What waits for an answer.
     pending: Mutex<Vec<Arc<dyn Pending>>>,
     wake: Signal,
@@ -67,14 +78,25 @@ impl Cluster {
                 &file.addresses()[at],
             )
         };
+        let place = |at| {
+            let place = OnceLock::new();
+            if at < file.addresses().len() {
+                let _ = place.set(server(at));
+            }
+            place
+        };
         let cluster = Arc::new(Self {
             env: env.clone(),
-            servers: (0..file.addresses().len()).map(server).collect(),
+            servers: (0..MOST_SERVERS.max(file.addresses().len())).map(place).collect(),
+            options: options.clone(),
+            database: database.clone(),
+            learning: Mutex::default(),
             leader: Mutex::default(),
+            file: Mutex::new(file.clone()),
             pending: Mutex::default(),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
-            choice: Choice::new(env, options.connections, file.addresses().len()),
+            choice: Choice::new(env, options.connections, (file.addresses().len(), MOST_SERVERS)),
         });
         drop(env.spawn_network("steward", steward::run(cluster.clone())));
         cluster
@@ -119,14 +141,16 @@ impl Cluster {
 
     /// Notes what a server has said about who leads.
     fn note(&self, at: usize, located: &Located) {
-        self.servers[at].introduce(located.node);
+        self.server(at).introduce(located.node);
+        self.learn(located);
+        self.follow_coordinators(located);
         let place = located.leader.and_then(|leader| {
             // Servers that know nothing of each other have the same number.
             let itself = (leader == located.node).then_some(at);
-            let by_node = || self.servers.iter().position(|server| server.node() == leader);
+            let by_node = || self.servers().position(|server| server.node() == leader);
             itself.or_else(by_node).or_else(|| {
                 let address = located.leader_address()?;
-                self.servers.iter().position(|server| server.address() == address)
+                self.servers().position(|server| server.address() == address)
             })
         });
         let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,6 +160,55 @@ impl Cluster {
             drop(known);
             self.wake.notify();
         }
+    }
+
+    /// The servers that are known, in the order of their places.
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().map_while(OnceLock::get)
+    }
+
+    /// The server at a place that was given.
+    fn server(&self, at: usize) -> &Server {
+        self.servers[at].get().expect("a place is given once a server is there")
+    }
+
+    /// Finds a place for each member that no server is known to be: it may lead, or answer sooner.
+    fn learn(&self, located: &Located) {
+        let is_new = |address: &str| self.servers().all(|server| server.address() != address);
+        if located.term == 0 || !located.members.iter().any(|member| is_new(&member.address)) {
+            return;
+        }
+        let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for member in located.members.iter().filter(|member| is_new(&member.address)) {
+            let at = self.servers().count();
+            let Some(file) = file.naming(std::slice::from_ref(&member.address)) else { continue };
+            let Some(place) = self.servers.get(at) else { return };
+            let endpoint =
+                RemoteEndpoint::of_one(&self.env, file.only(0), self.options.clone(), self.database.clone());
+            let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
+        }
+    }
+
+    /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write it.
+    fn follow_coordinators(&self, located: &Located) {
+        let votes = located.members.iter().filter(|member| member.votes);
+        let voters: Vec<_> = votes.map(|member| member.address.clone()).collect();
+        let next = {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            // Who doesn't know who leads may not know who votes either.
+            let next = file.naming(&voters).filter(|_| located.leader.is_some() && located.term > 0);
+            next.iter().for_each(|next| file.clone_from(next));
+            next
+        };
+        let Some(next) = next else { return };
+        let env = self.env.clone();
+        drop(self.env.spawn_network("cluster file", async move {
+            // Others on this machine may be at it.
+            env.sleep(Duration::from_millis(env.random_u64() % 1000)).await;
+            // A client that may not write it goes on as it is; its operator's copy is looked after by the servers' machines.
+            let _ = next.rewrite(&env).await;
+        }));
     }
 
     /// A server says that it doesn't lead, or can't be asked.
@@ -149,32 +222,33 @@ impl Cluster {
     /// The server to ask, other than those in `tried` (a bit each); `None` if there is none to be asked now.
     fn choose(&self, whom: Whom, tried: u64) -> Option<usize> {
         if whom != Whom::Any {
-            return self.leader().at.filter(|at| self.servers[*at].is_up());
+            return self.leader().at.filter(|at| self.server(*at).is_up());
         }
         let latency = |at: usize| {
-            let may_be_asked = tried & (1 << at) == 0 && self.servers[at].is_up();
-            may_be_asked.then(|| self.servers[at].latency_us())
+            let server = self.servers.get(at)?.get()?;
+            let may_be_asked = tried & (1 << at) == 0 && server.is_up();
+            may_be_asked.then(|| server.latency_us())
         };
         self.choice.choose(thread_number(), latency)
     }
 
     /// Whether there are servers that are none of those in `tried`, and can be asked now if they have to be.
     fn has_others(&self, tried: u64, at_once: bool) -> bool {
-        let mut servers = self.servers.iter().enumerate();
+        let mut servers = self.servers().enumerate();
         servers.any(|(at, server)| tried & (1 << at) == 0 && (server.is_up() || !at_once))
     }
 
     /// Why nobody will ever be reached, if every server has refused this client.
     fn refusal(&self) -> Option<Error> {
-        self.servers.iter().map(Server::refusal).collect::<Option<Vec<_>>>()?.pop()
+        self.servers().map(Server::refusal).collect::<Option<Vec<_>>>()?.pop()
     }
 
     /// Why no server can be reached, if that was tried with each and none was.
     pub(super) fn failure(&self) -> Option<Error> {
-        if self.servers.iter().any(Server::is_up) {
+        if self.servers().any(Server::is_up) {
             return None;
         }
         let failure = |server: &Server| server.endpoint().core.link().failure();
-        self.servers.iter().map(failure).collect::<Option<Vec<_>>>()?.pop()
+        self.servers().map(failure).collect::<Option<Vec<_>>>()?.pop()
     }
 }

@@ -118,7 +118,7 @@ impl<T: Send + 'static> Op<T> {
             state.first.get_or_insert(now);
             state.last = Some((at, cluster.leader().term, now));
         }
-        let reply = (self.ask)(cluster.servers[at].endpoint());
+        let reply = (self.ask)(cluster.server(at).endpoint());
         if self.whom == Whom::AnyForLong
             && let Some(listener) = reply.listener()
         {
@@ -134,7 +134,7 @@ impl<T: Send + 'static> Op<T> {
 
     /// A server has answered, or can't.
     fn settle(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize, asked: Duration, result: Result<T>) {
-        let server = &cluster.servers[at];
+        let server = cluster.server(at);
         let again = result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
@@ -211,7 +211,7 @@ impl<T: Send + 'static> Pending for Op<T> {
         let is_silent = cluster.env.now().saturating_sub(asked) >= SILENCE;
         match self.whom {
             Whom::Any if is_silent => {
-                cluster.servers[at].lost(None);
+                cluster.server(at).lost(None);
                 if let Some(at) = cluster.choose(Whom::Any, tried) {
                     self.dispatch(cluster, at);
                 }

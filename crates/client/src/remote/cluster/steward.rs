@@ -32,7 +32,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         }
         let now = cluster.env.now();
         if pending.iter().any(|op| op.wants_leader(now)) {
-            (0..cluster.servers.len()).for_each(|at| locate(&cluster, at));
+            (0..cluster.servers().count()).for_each(|at| locate(&cluster, at));
         }
         for op in pending {
             op.look(&cluster);
@@ -44,7 +44,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
 
 /// Asks a server who leads, unless it owes an answer to that.
 fn locate(cluster: &Arc<Cluster>, at: usize) {
-    let server = &cluster.servers[at];
+    let server = cluster.server(at);
     if server.asked.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -52,7 +52,7 @@ fn locate(cluster: &Arc<Cluster>, at: usize) {
     let cluster = Arc::downgrade(cluster);
     reply.on_complete(move |located| {
         let Some(cluster) = cluster.upgrade() else { return };
-        let server = &cluster.servers[at];
+        let server = cluster.server(at);
         server.asked.store(false, Ordering::Relaxed);
         match located {
             Ok(located) => {

@@ -1,0 +1,189 @@
+//! Who keeps a cluster: `coordinators`, `exclude`, `include`, `configure single|double|triple`.
+//!
+//! What is wanted is written in a transaction, through the same special keys that FoundationDB's bindings use; the cluster comes to be so
+//! step by step. The commands wait for that, up to a bound, and say what it waits for when that is over: nothing is lost by
+//! leaving before.
+
+use super::operator::manage;
+use super::session::{Refusal, Session};
+use plinth::{RangeOptions, TransactionOption};
+use plinth_types::places::{MemberPlace, member_places};
+use plinth_types::system;
+use std::io::Write;
+use std::time::Duration;
+
+const PROCESSES: &[u8] = b"\xff\xff/configuration/coordinators/processes";
+const EXCLUDED: &str = "management/excluded/";
+/// How long a command waits, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How many servers vote in a mode.
+fn voters_of(mode: &str) -> Option<usize> {
+    match mode {
+        "single" => Some(1),
+        "double" => Some(3),
+        "triple" => Some(5),
+        _ => None,
+    }
+}
+
+fn special(prefix: &str, rest: &[u8]) -> Vec<u8> {
+    [b"\xff\xff/", prefix.as_bytes(), rest].concat()
+}
+
+/// The members as the rows have them; none in a database of one server.
+fn members<Out: Write>(session: &Session<Out>) -> Result<Vec<MemberPlace>, Refusal> {
+    let row = manage(session, |transaction| {
+        transaction.set_option(TransactionOption::ReadSystemKeys)?;
+        transaction.get(system::MEMBERS).wait()
+    })?;
+    Ok(row.map_or_else(|| Ok(Vec::new()), |row| member_places(&row))?)
+}
+
+/// Waits until the members are as they should be; says so, or who there is instead.
+fn until<Out: Write>(
+    session: &mut Session<Out>,
+    done: &str,
+    is_so: impl Fn(&[MemberPlace]) -> bool,
+) -> Result<(), Refusal> {
+    let env = session.database.endpoint().env().clone();
+    let end = env.now() + PATIENCE;
+    loop {
+        let found = members(session)?;
+        if is_so(&found) {
+            return Ok(writeln!(session.out, "{done}")?);
+        }
+        if env.now() > end {
+            let list = |votes: bool| {
+                let those = found.iter().filter(|member| member.votes == votes);
+                those.map(|member| &*member.address).collect::<Vec<_>>().join(", ")
+            };
+            let (voters, learners) = (list(true), list(false));
+            return Ok(writeln!(
+                session.out,
+                "It is noted, and comes to be when the servers can: one that gets a vote has to be there and to have everything.\n\
+                 Now {voters} vote; the others: {learners}"
+            )?);
+        }
+        plinth_env::block_on(env.sleep(LOOK));
+    }
+}
+
+/// `coordinators [auto|ADDRESS...]`
+pub fn coordinators<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+    let words: Vec<String> =
+        arguments.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    if words.is_empty() {
+        let found = manage(session, |transaction| transaction.get(PROCESSES).wait())?;
+        let list = found.map(|found| String::from_utf8_lossy(&found).into_owned()).unwrap_or_default();
+        let count = list.split(',').count();
+        return Ok(writeln!(session.out, "Cluster coordinators ({count}): {list}")?);
+    }
+    if words == ["auto"] {
+        manage(session, |transaction| {
+            transaction.clear(PROCESSES);
+            Ok(())
+        })?;
+        return Ok(writeln!(session.out, "Whoever can votes, as many as the redundancy mode takes.")?);
+    }
+    let list = words.join(",");
+    manage(session, |transaction| {
+        transaction.set(PROCESSES, &list);
+        Ok(())
+    })?;
+    let mut wanted: Vec<String> = words.iter().map(|word| word.trim_end_matches(":tls").to_owned()).collect();
+    wanted.sort();
+    until(session, "Coordination state changed", |members| {
+        let mut voters: Vec<_> =
+            members.iter().filter(|member| member.votes).map(|member| member.address.clone()).collect();
+        voters.sort();
+        voters == wanted
+    })
+}
+
+/// `exclude [failed] [ADDRESS...]`
+pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+    let (prefix, places) = match arguments {
+        [first, rest @ ..] if first == b"failed" => ("management/failed/", rest),
+        all => (EXCLUDED, all),
+    };
+    if places.is_empty() {
+        for prefix in [EXCLUDED, "management/failed/"] {
+            let (begin, end) = (special(prefix, b""), special(prefix, b"\xff"));
+            let rows = manage(session, |transaction| {
+                let range = RangeOptions::from(&begin[..]..&end[..]);
+                plinth_env::block_on(transaction.range(range).collect())
+            })?;
+            for row in rows {
+                writeln!(session.out, "{}", String::from_utf8_lossy(&row.key[begin.len()..]))?;
+            }
+        }
+        return Ok(());
+    }
+    manage(session, |transaction| {
+        places.iter().for_each(|place| transaction.set(special(prefix, place), ""));
+        Ok(())
+    })?;
+    let places: Vec<String> = places
+        .iter()
+        .map(|place| String::from_utf8_lossy(place).trim_end_matches(":tls").to_owned())
+        .collect();
+    let is_gone = prefix != EXCLUDED;
+    let done = if is_gone {
+        "They are no members any more; their numbers never come back."
+    } else {
+        "They don't vote any more, and can be taken away."
+    };
+    until(session, done, |members| {
+        let is_named = |member: &MemberPlace| {
+            let host = member.address.rsplit_once(':').map_or(&*member.address, |(host, _)| host);
+            places.iter().any(|place| *place == member.address || place == host)
+        };
+        members.iter().all(|member| !is_named(member) || (!is_gone && !member.votes))
+    })
+}
+
+/// `include all|ADDRESS...`
+pub fn include<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+    manage(session, |transaction| {
+        for prefix in [EXCLUDED, "management/failed/"] {
+            if arguments.len() == 1 && arguments[0] == b"all" {
+                transaction.clear_range(special(prefix, b""), special(prefix, b"\xff"));
+            } else {
+                arguments.iter().for_each(|place| transaction.clear(special(prefix, place)));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(writeln!(session.out, "Included: they get a vote where one is free.")?)
+}
+
+/// `configure single|double|triple` in a cluster. False if the database is on one server.
+pub fn configure<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<bool, Refusal> {
+    let [word] = arguments else { return Ok(false) };
+    let mode = String::from_utf8_lossy(word).into_owned();
+    let Some(count) = voters_of(&mode) else { return Ok(false) };
+    let found = members(session)?;
+    if found.is_empty() {
+        return Ok(false);
+    }
+    if found.len() < count {
+        return Err(Refusal::Usage(format!(
+            "{mode} takes {count} servers, and the cluster has {}: start others with an empty directory and the cluster file first",
+            found.len()
+        )));
+    }
+    let redundancy = [system::CONFIGURATION_PREFIX, b"redundancy_mode"].concat();
+    manage(session, |transaction| {
+        transaction.set_option(TransactionOption::AccessSystemKeys)?;
+        transaction.set(system::VOTER_COUNT, count.to_string());
+        transaction.set(&redundancy, &mode);
+        transaction.clear(system::COORDINATORS_WANTED);
+        Ok(())
+    })?;
+    until(session, "Configuration changed", |members| {
+        members.iter().filter(|member| member.votes).count() == count
+    })?;
+    Ok(true)
+}

@@ -1,0 +1,167 @@
+//! Special keys by which operators say who is to vote in a cluster, and who is not.
+//!
+//! They become rows that the cluster's leader acts on: what is wanted is committed with the transaction, and comes to be step by step
+//! afterwards. What can't come to be is refused here: a database of one server, a server that is no member, the last voter.
+
+use super::commit::Refusal;
+use super::{Part, Source};
+use crate::transaction::Inner;
+use bytes::Bytes;
+use plinth_types::places::{MemberPlace, member_places};
+use plinth_types::{KeyRange, KeyValue, Result, system};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Whether one of these places, addresses or hosts, is that of a member.
+fn names(places: &BTreeSet<String>, member: &MemberPlace) -> bool {
+    let host = member.address.rsplit_once(':').map_or(&*member.address, |(host, _)| host);
+    places.contains(&member.address) || places.contains(host)
+}
+
+/// An address without its mark for TLS.
+fn bare(address: &str) -> &str {
+    address.strip_suffix(":tls").unwrap_or(address)
+}
+
+impl Inner {
+    /// The members of the cluster; none if there is none.
+    pub(super) async fn members(self: &Arc<Self>, epoch: u64) -> Result<Vec<MemberPlace>> {
+        let row = self.read_system_seriously(epoch, system::MEMBERS).await?;
+        row.map_or_else(|| Ok(Vec::new()), |row| member_places(&row))
+    }
+
+    /// The same, where nothing hangs on it that is written.
+    pub(super) async fn members_seen(self: &Arc<Self>, epoch: u64) -> Result<Vec<MemberPlace>> {
+        let row = self.read_system(epoch, system::MEMBERS).await?;
+        row.map_or_else(|| Ok(Vec::new()), |row| member_places(&row))
+    }
+
+    /// The places below a prefix of the system's rows.
+    async fn places(self: &Arc<Self>, epoch: u64, prefix: &[u8]) -> Result<BTreeSet<String>> {
+        let end = [prefix, b"\xff"].concat();
+        let rows = self.read_system_range(epoch, prefix, &end).await?;
+        Ok(rows.iter().map(|row| String::from_utf8_lossy(&row.key[prefix.len()..]).into_owned()).collect())
+    }
+
+    /// What a part that mirrors such rows shows.
+    pub(super) async fn place_rows(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &Part,
+        prefix: &[u8],
+    ) -> Result<Vec<KeyValue>> {
+        let places = self.places(epoch, prefix).await?;
+        Ok(places
+            .iter()
+            .map(|place| KeyValue { key: part.key(place.as_bytes()), value: Bytes::new() })
+            .collect())
+    }
+
+    /// Those who still vote although they are not to.
+    pub(super) async fn in_progress(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
+        let mut places = self.places(epoch, system::EXCLUDED_PREFIX).await?;
+        places.extend(self.places(epoch, system::FAILED_PREFIX).await?);
+        let members = self.members_seen(epoch).await?;
+        let voting = members.iter().filter(|member| member.votes && names(&places, member));
+        Ok(voting
+            .map(|member| KeyValue { key: part.key(member.address.as_bytes()), value: Bytes::new() })
+            .collect())
+    }
+
+    /// Every member, as one that could be told to begin again.
+    pub(super) async fn workers(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
+        let members = self.members_seen(epoch).await?;
+        let row = |member: &MemberPlace| {
+            let value = Bytes::copy_from_slice(member.address.as_bytes());
+            KeyValue { key: part.key(member.address.as_bytes()), value }
+        };
+        Ok(members.iter().map(row).collect())
+    }
+
+    /// `coordinators ADDR...`, `coordinators auto`
+    pub(super) async fn commit_coordinators(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &'static Part,
+        changes: &[(KeyRange, Option<Bytes>)],
+    ) -> Result<Option<Refusal>> {
+        let refuse = |message: String| Ok(Some(("coordinators", message)));
+        let members = self.members(epoch).await?;
+        if members.is_empty() {
+            return refuse("This database is on one server, whose coordinator can't be another".into());
+        }
+        let processes = part.key(b"processes");
+        for (range, value) in changes {
+            let Some(value) = value else {
+                if range.contains(&processes) {
+                    self.write_system(epoch, system::COORDINATORS_WANTED, None);
+                }
+                continue;
+            };
+            if range.begin != processes {
+                return refuse("The description of the cluster can't be changed".into());
+            }
+            let text = String::from_utf8_lossy(value).into_owned();
+            let wanted: Vec<&str> = text.split(',').map(|one| bare(one.trim())).collect();
+            for (at, address) in wanted.iter().enumerate() {
+                if wanted[..at].contains(address) {
+                    return refuse(format!("{address} is named twice"));
+                }
+                if !members.iter().any(|member| member.address == *address) {
+                    return refuse(format!(
+                        "There is no server at {address} in this cluster: start it with an empty directory and the cluster file first"
+                    ));
+                }
+            }
+            if wanted.len().is_multiple_of(2) {
+                return refuse(format!("{} coordinators survive no more than one less", wanted.len()));
+            }
+            let text = wanted.join(",");
+            self.write_system(epoch, system::COORDINATORS_WANTED, Some(text.as_bytes()));
+            self.write_system(epoch, system::VOTER_COUNT, Some(wanted.len().to_string().as_bytes()));
+        }
+        Ok(None)
+    }
+
+    /// `exclude ADDR...`, `exclude failed ADDR...`, `include ADDR...`
+    pub(super) async fn commit_places(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &'static Part,
+        changes: &[(KeyRange, Option<Bytes>)],
+    ) -> Result<Option<Refusal>> {
+        let Source::Places(command, prefix) = part.source else { return Ok(None) };
+        let refuse = |message: String| Ok(Some((command, message)));
+        let members = self.members(epoch).await?;
+        let mut gone = self.places(epoch, system::EXCLUDED_PREFIX).await?;
+        gone.extend(self.places(epoch, system::FAILED_PREFIX).await?);
+        let skip = part.key(b"").len();
+        for (range, value) in changes {
+            let place = String::from_utf8_lossy(&range.begin[skip..]).into_owned();
+            if value.is_some() {
+                if members.is_empty() {
+                    return refuse("This database has no servers that could be changed one by one".into());
+                }
+                let place = bare(&place).to_owned();
+                if !members.iter().any(|member| names(&BTreeSet::from([place.clone()]), member)) {
+                    return refuse(format!("There is no server at {place} in this cluster"));
+                }
+                self.write_system(epoch, &[prefix, place.as_bytes()].concat(), Some(b""));
+                gone.insert(place);
+            } else {
+                let end = match range.end.get(skip..) {
+                    Some(end) if range.end.starts_with(&part.key(b"")) => [prefix, end].concat(),
+                    _ => [prefix, b"\xff"].concat(),
+                };
+                self.clear_system(epoch, &[prefix, &range.begin[skip..]].concat(), &end);
+            }
+        }
+        let is_set = changes.iter().any(|(_, value)| value.is_some());
+        if is_set && !members.iter().any(|member| member.votes && !names(&gone, member)) {
+            return refuse(
+                "No voter would be left: this cluster would end. Have another server vote first".into(),
+            );
+        }
+        Ok(None)
+    }
+}
