@@ -331,6 +331,40 @@ fn a_new_node_is_taken_into_a_cluster_that_has_begun() {
     }
 }
 
+/// The power of a server with a new disk failed after it was given its number, and before it had its directory: its charter names
+/// who stood at its address when the cluster was founded, and it refused itself ever after.
+#[test]
+fn a_new_node_at_a_founders_address_that_crashes_while_it_is_made_is_taken_in_later() {
+    let mut met = 0;
+    for seed in 0..6 {
+        let world = World::new(seed, 3);
+        (0..3).for_each(|at| world.start(at));
+        world.sim.run_for(Duration::from_secs(5));
+        let voters = (1..=3).zip(&world.addresses).map(|(id, address)| (id, address.clone()));
+        world.told.lock().unwrap().members = Some(Members::of_voters(voters));
+        let lost = seed as usize % 3;
+        world.wipe(lost);
+        world.told.lock().unwrap().begun.remove(&lost);
+        world.start(lost);
+        for _ in 0..100_000 {
+            world.sim.run_for(Duration::from_micros(20));
+            let env = world.sim.process(&name(lost));
+            let standing = world.sim.run_until(Standing::read(&env, Path::new(DIR))).unwrap();
+            if let Some(standing) = standing {
+                met += u32::from(!standing.begun);
+                break;
+            }
+        }
+        world.crash(lost);
+        world.start(lost);
+        world.sim.run_for(Duration::from_secs(10));
+        let begun = world.begun();
+        let failed = world.told.lock().unwrap().failed.get(&lost).cloned();
+        assert!(begun.get(&lost).is_some_and(|found| found.node > 3), "seed {seed}: {failed:?}");
+    }
+    assert!(met > 2, "it was crashed in time {met} times");
+}
+
 #[test]
 fn a_cluster_that_has_begun_goes_on_without_being_formed() {
     let world = World::new(6, 3);

@@ -136,15 +136,20 @@ impl Taker<'_> {
     async fn take_all(&self, transfer: &mut Transfer) -> Result<bool> {
         self.ask(transfer, ParcelKind::Ask);
         let mut silent = 0;
+        let mut asked = self.env.now();
         while *transfer.key < *SYSTEM_END {
-            let parcel = self.arrivals.within(self.env, PATIENCE).await;
+            let patience = (asked + PATIENCE).saturating_sub(self.env.now());
+            let parcel = self.arrivals.within(self.env, patience).await;
             if self.health.is_over() || self.node.is_over() || self.is_needless() {
                 return Ok(false);
             }
             self.hold(transfer);
             match parcel.filter(|parcel| (parcel.transfer, parcel.from) == (transfer.id, transfer.source)) {
+                // What others say is no news of this one.
+                None if self.env.now() < asked + PATIENCE => {}
                 None => {
                     silent += 1;
+                    asked = self.env.now();
                     if silent > TIMES {
                         probe!("pipeline: who sent rows sends no more");
                         let detail = format!("node {} sends no more rows", transfer.source);
@@ -155,6 +160,7 @@ impl Taker<'_> {
                 Some(parcel) if parcel.kind == ParcelKind::Chunk && parcel.number == transfer.taken => {
                     silent = 0;
                     self.keep(transfer, &parcel).await?;
+                    asked = self.env.now();
                     self.ask(transfer, ParcelKind::Ask);
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Refuse => {

@@ -9,6 +9,7 @@ use machines::{DIR, Machines};
 use plinth_client::Endpoint;
 use plinth_env::simulated::CallKind;
 use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
+use plinth_replication::{Parcel, ParcelKind};
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -142,6 +143,27 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
             await_equal(&machines, behind, &what);
         }
     }
+}
+
+/// What others say meanwhile, who answer that they keep entries, is neither silence of the one that sends nor its answer: rows
+/// were asked for again whenever one of them spoke, and given up after seven times.
+#[test]
+fn rows_come_while_others_talk() {
+    let (machines, _, behind) = with_one_behind(50, EngineKind::Memory);
+    let mut was_behind = false;
+    for step in 0..20_000 {
+        machines.sim.run_for(Duration::from_micros(500));
+        let host = machines.host(behind);
+        let now = host.is_catching_up();
+        if was_behind && !now {
+            return await_equal(&machines, behind, "others talk");
+        }
+        was_behind |= now;
+        for from in (1..=3).filter(|from| *from != behind as u64 + 1) {
+            host.receive_parcel(Parcel::bare(ParcelKind::Held, from, behind as u64 + 1, step));
+        }
+    }
+    panic!("it doesn't catch up");
 }
 
 /// A node with a number of its own and an empty disk has nothing of the log, of which the beginning is long gone: it takes rows as any

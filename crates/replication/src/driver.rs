@@ -278,6 +278,7 @@ impl Driver {
     }
 
     async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> Result<()> {
+        let leads = self.core.role() == Role::Leader;
         if let Some(promise) = work.promise {
             let commit = promise.commit.max(self.log.promised().commit);
             let vote = Vote { term: promise.term, vote: promise.vote, commit };
@@ -292,7 +293,7 @@ impl Driver {
             }
         }
         for id in work.append {
-            self.append(id, bodies).await?;
+            self.append(id, bodies, leads).await?;
         }
         if work.needs_sync {
             let since = self.stalled.map_or_else(|| self.env.now(), |(since, _)| since);
@@ -357,6 +358,7 @@ impl Driver {
         self.core.step_down();
         self.full = Some(error);
         self.tell();
+        self.inbox.refuse(&not_leading());
         race(self.inbox.wake.wait(), self.env.sleep(ROOM)).await;
         Ok(())
     }
@@ -369,7 +371,9 @@ impl Driver {
             return Err(Error::internal_error().with_detail(detail));
         };
         let members = Members::of_entry(&entry.body)?;
-        self.records.keep(&members, index).await?;
+        while let Err(error) = self.records.keep(&members, index).await {
+            self.wait_for_room(error).await?;
+        }
         self.core.take_effect(members)?;
         probe!("replication: a change of members takes effect");
         self.readers.retain(|node, _| self.core.members().node(*node).is_some());
@@ -399,7 +403,8 @@ impl Driver {
         }
     }
 
-    async fn append(&mut self, id: EntryId, bodies: &mut Bodies) -> Result<()> {
+    /// `leads`: this node led when that was decided; on a full disk it may have ceased to.
+    async fn append(&mut self, id: EntryId, bodies: &mut Bodies, leads: bool) -> Result<()> {
         let EntryId { index, term } = id;
         let previous = self.log.last_version();
         let head = |kind, version, committed| EntryHead { kind, index, term, version, previous, committed };
@@ -413,7 +418,7 @@ impl Driver {
                 return self.write(entry.head(), &entry.body, None).await;
             }
         }
-        if self.core.role() != Role::Leader {
+        if !leads {
             let detail = format!("entry {index} of term {term} is to be appended, and nobody has sent it");
             return Err(Error::internal_error().with_detail(detail));
         }

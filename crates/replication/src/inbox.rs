@@ -90,6 +90,16 @@ struct Queue {
     frame_bytes: [usize; 2],
 }
 
+/// Answers whoever left an event, if somebody waits for that.
+fn answer(event: Event, why: &Error) {
+    match event {
+        Event::Append { answer, .. } => answer.send(Err(why.clone())),
+        Event::Prove(answer) => answer.send(Err(why.clone())),
+        Event::Mark(answer) | Event::Close(answer) => answer.send(Err(why.clone())),
+        Event::Frame(_) | Event::Synced(_) | Event::Campaign | Event::HandOver => {}
+    }
+}
+
 /// Bytes of memory that a frame takes, about.
 fn size(frame: &Frame) -> usize {
     let entries = frame.entries.iter().map(|entry| ENTRY_OVERHEAD + entry.body.len());
@@ -159,6 +169,18 @@ impl Inbox {
         }
     }
 
+    /// Answers those who want something that a node does which has room on its disk, and which doesn't come to it for a while.
+    pub(crate) fn refuse(&self, why: &Error) {
+        let asks = |event: &Event| matches!(event, Event::Append { .. } | Event::Prove(_) | Event::Mark(_));
+        let asked: VecDeque<_> = {
+            let mut queue = self.queue();
+            let (asked, others) = std::mem::take(&mut queue.events).into_iter().partition(asks);
+            queue.events = others;
+            asked
+        };
+        asked.into_iter().for_each(|event| answer(event, why));
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,14 +219,7 @@ impl Inbox {
             told.ended.get_or_insert_with(|| cause.clone());
         });
         let left = std::mem::take(&mut *self.queue());
-        for event in left.events {
-            match event {
-                Event::Append { answer, .. } => answer.send(Err(cause.clone())),
-                Event::Prove(answer) => answer.send(Err(cause.clone())),
-                Event::Mark(answer) | Event::Close(answer) => answer.send(Err(cause.clone())),
-                Event::Frame(_) | Event::Synced(_) | Event::Campaign | Event::HandOver => {}
-            }
-        }
+        left.events.into_iter().for_each(|event| answer(event, cause));
         self.wake.notify();
         self.sync_due.notify();
     }

@@ -154,3 +154,33 @@ fn a_leader_whose_disk_fails_gives_way() {
     let found = versions(&cluster, cluster.leader);
     assert!(found == [1, 10] || found == [1, 2, 10], "{found:?}");
 }
+
+/// A member whose log waited for room answered nobody, so a task that was to make room waited for it.
+#[test]
+fn a_member_whose_disk_is_full_answers_what_is_asked_of_it() {
+    let (mut cluster, mut log) = formed(6);
+    commit(&cluster, &mut log, 1, 300);
+    let full = cluster.leader;
+    let files = cluster.sim.files(&cluster.envs[full]);
+    let used = files.iter().map(|(_, len)| len.next_multiple_of(4096)).sum();
+    cluster.sim.update_faults(&cluster.envs[full], |plan| plan.capacity = Some(used));
+    let mut version = 2;
+    while append(&cluster, &mut log, version, 60_000).is_ok() {
+        version += 1;
+        assert!(version < 100, "the disk is never full");
+    }
+    let member = cluster.member(full).expect("it is up");
+    let asked = [member.prove(), member.prove()];
+    let marked = cluster.envs[full].spawn("mark", {
+        let member = member.clone();
+        async move { drop(member.mark_durable().await) }
+    });
+    cluster.sim.run_for(Duration::from_secs(1));
+    assert!(member.standing().full.is_some(), "it waits for room");
+    assert!(asked.iter().all(|reply| reply.is_ready()) && marked.is_finished(), "nobody waits");
+    let mut log = cluster.await_leader(|at| at != full);
+    commit(&cluster, &mut log, 1000, 300);
+    cluster.sim.update_faults(&cluster.envs[full], |plan| plan.capacity = None);
+    cluster.sim.run_for(Duration::from_secs(2));
+    assert!(member.standing().full.is_none() && member.check().is_ok(), "it goes on");
+}

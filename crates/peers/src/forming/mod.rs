@@ -225,7 +225,9 @@ fn fits(standing: &Standing, wish: &Wish) -> Result<()> {
         ));
     }
     let at = charter.node_at(&wish.own);
-    if !standing.begun && at.is_some_and(|at| at != *node) {
+    // One that was taken in later may stand where a founder stood.
+    let is_founder = charter.members.iter().any(|peer| peer.node == *node);
+    if !standing.begun && is_founder && at.is_some_and(|at| at != *node) {
         return refuse(format!(
             "it is that of node {node}, which was not at {} when its cluster was formed",
             wish.own

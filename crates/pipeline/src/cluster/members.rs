@@ -156,7 +156,9 @@ impl Participant {
     pub async fn note_move(&self, node: NodeId, address: &str) {
         let members = self.standing().members;
         let is_news = members.node(node).is_some_and(|known| known.address != address);
-        if is_news && !members.is_joint() && self.ready_leader().is_ok() {
+        // Two can't be in one place, and the one that is heard of there is the one that is there.
+        let is_free = self.heard_of_at(&members, address).is_none();
+        if is_news && is_free && !members.is_joint() && self.ready_leader().is_ok() {
             probe!("pipeline: a node has another address");
             if let Err(error) = become_members(self, &members.with_address(node, address)).await {
                 crate::events::members_not_changed(&error);

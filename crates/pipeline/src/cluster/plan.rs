@@ -84,6 +84,7 @@ pub(crate) fn plan(members: &Members, us: NodeId, wish: &Wish, is_ready: impl Fn
     };
     let mut wanted = wanted;
     wanted.sort_unstable();
+    wanted.dedup();
     if !wanted.is_empty() && wanted != members.voters() {
         let is_gone = |node: &&MemberNode| is_failed(node) || replaced(node);
         let gone: Vec<_> = members.nodes.iter().filter(is_gone).map(|node| node.id).collect();

@@ -58,7 +58,7 @@ pub(super) async fn run(this: Arc<Participant>) {
         if this.leader().is_none() {
             replica.space.look(replica, 0).await;
             replica.backpressure.tick(replica.env.now());
-            if marked != Some(newest) && !this.is_over() {
+            if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
                 let _ = this.member.mark_durable().await;
                 marked = Some(newest);
