@@ -176,6 +176,7 @@ fn functions(text: &str) -> BTreeSet<&str> {
 /// The functions that the library exports.
 fn exported() -> BTreeSet<&'static str> {
     const SOURCES: &str = concat!(
+        include_str!("exports/changes.rs"),
         include_str!("exports/database.rs"),
         include_str!("exports/future.rs"),
         include_str!("exports/legacy.rs"),

@@ -148,7 +148,7 @@ impl Run {
             2 => EntryKind::Lease,
             _ => EntryKind::Mutations,
         };
-        let is_new = kind == EntryKind::Mutations;
+        let is_new = kind.has_mutations();
         let version = if is_new { previous + 1 + self.random.below(50) as i64 } else { previous };
         let index = index + 1;
         let committed = self.model.now.entries[..self.model.committed as usize].last();
@@ -243,7 +243,7 @@ impl Run {
         assert_eq!(some, entries[from as usize - 1..]);
         // Others see what is committed and has mutations.
         let seen = self.sim.run_until(support::read(log.view(), *popped + 1)).expect("entries");
-        let is_seen = |entry: &&Entry| entry.kind == EntryKind::Mutations && entry.version > *popped;
+        let is_seen = |entry: &&Entry| entry.kind.has_mutations() && entry.version > *popped;
         let expected: Vec<_> = entries[..*committed as usize].iter().filter(is_seen).cloned().collect();
         assert_eq!(seen, expected, "committed up to {committed}");
         assert_eq!(log.promised(), now.vote);

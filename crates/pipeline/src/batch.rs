@@ -68,6 +68,7 @@ pub(crate) fn decide(
     batch: Vec<Submitted>,
     version: Version,
     (wall_clock, slow): (u64, Version),
+    in_cluster: bool,
     metadata: &Metadata,
     resolver: &mut Resolver,
 ) -> Decided {
@@ -79,7 +80,7 @@ pub(crate) fn decide(
         let last = planted!("stamps run backwards in a batch").then_some(count - 1);
         let batch_index = last.map_or(position, |last| last - position) as u16;
         let entrance = may_enter(&request, version, metadata)
-            .and_then(|()| may_change_members(&request, changes_members, decided.changes_members))
+            .and_then(|()| may_change_members(&request, in_cluster, changes_members, decided.changes_members))
             .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
         match entrance {
             Ok(concerns_metadata) => {
@@ -181,7 +182,8 @@ fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> 
 }
 
 /// Who is a member follows from what operators want and what there is: the leader alone changes that row, and once in a batch.
-fn may_change_members(request: &CommitRequest, is_own: bool, has_one: bool) -> Result<()> {
+/// In a database of its own the row means nothing.
+fn may_change_members(request: &CommitRequest, in_cluster: bool, is_own: bool, has_one: bool) -> Result<()> {
     let touches = |mutation: MutationRef<'_>| match mutation.kind {
         MutationType::ClearRange => (mutation.param1..mutation.param2).contains(&MEMBERS),
         _ => mutation.param1 == MEMBERS,
@@ -189,7 +191,7 @@ fn may_change_members(request: &CommitRequest, is_own: bool, has_one: bool) -> R
     if is_own && has_one {
         return Err(Error::process_behind().with_detail("another change of members is under way"));
     }
-    if !is_own && request.mutations.iter().any(touches) {
+    if in_cluster && !is_own && request.mutations.iter().any(touches) {
         let detail =
             "who is a member of the cluster can't be written: use `coordinators`, `configure`, `exclude`";
         return Err(Error::client_invalid_operation().with_detail(detail));

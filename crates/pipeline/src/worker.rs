@@ -155,7 +155,8 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let span = events::batch(version, batch.len());
     batcher.resolver.forget_before(replica.window_begin(version));
     let notes = (replica.wall_clock_seconds(), replica.config.slow);
-    let mut decided = decide(batch, version, notes, &batcher.metadata, &mut batcher.resolver);
+    let in_cluster = leader.term.is_some();
+    let mut decided = decide(batch, version, notes, in_cluster, &batcher.metadata, &mut batcher.resolver);
     replica.storage.note_elsewhere(batcher.resolver.memory());
     count_refused(leader, &decided.refused);
     span.record("conflicts", decided.refused.len());

@@ -124,7 +124,8 @@ fn status_documents_are_shared_by_those_who_ask_for_them_all_the_time() {
     let slow = Slow::over(&node);
     slow.let_go();
     let server = serve_endpoint(Arc::new(Altered(slow.clone())), Limits::default());
-    let began = Env::real().now();
+    let env = Env::real();
+    let began = env.now();
     let mut askers: Vec<_> = (0..4).map(|_| Raw::greeted(&server)).collect();
     for asker in &mut askers {
         let mut requests = Vec::new();
@@ -138,7 +139,7 @@ fn status_documents_are_shared_by_those_who_ask_for_them_all_the_time() {
             assert!(body.starts_with(b"{"));
         }
     }
-    let passed = (Env::real().now() - began).as_millis() as usize;
+    let passed = (env.now() - began).as_millis() as usize;
     let made = slow.carried_out.load(Ordering::Relaxed);
     // Ten at once and one each 50 ms, of which each may find one that is being made and begun too early.
     assert!(made <= 2 * (11 + passed / 50), "{made} were made within {passed} ms");
