@@ -1,8 +1,8 @@
 //! Rows from another member, for one that is too far behind for the log: one transfer, from the first chunk to the last.
 //!
-//! This side asks, and asks again what doesn't come: how many chunks it has taken, and from which key on it wants more. What
-//! arrives otherwise than asked for is as good as lost. Each chunk goes to the disk before the next is looked at, so that
-//! no more of them are in memory than may be under way.
+//! This side asks, and asks again what doesn't come: how many chunks it has taken, and from which key on it wants more. Chunks that
+//! have overtaken others wait for those; what arrives otherwise than asked for is as good as lost. Chunks go to the disk one by
+//! one, so that no more of them are in memory than may be under way.
 //!
 //! Always: what was taken is of one version, without a gap, or it is given up.
 
@@ -18,7 +18,7 @@ use plinth_replication::{EntryId, NodeId, ParcelKind};
 use plinth_storage::Chunk;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, LogPosition, Result, Version, probe};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -75,6 +75,13 @@ impl Arrivals {
     }
 }
 
+impl Transfer {
+    /// Whether a chunk is one of those that come next.
+    fn may_use(&self, number: u64) -> bool {
+        (self.taken..self.taken.saturating_add(WINDOW)).contains(&number)
+    }
+}
+
 /// What a node that takes rows has at hand.
 pub(crate) struct Taker<'a> {
     pub env: &'a Env,
@@ -92,6 +99,8 @@ struct Transfer {
     /// Rows are of no use before this entry: the log of whoever leads begins behind it.
     needed: u64,
     taken: u64,
+    /// Chunks that have overtaken others, by number: no more than may be under way.
+    ahead: BTreeMap<u64, Parcel>,
     key: Bytes,
     bytes: u64,
     import: Option<Import>,
@@ -112,6 +121,7 @@ impl Taker<'_> {
             source,
             needed: needed.index,
             taken: 0,
+            ahead: BTreeMap::new(),
             key: Bytes::new(),
             bytes: 0,
             import: None,
@@ -157,17 +167,22 @@ impl Taker<'_> {
                     }
                     self.ask(transfer, ParcelKind::AskAgain);
                 }
-                Some(parcel) if parcel.kind == ParcelKind::Chunk && parcel.number == transfer.taken => {
-                    silent = 0;
-                    self.keep(transfer, &parcel).await?;
-                    asked = self.env.now();
-                    self.ask(transfer, ParcelKind::Ask);
+                Some(parcel) if parcel.kind == ParcelKind::Chunk => {
+                    if transfer.may_use(parcel.number) {
+                        transfer.ahead.insert(parcel.number, parcel);
+                    }
+                    while let Some(next) = transfer.ahead.remove(&transfer.taken) {
+                        silent = 0;
+                        self.keep(transfer, &next).await?;
+                        asked = self.env.now();
+                        self.ask(transfer, ParcelKind::Ask);
+                    }
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Refuse => {
                     let text = String::from_utf8_lossy(&parcel.payload).into_owned();
                     return Err(Error::process_behind().with_detail(text));
                 }
-                // Doubled, overtaken, or behind one that was lost.
+                // Those are no answers.
                 Some(_) => {}
             }
         }
