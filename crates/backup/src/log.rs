@@ -71,10 +71,12 @@ impl LogBuilder {
         }
     }
 
-    /// Adds a moment; they ascend.
+    /// Adds a moment. They ascend: where a clock is behind that of whoever noted the one before, it is as late as that.
     pub fn moment(&mut self, moment: Moment) {
-        assert!(self.times.last().is_none_or(|last| *last <= moment), "moments ascend");
-        self.times.push(moment);
+        let last = self.times.last().copied().unwrap_or(moment);
+        if moment.version >= last.version {
+            self.times.push(Moment { time: moment.time.max(last.time), ..moment });
+        }
     }
 
     /// The first version that it speaks of.

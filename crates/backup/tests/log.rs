@@ -129,6 +129,45 @@ fn every_version_can_be_restored() {
     }
 }
 
+/// Files without a moment stood for early ones, so that a time was searched for in the wrong ones, and the snapshot was restored; and a clock
+/// that was behind another one's ended the merging of files.
+#[test]
+fn a_time_is_found_among_files_of_which_few_have_a_moment() {
+    let simulation = Simulation::new(2);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"a", b"0").await;
+        let backup = new_backup(&machine, &db).await;
+        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let (mut from, mut wanted) = (begin + 1, 0);
+        for n in 1..=60_u8 {
+            machine.sleep(Duration::from_millis(500)).await;
+            let version = set(&db, b"a", &[n]).await;
+            let mut log = LogBuilder::new(from);
+            let mut list = MutationList::new();
+            list.push(MutationType::Set, b"a", &[n]);
+            log.push(version, list.iter());
+            let time = machine.wall_clock().as_millis() as u64;
+            if [1, 50].contains(&n) {
+                log.moment(Moment { time, version });
+                // Another clock's, a second behind.
+                log.moment(Moment { time: time - 1000, version });
+            }
+            if n == 30 {
+                wanted = time;
+            }
+            backup.put_log(log, version + 1).await.unwrap();
+            from = version + 1;
+        }
+        restore_dir(&machine, &backup, Goal::Time(wanted), Mapping::default(), "/at", "memory")
+            .await
+            .unwrap();
+        let rows = rows_of(&*open(&machine, "/at", "memory").await).await;
+        assert_eq!(rows[&b"a"[..]], [1][..], "the last moment before that is in the first file");
+    });
+}
+
 #[test]
 fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
     let simulation = Simulation::new(1);

@@ -110,6 +110,14 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     let lease = Lease::take(&backup, &holder).await?;
     // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
     let stream = shared.db.register_changes(&name, streamed(&wish.ranges), wish.log_bytes).await?;
+    let is_another = done["stream"].as_u64().is_some_and(|known| known != stream.id);
+    if is_another && done["restorable_from"].is_i64() {
+        // It was removed, by whoever did that, and what was committed before this one began is in no stream.
+        let lost = Error::version_invalid().with_detail("the stream that the backup follows was removed");
+        broken(shared, tag, &name, done, &lost).await?;
+        let _ = lease.give_back().await;
+        return Err(lost);
+    }
     let consumer = shared.db.consume_changes(&name).await?.with_bytes(4 << 20);
     let now = shared.env.now();
     let mut writer = Writer {
@@ -227,7 +235,7 @@ impl Writer<'_> {
                     continue;
                 }
                 State::Discontinuing => {
-                    self.read_upto(read_version(&self.shared.db).await?).await?;
+                    self.read_upto(read_version(&self.shared.db).await?, done).await?;
                     if !planted!("the last batch of a backup isn't put when it ends") {
                         self.put(done).await?;
                     }
@@ -286,15 +294,25 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn read_upto(&mut self, version: Version) -> Result<()> {
+    /// Reads, and puts what is due, until everything up to this version has been read.
+    ///
+    /// # Errors
+    /// `operation_cancelled` if the agent stops before.
+    async fn read_upto(&mut self, version: Version, done: &mut Value) -> Result<()> {
         // A version that was given out need not have an entry: one that is committed behind it has.
         super::rows::fenced(&self.shared.db, self.shared.id, |tr| {
             tr.set(b"\xff\x02/plinth/backup/beat", []);
         })
         .await?;
-        while self.reached < version && !self.orders.is_over() {
+        while self.reached < version {
+            if self.orders.is_over() {
+                return Err(Error::operation_cancelled());
+            }
             self.lease.renew().await?;
             self.read().await?;
+            if self.is_due() && self.reached < version {
+                self.put(done).await?;
+            }
         }
         Ok(())
     }

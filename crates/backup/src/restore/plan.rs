@@ -126,14 +126,12 @@ pub(crate) async fn version_at(backup: &Backup, contents: &Contents, time: u64) 
         let (time, version) = (snapshot.header.time_to, snapshot.header.to);
         consider(Moment { time, version });
     }
-    // Times ascend with versions: the last file that begins before has it, or the one before that, if it has none at all.
-    let (mut low, mut high) = (0, contents.logs.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        let header = backup.header(&contents.logs[middle].name).await?;
-        if header.time_from <= time { low = middle + 1 } else { high = middle }
-    }
-    for file in contents.logs[..low].iter().rev().take(16) {
+    // Times ascend with versions, but not every file has any: the last one that has, and begins before, has it.
+    for file in contents.logs.iter().rev() {
+        let header = backup.header(&file.name).await?;
+        if header.time_from == 0 || header.time_from > time {
+            continue;
+        }
         let bytes = backup.target.get(&file.name).await?;
         let moments = log::read(&mut backup.reader(&bytes, &file.name, Kind::Log)?, |_, _| Ok(()))?;
         if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
