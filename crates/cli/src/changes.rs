@@ -8,10 +8,8 @@ use crate::interrupt;
 use crate::target::Target;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::client::{ChangeBatch, ChangeStream, MutationType};
-use plinth::{Database, KeyRange, block_on, printable, strinc};
-use serde_json::json;
-use std::fmt::Write;
+use plinth::client::{ChangeBatch, ChangeStream};
+use plinth::{Bytes, Database, KeyRange, block_on, printable, strinc};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -128,12 +126,7 @@ fn name(options: &ArgMatches) -> String {
 fn register(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     let name = name(options);
     let prefixes = options.get_many::<String>("prefix").into_iter().flatten();
-    let mut ranges: Vec<_> = prefixes
-        .map(|prefix| KeyRange::new(prefix.clone(), strinc(prefix.as_bytes()).unwrap_or_default()))
-        .collect();
-    if ranges.is_empty() {
-        ranges.push(KeyRange::new("", &b"\xff"[..]));
-    }
+    let ranges = ranges_of(prefixes.map(String::as_bytes));
     let bound = options.get_one::<u64>("log-bytes").copied();
     let stream = database.register_changes(&name, ranges, bound).wait();
     let stream = stream.map_err(|error| Failure::of(format!("cannot register {name}"), error))?;
@@ -144,20 +137,28 @@ fn register(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The keys that begin with these prefixes; all normal ones without any.
+pub fn ranges_of<'a>(prefixes: impl Iterator<Item = &'a [u8]>) -> Vec<KeyRange> {
+    let range =
+        |prefix: &[u8]| KeyRange::new(Bytes::copy_from_slice(prefix), strinc(prefix).unwrap_or_default());
+    let ranges: Vec<_> = prefixes.map(range).collect();
+    if ranges.is_empty() { vec![KeyRange::new("", &b"\xff"[..])] } else { ranges }
+}
+
+/// A stream in a line.
+pub fn described(stream: &ChangeStream) -> String {
+    let ChangeStream { name, id, ranges, registered, acknowledged, bound_bytes } = stream;
+    let bound = bound_bytes.map_or("a quarter of the free disk".into(), |bytes| format!("{bytes} bytes"));
+    format!(
+        "{}: id {id}, acknowledged {acknowledged}, registered {registered}, bound {bound}, {ranges:?}",
+        printable(name)
+    )
+}
+
 fn list(database: &Database) -> Result<u8, Failure> {
     let streams = database.list_changes().wait();
     let streams = streams.map_err(|error| Failure::of("cannot list streams", error))?;
-    let mut text = String::new();
-    for stream in &streams {
-        let ChangeStream { name, id, ranges, registered, acknowledged, bound_bytes } = stream;
-        let bound = bound_bytes.map_or("a quarter of the free disk".into(), |bytes| format!("{bytes} bytes"));
-        // Text is always taken.
-        let _ = writeln!(
-            text,
-            "{}: id {id}, acknowledged {acknowledged}, registered {registered}, bound {bound}, {ranges:?}",
-            printable(name)
-        );
-    }
+    let text: String = streams.iter().map(|stream| described(stream) + "\n").collect();
     terminal::print(&text)?;
     Ok(0)
 }
@@ -176,7 +177,8 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
             false => block_on(consumer.next()),
         };
         let changes = changes.map_err(failed)?;
-        let text: String = changes.batches.iter().map(|batch| shown(batch, is_json)).collect();
+        let lines = if is_json { ChangeBatch::json_lines } else { ChangeBatch::text_lines };
+        let text: String = changes.batches.iter().map(lines).collect();
         terminal::print(&text)?;
         if options.get_flag("acknowledge") {
             block_on(consumer.acknowledge()).map_err(failed)?;
@@ -186,25 +188,4 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
         }
     }
     Ok(INTERRUPTED)
-}
-
-/// A line for each mutation.
-fn shown(batch: &ChangeBatch, is_json: bool) -> String {
-    let mut text = String::new();
-    for mutation in &batch.mutations {
-        let kind = match mutation.kind {
-            MutationType::Set => "set".to_string(),
-            MutationType::ClearRange => "clear_range".to_string(),
-            kind => format!("{kind:?}").to_lowercase(),
-        };
-        let [one, two] = [mutation.param1, mutation.param2].map(|bytes| printable(bytes).to_string());
-        let second = if mutation.kind == MutationType::ClearRange { "end" } else { "value" };
-        let line = match is_json {
-            true => json!({ "version": batch.version, "type": kind, "key": one, second: two }).to_string(),
-            false => format!("{} {kind} `{one}' `{two}'", batch.version),
-        };
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
 }

@@ -89,7 +89,7 @@ pub(crate) struct Bounds {
 }
 
 impl Site for Shared {
-    type Answer = Whole;
+    type Answer = console::Reply;
     const BOUNDS: Bounds =
         Bounds { connections: 128, buffer: 16 << 10, idle: Duration::from_secs(15), half_close: true };
 
@@ -105,9 +105,13 @@ impl Site for Shared {
         Self::is_stopping(self)
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, patience: Arc<Patience>) -> Response<Whole> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        patience: Arc<Patience>,
+    ) -> Response<console::Reply> {
         patience.set(ANSWERING);
-        let answer = console::answer(self, request).await;
+        let answer = console::answer(self, request, &patience).await;
         patience.set(Self::BOUNDS.idle);
         answer
     }

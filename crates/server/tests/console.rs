@@ -4,6 +4,8 @@
 //! plans would send. The page itself is clicked through in `tests/console`, at the repository's root.
 
 mod common;
+#[path = "console/feed.rs"]
+mod feed;
 
 use common::*;
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -303,9 +305,16 @@ fn with_token() -> (Server, String, TemporaryDir) {
 fn with_a_token_nothing_is_told_without_it() {
     let (server, token, directory) = with_token();
     assert_eq!(token.len(), 64, "a token of 256 bits was made");
-    for path in
-        ["/metrics", "/status", "/api/overview", "/api/history", "/api/range", "/api/key?key=a", "/api/none"]
-    {
+    for path in [
+        "/metrics",
+        "/status",
+        "/api/overview",
+        "/api/history",
+        "/api/range",
+        "/api/key?key=a",
+        "/api/none",
+        "/api/changes/x",
+    ] {
         assert_eq!(status(&get(&server, path)), "401", "{path}");
         assert_eq!(status(&get_with(&server, path, "Authorization: Bearer wrong\r\n")), "401", "{path}");
     }

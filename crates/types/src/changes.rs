@@ -10,7 +10,7 @@
 //! are little-endian; the versionstamp is that of the registration, so that its version is exact. Always: an id is given once, so a name
 //! that is registered anew is another stream.
 
-use crate::{Bytes, Error, KeyRange, MutationList, RangeList, Result, Version, Versionstamp};
+use crate::{Bytes, Error, KeyRange, MutationList, MutationType, RangeList, Result, Version, Versionstamp};
 
 /// Prefix of all rows about streams.
 pub const PREFIX: &[u8] = b"\xff/changes/";
@@ -69,6 +69,56 @@ pub struct Changes {
     pub upto: Version,
     /// The newest version that the node which answered has applied.
     pub newest: Version,
+}
+
+impl ChangeBatch {
+    /// A line of text for each mutation: the version, the kind, both parameters.
+    pub fn text_lines(&self) -> String {
+        let line = |mutation: crate::MutationRef<'_>| {
+            let [one, two] = [mutation.param1, mutation.param2].map(crate::printable);
+            format!("{} {} `{one}' `{two}'\n", self.version, kind_name(mutation.kind))
+        };
+        self.mutations.iter().map(line).collect()
+    }
+
+    /// A line of JSON for each mutation: `{"key":K,"type":T,"value":V,"version":N}`, with `"end"` in the place of the value where
+    /// a range is cleared. Keys and values are as [`printable`](crate::printable()) writes them.
+    ///
+    /// ```
+    /// # use plinth_types::{ChangeBatch, MutationList, MutationType};
+    /// let mut mutations = MutationList::new();
+    /// mutations.push(MutationType::Set, b"a\"", b"\xff");
+    /// mutations.push(MutationType::ClearRange, b"b", b"c");
+    /// let lines = ChangeBatch { version: 7, mutations }.json_lines();
+    /// let set = r#"{"key":"a\"","type":"set","value":"\\xff","version":7}"#;
+    /// let clear = r#"{"end":"c","key":"b","type":"clear_range","version":7}"#;
+    /// assert_eq!(lines, format!("{set}\n{clear}\n"));
+    /// ```
+    pub fn json_lines(&self) -> String {
+        // What is printable needs no other escapes.
+        let text = |bytes: &[u8]| crate::printable(bytes).replace('\\', "\\\\").replace('"', "\\\"");
+        let line = |mutation: crate::MutationRef<'_>| {
+            let (kind, version) = (kind_name(mutation.kind), self.version);
+            let (key, other) = (text(mutation.param1), text(mutation.param2));
+            match mutation.kind {
+                MutationType::ClearRange => format!(
+                    "{{\"end\":\"{other}\",\"key\":\"{key}\",\"type\":\"{kind}\",\"version\":{version}}}\n"
+                ),
+                _ => format!(
+                    "{{\"key\":\"{key}\",\"type\":\"{kind}\",\"value\":\"{other}\",\"version\":{version}}}\n"
+                ),
+            }
+        };
+        self.mutations.iter().map(line).collect()
+    }
+}
+
+/// What people call a mutation of this kind: `set`, `clear_range`, `add`, `bytemin` ...
+fn kind_name(kind: MutationType) -> String {
+    match kind {
+        MutationType::ClearRange => "clear_range".to_owned(),
+        kind => format!("{kind:?}").to_lowercase(),
+    }
 }
 
 impl Changes {
@@ -172,7 +222,7 @@ pub fn cut<'a>(
     for mutation in mutations {
         let at = ranges.partition_point(|range| range.end[..] <= *mutation.param1);
         let Some(first) = ranges.get(at) else { continue };
-        if mutation.kind != crate::MutationType::ClearRange {
+        if mutation.kind != MutationType::ClearRange {
             if first.begin[..] <= *mutation.param1 {
                 into.push(mutation.kind, mutation.param1, mutation.param2);
             }
@@ -200,7 +250,7 @@ pub fn name_of(key: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MutationRef, MutationType};
+    use crate::MutationRef;
 
     fn range(begin: &'static str, end: &'static str) -> KeyRange {
         KeyRange::new(begin, end)

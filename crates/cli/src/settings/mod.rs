@@ -186,7 +186,12 @@ const ALL: &[Setting] = &[
         Otherwise("a quarter of memory; 1GiB where that isn't given"),
         "Memory for the time series that are being written to, about a kilobyte each",
     ),
-    Setting::new("console-write", Kind::Flag, Is("false"), "Let the console set and clear keys"),
+    Setting::new(
+        "console-write",
+        Kind::Flag,
+        Is("false"),
+        "Let the console set and clear keys, and acknowledge changes",
+    ),
     Setting::new(
         "tls-cert",
         Kind::Path,

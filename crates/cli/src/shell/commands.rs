@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{data, members, operator, option, status, tenant, throttle, transaction};
+use super::{changes, data, members, operator, option, status, tenant, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -38,6 +38,13 @@ pub const ALL: &[Command] = &[
         "begin",
         "begins a transaction of several commands",
         "It ends with commit or rollback, or when the database refuses a command.",
+    ),
+    command(
+        "changes",
+        1..=102,
+        "changes register NAME [PREFIX...]|list|tail NAME [WORD...]|remove NAME",
+        "registers, lists, follows and removes streams of changes",
+        "tail prints until Ctrl-C, behind what was acknowledged; its words: a version to begin behind, json, once (ends when everything was printed that is there), acknowledge. To register, remove and acknowledge needs writemode on.",
     ),
     command("clear", 1..=1, "clear KEY", "removes a key", "Needs writemode on."),
     command(
@@ -265,6 +272,7 @@ pub fn execute<Out: Write>(
         "exclude" => members::exclude(session, arguments),
         "include" => members::include(session, arguments),
         "kill" => operator::kill(session, arguments),
+        "changes" => changes::changes(session, arguments),
         "defaulttenant" => tenant::default_tenant(session),
         "tenant" => tenant::tenant(session, arguments),
         "usetenant" => tenant::use_tenant(session, arguments.first()),

@@ -8,7 +8,8 @@ use super::session::{Next, Session};
 use super::words::{self, quoted};
 use crate::failure::Failure;
 use plinth::client::Database;
-use plinth::{RangeOptions, TransactionOption};
+use plinth::{RangeOptions, TransactionOption, block_on};
+use plinth_env::sync::{First, race};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -18,6 +19,7 @@ use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const HISTORY_FILE: &str = ".plinth_history";
 const HISTORY_LINES: usize = 10_000;
@@ -119,6 +121,9 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
             let names = TransactionOption::ALL.iter().map(|(_, name, _)| name.to_ascii_uppercase());
             beginning_with(&word.to_ascii_uppercase(), names)
         }
+        ("changes", 1) => fixed(&["list", "register", "remove", "tail"]),
+        ("changes", 2) if matches!(&earlier[1][..], b"remove" | b"tail") => streams(database, word),
+        ("changes", 3..) if earlier[1] == b"tail" => fixed(&["acknowledge", "json", "once"]),
         ("status", 1) => fixed(&["minimal", "details", "json"]),
         ("help", 1) => {
             let names = commands::ALL.iter().map(|command| command.name);
@@ -130,6 +135,20 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
         _ => Vec::new(),
     };
     (start, proposals)
+}
+
+/// Names of streams of changes. Whoever types waits no longer than for keys.
+fn streams(database: &Database, word: &str) -> Vec<String> {
+    let env = database.endpoint().env().clone();
+    let late = env.sleep(Duration::from_millis(KEYS_TIMEOUT_MS as u64));
+    let Some(begin) = spelled(word) else { return Vec::new() };
+    match block_on(race(database.list_changes(), late)) {
+        First::Left(Ok(streams)) => {
+            let begins = streams.iter().filter(|stream| stream.name.starts_with(&begin));
+            begins.map(|stream| quoted(&stream.name)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn beginning_with(word: &str, all: impl Iterator<Item = String>) -> Vec<String> {
@@ -171,12 +190,16 @@ fn plain(typed: &str) -> impl Iterator<Item = (usize, char, bool)> {
     })
 }
 
+/// The bytes that a word under way spells. One in an open quote is completed as a whole.
+fn spelled(word: &str) -> Option<Vec<u8>> {
+    let closed = if word.matches('"').count() % 2 == 1 { format!("{word}\"") } else { word.to_owned() };
+    let mut parsed = words::commands(&closed).ok()?;
+    Some(parsed.pop().and_then(|mut words| words.pop()).unwrap_or_default())
+}
+
 /// Keys of the database that begin as the word does.
 fn keys(database: &Database, word: &str) -> Vec<String> {
-    // A word in an open quote is completed as a whole.
-    let closed = if word.matches('"').count() % 2 == 1 { format!("{word}\"") } else { word.to_owned() };
-    let Ok(mut parsed) = words::commands(&closed) else { return Vec::new() };
-    let prefix = parsed.pop().and_then(|mut words| words.pop()).unwrap_or_default();
+    let Some(prefix) = spelled(word) else { return Vec::new() };
     let transaction = database.create_transaction();
     let limited = transaction.set_option(TransactionOption::Timeout(KEYS_TIMEOUT_MS));
     let rows = limited.and_then(|()| transaction.get_range(RangeOptions::prefix(prefix).limit(KEYS)).wait());

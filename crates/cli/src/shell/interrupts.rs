@@ -54,6 +54,13 @@ impl Interrupts {
         (result, self.flag.swap(false, Ordering::Relaxed))
     }
 
+    /// Waits until the command under way shall end: for one that ends well by that.
+    pub async fn raised(&self, env: &Env) {
+        while !self.flag.load(Ordering::Relaxed) {
+            env.sleep(TICK).await;
+        }
+    }
+
     /// As Ctrl-C does.
     #[cfg(test)]
     pub fn raise(&self) {

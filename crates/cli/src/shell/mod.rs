@@ -6,6 +6,7 @@
 //! What a command finds goes to standard output, and why it failed to standard error, with the command's name. With `--exec`, and
 //! when lines come from a pipe, the first failure ends the shell with exit code 1: what stands after it may depend on it.
 
+mod changes;
 mod commands;
 mod data;
 mod editor;

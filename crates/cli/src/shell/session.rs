@@ -125,13 +125,19 @@ impl<Out: Write> Session<Out> {
         }
     }
 
+    /// Refuses what changes the database before it was said that it may.
+    pub fn check_writable(&self) -> Result<(), Refusal> {
+        if self.writable {
+            return Ok(());
+        }
+        let text = "write mode is off; turn it on to change the database: writemode on";
+        Err(Refusal::Usage(text.to_owned()))
+    }
+
     /// Runs a body of writes: in the transaction that was begun, else in one of its own, which is committed; gives the
     /// version of that commit.
     pub fn write(&self, body: impl Fn(&Transaction)) -> Result<Option<i64>, Refusal> {
-        if !self.writable {
-            let text = "write mode is off; turn it on to change the database: writemode on";
-            return Err(Refusal::Usage(text.to_owned()));
-        }
+        self.check_writable()?;
         if let Some(begun) = &self.transaction {
             body(&begun.transaction);
             return Ok(None);

@@ -265,6 +265,11 @@ fn half_a_word_is_completed_from_commands_options_and_keys() {
     assert_eq!(proposed("writemode o").1, ["on", "off"]);
     assert_eq!(proposed("option on read_sys").1, ["READ_SYSTEM_KEYS"]);
     assert_eq!(proposed("help esc").1, ["escaping"]);
+    shell.does("changes register orders order/; changes register \"other ones\"");
+    assert_eq!(proposed("changes re").1, ["register", "remove"]);
+    assert_eq!(proposed("changes tail o").1, ["orders", "\"other ones\""]);
+    assert_eq!(proposed("changes tail orders once j").1, ["json"]);
+    assert!(proposed("changes register o").1.is_empty());
     assert!(proposed("frobnicate x").1.is_empty() && proposed("get \\q").1.is_empty());
 }
 
@@ -323,6 +328,43 @@ fn an_interrupt_ends_the_command_and_not_the_shell() {
         assert_eq!(shell.refuses(command), told);
     }
     assert!(shell.does("help").contains("getrange"), "the shell goes on");
+}
+
+#[test]
+fn streams_of_changes_are_registered_followed_acknowledged_and_removed() {
+    for mut shell in [Shell::new(), Shell::over_network()] {
+        assert!(shell.refuses("changes register orders order/").contains("writemode on"));
+        shell.does("writemode on");
+        let registered = shell.does("changes register orders order/ \"a b\"");
+        assert!(registered.starts_with("Stream 1 of `orders': everything"), "{registered}");
+        let listed = shell.does("changes list");
+        assert!(listed.starts_with("orders: id 1, acknowledged ") && listed.contains("a b"), "{listed}");
+        shell.does("set order/1 v; set elsewhere v; clearrange \"a b1\" b");
+        let lines = shell.does("changes tail orders once");
+        let ends: Vec<_> = lines.lines().filter_map(|line| line.split_once(' ')).collect();
+        assert_eq!((ends[0].1, ends[1].1, ends.len()), ("set `order/1' `v'", "clear_range `a b1' `a c'", 2));
+        assert_eq!(
+            shell.does(&format!("changes tail orders {} once json", ends[0].0)),
+            format!(
+                "{{\"end\":\"a c\",\"key\":\"a b1\",\"type\":\"clear_range\",\"version\":{}}}\n",
+                ends[1].0
+            )
+        );
+        shell.does("changes tail orders once acknowledge");
+        assert_eq!(shell.does("changes tail orders once"), "");
+        // Ctrl-C is how it ends well.
+        let (interrupts, env) = (shell.session.interrupts.clone(), Env::real());
+        drop(Env::real().spawn("ctrl-c", async move {
+            env.sleep(Duration::from_millis(100)).await;
+            interrupts.raise();
+        }));
+        assert_eq!(shell.does("changes tail orders"), "");
+        assert!(shell.refuses("changes tail orders soon").contains("soon is none of json, once"));
+        assert!(shell.refuses("changes tail others once").contains("no stream of the name others"));
+        assert!(shell.refuses("changes forget orders").contains("usage: changes register"));
+        assert_eq!(shell.does("changes remove orders"), "The stream `orders' has been removed\n");
+        assert_eq!(shell.does("changes list"), "");
+    }
 }
 
 #[test]

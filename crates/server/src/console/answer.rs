@@ -3,6 +3,7 @@
 //! Every answer forbids the browser to guess kinds, to show the page in a frame of another site, and to load anything from
 //! elsewhere; so a value that looks like a page or a script is text, wherever it comes from.
 
+use super::events::{Feed, Reply};
 use crate::http::Whole;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -21,13 +22,15 @@ pub(crate) struct Answer {
     status: StatusCode,
     kind: &'static str,
     body: Bytes,
+    /// What is sent in the place of the body, while it is made.
+    feed: Option<Box<Feed>>,
     cookie: Option<String>,
     allow: Option<String>,
 }
 
 impl Answer {
     fn new(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status, kind, body: body.into(), cookie: None, allow: None }
+        Self { status, kind, body: body.into(), feed: None, cookie: None, allow: None }
     }
 
     pub(crate) fn file(kind: &'static str, text: &'static str) -> Self {
@@ -55,6 +58,11 @@ impl Answer {
 
     pub(crate) fn value(value: &Value) -> Self {
         Self::json(value.to_string())
+    }
+
+    /// Server-sent events, as long as there are some.
+    pub(super) fn events(feed: Feed) -> Self {
+        Self { feed: Some(Box::new(feed)), ..Self::new(StatusCode::OK, "text/event-stream", "") }
     }
 
     fn error(status: StatusCode, name: &str, message: &str) -> Self {
@@ -104,6 +112,15 @@ impl Answer {
         Self::error(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message)
     }
 
+    /// It was there, and won't be again.
+    pub(super) fn gone(message: &str) -> Self {
+        Self::error(StatusCode::GONE, "gone", message)
+    }
+
+    pub(super) fn too_many(message: &str) -> Self {
+        Self::error(StatusCode::SERVICE_UNAVAILABLE, "too_many", message)
+    }
+
     /// The database's own word. What can't be as it was asked is the asker's affair, all else the database's.
     pub(crate) fn database(error: &Error) -> Self {
         let status = match error.code() {
@@ -124,12 +141,18 @@ impl Answer {
     }
 
     /// For hyper; without its body, if it is only asked how the answer would be.
-    pub(crate) fn into_response(self, is_head: bool) -> Response<Whole> {
-        let length = self.body.len();
-        let mut response = Response::new(Whole(if is_head { Bytes::new() } else { self.body }));
+    pub(crate) fn into_response(self, is_head: bool) -> Response<Reply> {
+        let length = self.feed.is_none().then_some(self.body.len());
+        let mut response = Response::new(match self.feed {
+            _ if is_head => Reply::Whole(Whole(Bytes::new())),
+            Some(feed) => Reply::Feed(feed),
+            None => Reply::Whole(Whole(self.body)),
+        });
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        if let Some(length) = length {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
         let mut say = |name, text| headers.insert(name, HeaderValue::from_static(text));
         say(header::CONTENT_TYPE, self.kind);
         say(header::CACHE_CONTROL, "no-store");

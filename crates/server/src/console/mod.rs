@@ -12,11 +12,13 @@
 //!                          ├─ /api/history    history: one sample a second, ten minutes of them
 //!                          ├─ /api/overview   the status document and the registry, as they are now
 //!                          ├─ /api/range ...  browse: bounded transactions
-//!                          └─ /api/series ... series: names, and buckets of one of them
+//!                          ├─ /api/series ... series: names, and buckets of one of them
+//!                          └─ /api/changes/NAME  feed: a stream of changes, as events while they come
 //! ```
 //!
 //! ## Invariants
-//! 1. Whatever is asked, the answer is short: rows, bytes, samples and addresses have bounds, and so has what is read of a body.
+//! 1. Whatever is asked, the answer is short: rows, bytes, samples and addresses have bounds, and so has what is read of a body. Only
+//!    a feed goes on, with a piece in memory at a time; there are few of them.
 //! 2. Nothing here waits on a thread: transactions are awaited on the task of their connection.
 //! 3. Where a token is needed, nothing but the page itself and `/health` is answered without one.
 //! 4. A write needs the flag, a header that no form of another site can send, and an origin that is the server's own.
@@ -27,7 +29,9 @@
 mod access;
 mod answer;
 mod browse;
+mod events;
 mod exposition;
+mod feed;
 mod history;
 mod overview;
 mod page;
@@ -36,8 +40,9 @@ mod series;
 
 pub use access::ConsoleConfig;
 pub(crate) use access::{PENANCE, is_local, is_same, token};
+pub(crate) use events::Reply;
 
-use crate::http::Whole;
+use crate::http::Patience;
 use crate::server::Shared;
 use access::Access;
 use answer::Answer;
@@ -60,6 +65,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Console {
     access: Access,
     history: History,
+    /// Feeds that are open.
+    feeds: events::Count,
     /// Tells one start of the server from another, so that a page notices.
     boot: String,
     write: bool,
@@ -78,7 +85,8 @@ impl Console {
     ) -> Result<Self> {
         let access = Access::open(env, config, address, secure).await?;
         let boot = format!("{:016x}", env.random_u64());
-        Ok(Self { access, history: History::default(), boot, write: config.write })
+        let (history, feeds) = (History::default(), events::Count::default());
+        Ok(Self { access, history, feeds, boot, write: config.write })
     }
 
     /// Where the token stands, if one is needed.
@@ -99,16 +107,24 @@ pub(crate) async fn sample(shared: Arc<Shared>) {
 }
 
 /// The answer to one request.
-pub(crate) async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Whole> {
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+    patience: &Arc<Patience>,
+) -> Response<Reply> {
     let is_head = request.method() == Method::HEAD;
-    let answer = match route(&shared, request).await {
+    let answer = match route(&shared, request, patience).await {
         Ok(answer) | Err(answer) => answer,
     };
     answer.into_response(is_head)
 }
 
 /// Finds what a request wants. An answer that is an error is a refusal.
-async fn route(shared: &Arc<Shared>, request: Request<Incoming>) -> std::result::Result<Answer, Answer> {
+async fn route(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    patience: &Arc<Patience>,
+) -> std::result::Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let access = &shared.console.access;
@@ -129,6 +145,13 @@ async fn route(shared: &Arc<Shared>, request: Request<Incoming>) -> std::result:
         access::check_origin(&head.headers)?;
         return post(shared, posted, &head.headers, body).await;
     }
+    if let Some(name) = path.strip_prefix(CHANGES).and_then(|rest| rest.strip_suffix(ACKNOWLEDGE)) {
+        only(&head.method, &[Method::POST])?;
+        access::check_origin(&head.headers)?;
+        may_write(shared, &head.headers).await?;
+        let query = Query::parse(head.uri.query().unwrap_or_default())?;
+        return feed::acknowledge(shared, name, &query).await;
+    }
     access.check_token(&shared.env, &head.headers).await?;
     only(&head.method, &[Method::GET, Method::HEAD])?;
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
@@ -141,9 +164,16 @@ async fn route(shared: &Arc<Shared>, request: Request<Incoming>) -> std::result:
         "/api/key" => browse::key(shared, &query).await,
         "/api/series" => series::names(shared, &query).await,
         "/api/points" => series::points(shared, &query).await,
-        _ => Err(Answer::not_found()),
+        path => match path.strip_prefix(CHANGES).filter(|name| !name.is_empty()) {
+            Some(name) => feed::open(shared, name, &query, &head.headers, patience).await,
+            None => Err(Answer::not_found()),
+        },
     }
 }
+
+/// What stands before the name of a stream of changes, and behind it where it is acknowledged.
+const CHANGES: &str = "/api/changes/";
+const ACKNOWLEDGE: &str = "/ack";
 
 /// What is sent and not asked.
 const POSTED: [&str; 4] = ["login", "logout", "set", "clear"];
@@ -159,13 +189,16 @@ async fn post(
         "login" => access.log_in(&shared.env, &answer::body(body, access::LOGIN_BYTES).await?).await,
         "logout" => Ok(access.log_out(headers)),
         change => {
-            access.check_token(&shared.env, headers).await?;
-            if !shared.console.write {
-                return Err(Answer::read_only());
-            }
+            may_write(shared, headers).await?;
             browse::change(shared, change, &answer::body(body, browse::CHANGE_BYTES).await?).await
         }
     }
+}
+
+/// Refuses who may not write, or anybody where nobody may.
+async fn may_write(shared: &Shared, headers: &HeaderMap) -> std::result::Result<(), Answer> {
+    shared.console.access.check_token(&shared.env, headers).await?;
+    if shared.console.write { Ok(()) } else { Err(Answer::read_only()) }
 }
 
 fn only(method: &Method, allowed: &[Method]) -> std::result::Result<(), Answer> {

@@ -68,6 +68,14 @@ pub(crate) fn key(name: &str, text: &str) -> Result<Vec<u8>, Answer> {
     printable::parse(text).map_err(|why| Answer::bad_request(&format!("{name}: {why}")))
 }
 
+/// The bytes that a piece of an address's path spells, in which `+` is one.
+///
+/// # Errors
+/// `400` if its escapes are broken.
+pub(crate) fn path_key(name: &str, text: &str) -> Result<Vec<u8>, Answer> {
+    key(name, &decode(&text.replace('+', "%2B"))?)
+}
+
 fn decode(text: &str) -> Result<String, Answer> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -79,6 +79,19 @@ impl Raw {
         self.received
     }
 
+    /// What has come when it has this text in it, or when the server has closed.
+    pub fn until(&mut self, text: &str) -> String {
+        let mut searched = 0;
+        loop {
+            let from = self.received.len().min(searched).saturating_sub(text.len());
+            let is_there = String::from_utf8_lossy(&self.received[from..]).contains(text);
+            searched = self.received.len();
+            if is_there || self.receive() == 0 {
+                return String::from_utf8_lossy(&self.received).into_owned();
+            }
+        }
+    }
+
     /// Connects and greets.
     pub fn greeted(server: &Server) -> Self {
         Self::greeted_in(server, NEWEST)

@@ -1,0 +1,230 @@
+//! Server-sent events: the body of an answer that goes on while a stream of changes does. `feed.rs` says what is in it.
+//!
+//! hyper asks for the next piece when the last one has gone out, so a reader that is slow holds one answer of the stream and nothing
+//! piles up; one that takes nothing for a while is cut off.
+//!
+//! Always: what a feed holds is counted among the memory of connections, and there are few feeds, so that probes find a connection.
+
+use crate::http::{Patience, Site, Whole};
+use crate::server::Shared;
+use hyper::body::{Body, Frame, SizeHint};
+use plinth_client::ChangeConsumer;
+use plinth_env::sync::{First, race};
+use plinth_types::{Bytes, ChangeBatch, Error, Version};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Feeds at a time.
+pub(super) const FEEDS: usize = 32;
+/// About how many bytes of mutations are read at a time.
+pub(super) const READ: usize = 256 << 10;
+/// About how many bytes of text are sent at a time.
+const PIECE: usize = 64 << 10;
+/// How long a reader may leave a piece untouched.
+const STALLED: Duration = Duration::from_secs(60);
+/// How long nothing is said at most.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Feeds that are open.
+#[derive(Clone, Default)]
+pub(super) struct Count(Arc<AtomicUsize>);
+
+/// One of them.
+pub(super) struct Counted(Count);
+
+impl Count {
+    pub(super) fn enter(&self) -> Option<Counted> {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(self.clone());
+        (before < FEEDS).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer of the console's, on its way.
+pub(crate) enum Reply {
+    Whole(Whole),
+    Feed(Box<Feed>),
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(whole) => Pin::new(whole).poll_frame(context),
+            Self::Feed(feed) => feed.poll(context).map(|text| text.map(|text| Ok(Frame::data(text)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(whole) if whole.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(whole) => whole.size_hint(),
+            Self::Feed(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The events of a stream, while they come.
+pub(crate) struct Feed {
+    state: State,
+    patience: Arc<Patience>,
+    /// How long the other side has for what it asks next.
+    idle: Duration,
+}
+
+/// What comes next, and who goes on behind it.
+type Piece = (Bytes, Option<Box<Follower>>);
+
+enum State {
+    Text(Bytes, Option<Box<Follower>>),
+    Making(Pin<Box<dyn Future<Output = Piece> + Send>>),
+    End,
+}
+
+impl Feed {
+    /// Sends these batches, and what the consumer reads behind them.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        consumer: ChangeConsumer,
+        batches: Vec<ChangeBatch>,
+        counted: Counted,
+        patience: Arc<Patience>,
+    ) -> Self {
+        let held = Held { shared: shared.clone(), bytes: 0 };
+        let mut follower = Box::new(Follower { consumer, batches: VecDeque::new(), held, _counted: counted });
+        follower.take(batches);
+        let state = State::Text(follower.text().into(), Some(follower));
+        Self { state, patience, idle: <Shared as Site>::BOUNDS.idle }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            match &mut self.state {
+                State::Text(text, follower) => {
+                    let (text, follower) = (std::mem::take(text), follower.take());
+                    let making = |follower: Box<Follower>| State::Making(Box::pin(follower.go_on()));
+                    self.state = follower.map_or(State::End, making);
+                    self.patience.set(STALLED);
+                    return Poll::Ready(Some(text));
+                }
+                State::Making(piece) => {
+                    let made = piece.as_mut().poll(context);
+                    if made.is_pending() {
+                        self.patience.stop();
+                    }
+                    let (text, follower) = ready!(made);
+                    self.state = State::Text(text, follower);
+                }
+                State::End => {
+                    self.patience.set(self.idle);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+}
+
+/// Who reads the stream.
+struct Follower {
+    consumer: ChangeConsumer,
+    batches: VecDeque<ChangeBatch>,
+    held: Held,
+    _counted: Counted,
+}
+
+impl Follower {
+    fn take(&mut self, batches: Vec<ChangeBatch>) {
+        self.held.set(batches.iter().map(|batch| batch.mutations.as_bytes().len()).sum());
+        self.batches = batches.into();
+    }
+
+    async fn go_on(mut self: Box<Self>) -> Piece {
+        if self.batches.is_empty() {
+            let env = self.held.shared.env.clone();
+            match race(self.consumer.next(), env.sleep(SILENCE)).await {
+                First::Left(Ok(changes)) => self.take(changes.batches),
+                First::Left(Err(error)) => return (Bytes::from(end(&error)), None),
+                First::Right(()) => return (Bytes::from_static(b": waiting\n\n"), Some(self)),
+            }
+        }
+        (self.text().into(), Some(self))
+    }
+
+    /// Batches as events, or only how far the stream has been read.
+    fn text(&mut self) -> String {
+        let mut text = String::new();
+        while text.len() < PIECE
+            && let Some(batch) = self.batches.pop_front()
+        {
+            event(&batch, &mut text);
+        }
+        if text.is_empty() {
+            id(self.consumer.position(), &mut text);
+            text.push('\n');
+        }
+        let left: usize = self.batches.iter().map(|batch| batch.mutations.as_bytes().len()).sum();
+        self.held.set(left + text.len());
+        text
+    }
+}
+
+/// What a feed holds of the memory that there is for connections.
+struct Held {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Held {
+    fn set(&mut self, bytes: usize) {
+        self.shared.memory.change(self.bytes, bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+fn id(version: Version, text: &mut String) {
+    // Text is always taken.
+    let _ = writeln!(text, "id: {version}");
+}
+
+fn event(batch: &ChangeBatch, text: &mut String) {
+    id(batch.version, text);
+    for line in batch.json_lines().lines() {
+        text.push_str("data: ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+/// The last word of a feed.
+fn end(error: &Error) -> String {
+    let why = json!({ "error": "database", "code": error.code(), "message": error.to_string() });
+    format!("event: end\ndata: {why}\n\n")
+}
