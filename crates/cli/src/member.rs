@@ -59,7 +59,7 @@ impl Ground for Founder {
         Box::pin(async move {
             // Its identity is the last thing that a directory gets.
             if self.is_founded().await? {
-                return Ok(());
+                return check_node(&self.env, &self.dir, standing).await;
             }
             let membership = match members {
                 Some((members, index)) => {
@@ -80,6 +80,22 @@ impl Ground for Founder {
         tracing::info!(text, "forming the cluster");
         tell(text);
     }
+}
+
+/// Whether the directory is of the node that its charter names.
+async fn check_node(env: &Env, dir: &Path, standing: &Standing) -> Result<(), Error> {
+    let found = Membership::read(env, dir).await?;
+    let (node, cluster_id) = (standing.node, standing.charter.cluster_id);
+    if (found.node, found.cluster_id) == (node, cluster_id) {
+        return Ok(());
+    }
+    let detail = format!(
+        "{}: CHARTER says that this is node {node}, MEMBERS that it is node {}: its making was begun twice, and it has taken part in \
+         nothing; start this server with an empty directory, as a new node",
+        dir.display(),
+        found.node
+    );
+    Err(Error::file_corrupt().with_detail(detail))
 }
 
 fn membership(standing: &Standing) -> Membership {
@@ -115,6 +131,7 @@ pub fn open(
     let forming = forming::form(env, wish, listener, Arc::new(founder));
     let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
     let standing = standing.map_err(failed)?;
+    block_on(check_node(env, plan.dir, &standing)).map_err(failed)?;
     let mesh = Mesh::start(env, standing, trust);
     mesh.is_at(&own);
     let opened = block_on(builder.open_member(mesh.clone()));
@@ -124,13 +141,13 @@ pub fn open(
     mesh.deliver_to(move |frame| receiver.receive(frame));
     let receiver = database.clone();
     mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
-    follow_members(env, &mesh, &database);
+    follow_members(&mesh, &database);
     follow_coordinators(env, plan.file.clone(), &database);
     Ok(Some(Member { database, mesh }))
 }
 
 /// New nodes are taken in, and what becomes of this one and others is heard.
-fn follow_members(env: &Env, mesh: &Mesh, database: &Database) {
+fn follow_members(mesh: &Mesh, database: &Database) {
     let host = database.clone();
     mesh.take_in_by(Box::new(move |address| {
         let host = host.clone();
@@ -141,11 +158,8 @@ fn follow_members(env: &Env, mesh: &Mesh, database: &Database) {
     }));
     let removed = database.clone();
     mesh.when_removed(move || removed.be_removed());
-    let (moved, env) = (database.clone(), env.clone());
-    mesh.when_moved(move |node, address| {
-        let (moved, address) = (moved.clone(), address.to_owned());
-        drop(env.spawn_network("note move", async move { moved.note_move(node, &address).await }));
-    });
+    let moved = database.clone();
+    mesh.when_moved(move |node, address| moved.note_move(node, address));
 }
 
 /// The server's cluster file names those who vote.
@@ -204,10 +218,15 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         };
         return Err(invalid(format!("the cluster file {why}, and the server's certificates say otherwise")));
     }
-    let (own, place) = match own {
-        Some(own) => own,
+    let (own, place) = match (own, known_as(env, plan, wanted[0]).await) {
+        // It was excluded, so the file names it no more; it stays excluded by the name that it has.
+        (None, Some(known)) => {
+            stranger(plan, wanted[0])?;
+            (known, wanted[0])
+        }
+        (Some(own), _) => own,
         // It is to be taken into the cluster, or was.
-        None => stranger(plan, wanted[0])?,
+        (None, None) => stranger(plan, wanted[0])?,
     };
     let wish = Wish {
         cluster: plan.file.key(),
@@ -218,6 +237,16 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
     };
     wish.check()?;
     Ok((wish, place))
+}
+
+/// The address under which others know the node in the directory, if that is where this server is: another name of the same place would be
+/// news of a move.
+async fn known_as(env: &Env, plan: &Plan<'_>, place: SocketAddr) -> Option<String> {
+    let known = Membership::read(env, plan.dir).await.ok()?;
+    let address = known.address_of(known.node)?;
+    let line = format!("a:b@{address}");
+    let file = ClusterFile::parse(&line).ok()?;
+    file.names(env, place).await.then(|| address.to_owned())
 }
 
 /// The address of a server that the cluster file doesn't name.

@@ -189,10 +189,27 @@ impl Files {
     /// Gives the file `path` these contents in one durable step: after a crash it has the old or the
     /// new ones, and once this returns the new ones. Writes a file beside it with `.new` appended.
     pub async fn replace(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+        self.replace_by(path.as_ref(), ".new", contents).await
+    }
+
+    /// The same for a file that other processes replace too, whose unfinished files must not be the same one: that
+    /// beside it has `.new-` and this number appended, which has to be random.
+    ///
+    /// # Errors
+    /// As [`Files::replace`]; of what was written nothing stays.
+    pub async fn replace_shared(&self, path: impl AsRef<Path>, random: u64, contents: &[u8]) -> Result<()> {
         let path = path.as_ref();
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
+        let suffix = format!(".new-{random:016x}");
+        let replaced = self.replace_by(path, &suffix, contents).await;
+        if replaced.is_err() {
+            // It may be gone already; that it can't be removed adds nothing to the error.
+            let _ = self.remove(&beside(path, &suffix)).await;
+        }
+        replaced
+    }
+
+    async fn replace_by(&self, path: &Path, suffix: &str, contents: &[u8]) -> Result<()> {
+        let beside = beside(path, suffix);
         let written = async {
             let file = self.open(&beside, Open::Truncate).await?;
             file.write_all_at(0, contents).await?;
@@ -208,6 +225,13 @@ impl Files {
         self.rename(&beside, path).await?;
         self.sync_dir(path.parent().unwrap_or(Path::new("/"))).await
     }
+}
+
+/// The file of this name with something appended.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(suffix);
+    PathBuf::from(beside)
 }
 
 impl fmt::Debug for Files {

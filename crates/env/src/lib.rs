@@ -159,7 +159,7 @@ impl Env {
     pub fn sleep_until(&self, at: Duration) -> Sleep {
         match &self.inner.world {
             World::Real(world) => Sleep::real(RealSleep::new(world.instant(at))),
-            World::Simulated(host) => Sleep::simulated(SimulatedSleep::new(host.clone(), at)),
+            World::Simulated(host) => Sleep::simulated(SimulatedSleep::new(host.clone(), host.when(at))),
         }
     }
 

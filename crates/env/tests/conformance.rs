@@ -271,6 +271,32 @@ fn replacing_a_file_leaves_the_new_contents_and_nothing_beside() {
     });
 }
 
+/// Servers on one machine that had one cluster file used the same unfinished one: who came second renamed what the first was
+/// still writing, or found nothing to rename.
+#[test]
+fn a_file_that_several_replace_at_once_is_whole_and_nothing_is_beside() {
+    everywhere(|env| async move {
+        let dir = env.files().temporary_dir("plinth-env").await.unwrap();
+        let path = dir.path().join("shared");
+        let replace = |number: u64| {
+            let (theirs, path) = (env.clone(), path.clone());
+            env.spawn("replace", async move {
+                for _ in 0..10 {
+                    let contents = vec![number as u8; 3000];
+                    theirs.files().replace_shared(&path, number, &contents).await.unwrap();
+                }
+            })
+        };
+        let tasks: Vec<_> = (1..5).map(replace).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let found = env.files().read(&path).await.unwrap();
+        assert!(found.len() == 3000 && found.iter().all(|byte| *byte == found[0]));
+        assert_eq!(env.files().list(dir.path()).await.unwrap(), ["shared"]);
+    });
+}
+
 #[test]
 fn a_lock_excludes_others_until_it_is_dropped() {
     everywhere(|env| async move {

@@ -4,6 +4,8 @@
 //! says they leave.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plinth_env::simulated::{CallKind, FaultPlan, Simulation};
@@ -173,4 +175,48 @@ fn a_wall_clock_jumps_and_the_other_clock_goes_on() {
     sim.move_wall_clock(&env, -3600);
     assert_eq!(env.wall_clock(), before - Duration::from_secs(3600));
     assert_eq!((env.now(), other.wall_clock()), (now, before), "nothing else has moved");
+}
+
+#[test]
+fn a_stopped_process_takes_no_step_and_goes_on_with_all_that_came_meanwhile() {
+    let sim = Simulation::new(3);
+    let env = sim.process("stopped");
+    let ticks = Arc::new(AtomicU64::new(0));
+    let (theirs, counted) = (env.clone(), ticks.clone());
+    drop(env.spawn("ticks", async move {
+        loop {
+            theirs.sleep(Duration::from_millis(10)).await;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let counted = ticks.clone();
+    env.call_at(Duration::from_millis(150), move || _ = counted.fetch_add(1000, Ordering::Relaxed)).detach();
+    sim.run_for(Duration::from_millis(105));
+    assert_eq!(ticks.load(Ordering::Relaxed), 10);
+    sim.pause(&env);
+    sim.run_for(Duration::from_secs(5));
+    assert_eq!(ticks.load(Ordering::Relaxed), 10, "it takes no step");
+    sim.resume(&env);
+    sim.run_for(Duration::from_millis(1));
+    assert_eq!(ticks.load(Ordering::Relaxed), 1011, "what was due is done at once");
+    sim.pause(&env);
+    sim.kill(&env);
+    let env = sim.process("stopped");
+    assert!(sim.run_until_within(Duration::from_secs(1), env.spawn("next life", async {})).is_some());
+}
+
+#[test]
+fn a_clock_that_drifts_is_fast_or_slow_for_its_process_alone() {
+    let sim = Simulation::new(4);
+    let (env, other) = (sim.process("fast"), sim.process("right"));
+    sim.run_for(Duration::from_secs(10));
+    sim.drift(&env, 500_000);
+    sim.run_for(Duration::from_secs(10));
+    assert_eq!((env.now(), other.now()), (Duration::from_secs(25), Duration::from_secs(20)));
+    let theirs = env.clone();
+    sim.run_until(async move { theirs.sleep(Duration::from_secs(3)).await });
+    assert_eq!(sim.now().as_millis(), 22_000);
+    sim.drift(&env, -500_000);
+    sim.run_for(Duration::from_secs(2));
+    assert_eq!(env.now().as_millis(), 29_000);
 }

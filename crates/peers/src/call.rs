@@ -34,21 +34,30 @@ const TURNS: usize = 16;
 /// Calls until the node ends.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
     let mut pause = PAUSES[0];
+    let mut attempt = 0;
     let is_over = || shared.has_ended() || link.has_ended();
     while !is_over() {
-        let opening = race(open(&shared, &link), shared.env.sleep(PATIENCE)).await;
+        let place = link.place(attempt);
+        let opening = race(open(&shared, &link, &place), shared.env.sleep(PATIENCE)).await;
         let why = match opening {
             First::Left(Ok(talk)) => {
-                tracing::info!(node = link.node, address = link.address, "reached another node");
+                tracing::info!(node = link.node, address = place, "reached another node");
                 pause = PAUSES[0];
+                attempt = 0;
                 link.outbox.set_connected(true);
                 *link.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let why = Conversation::new(shared.clone(), link.clone(), talk).await;
                 link.outbox.set_connected(false);
                 why
             }
-            First::Left(Err(why)) => why,
-            First::Right(()) => Error::connection_failed().with_detail("it does not answer"),
+            First::Left(Err(why)) => {
+                attempt += 1;
+                why
+            }
+            First::Right(()) => {
+                attempt += 1;
+                Error::connection_failed().with_detail("it does not answer")
+            }
         };
         if is_over() {
             return;
@@ -72,8 +81,8 @@ fn note(link: &Link, why: &Error) {
 }
 
 /// Connects, and comes to know the other node.
-async fn open(shared: &Shared, link: &Link) -> Result<Talk> {
-    let stream = mesh::connect(&shared.env, &shared.trust, &link.address).await?;
+async fn open(shared: &Shared, link: &Link, place: &str) -> Result<Talk> {
+    let stream = mesh::connect(&shared.env, &shared.trust, place).await?;
     let mut talk = Talk::new(stream, Vec::new());
     let hello = shared.hello(link);
     let mut hello_bytes = Vec::new();

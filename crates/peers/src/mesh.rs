@@ -67,6 +67,8 @@ type Deliver<T> = Box<dyn Fn(T) + Send + Sync>;
 pub(crate) struct Link {
     pub(crate) node: NodeId,
     pub(crate) address: String,
+    /// Where it says that it is, if that is somewhere else.
+    heard_at: Mutex<Option<String>>,
     pub(crate) outbox: Outbox,
     /// Ends a pause between two calls.
     pub(crate) poke: Signal,
@@ -141,7 +143,7 @@ impl Mesh {
         let _ = self.shared.place.set(address.to_owned());
     }
 
-    /// Has `moved` called when a member is somewhere else than the members say. The first call counts.
+    /// Has `moved` called when a member is somewhere else than the members say, or back. The first call counts.
     pub fn when_moved(&self, moved: impl Fn(NodeId, &str) + Send + Sync + 'static) {
         let _ = self.shared.moved.set(Box::new(moved));
     }
@@ -165,7 +167,7 @@ impl Mesh {
     pub fn status(&self) -> Vec<PeerStatus> {
         let status = |link: &Arc<Link>| PeerStatus {
             node: link.node,
-            address: link.address.clone(),
+            address: link.place(0),
             figures: link.outbox.figures(),
             failure: link.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
@@ -253,12 +255,20 @@ impl Link {
         Self {
             node,
             address: address.to_owned(),
+            heard_at: Mutex::default(),
             outbox: Outbox::default(),
             poke: Signal::new(),
             ended: AtomicBool::new(false),
             newest: AtomicU64::new(0),
             failure: Mutex::default(),
         }
+    }
+
+    /// Where it is called at this attempt: where it says it is, and by turns where the members say, in case that it lied or is
+    /// back there.
+    pub(crate) fn place(&self, attempt: usize) -> String {
+        let heard_at = self.heard_at.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        heard_at.filter(|_| attempt.is_multiple_of(2)).unwrap_or_else(|| self.address.clone())
     }
 
     /// Nothing goes over it any more.
@@ -285,9 +295,15 @@ impl Shared {
         members.node(node).is_none() && node < members.next_id
     }
 
-    /// A member says where it is.
+    /// A member says where it is. It is answered there from now on, whether or not there is anybody who could have the members say so.
     pub(crate) fn is_heard_at(&self, node: NodeId, address: &str) {
-        let is_news = lock(&self.members).node(node).is_some_and(|known| known.address != address);
+        let Some(link) = self.link(node) else { return };
+        let is_news = link.address != address;
+        let heard_at = Some(address.to_owned()).filter(|address| is_news && !address.is_empty());
+        let before =
+            std::mem::replace(&mut *link.heard_at.lock().unwrap_or_else(PoisonError::into_inner), heard_at);
+        // Also that it is back.
+        let is_news = is_news || before.is_some();
         if let Some(moved) = self.moved.get().filter(|_| is_news && !address.is_empty()) {
             moved(node, address);
         }

@@ -53,9 +53,18 @@ impl Ground for Directory {
         Box::pin(async move {
             let path = Path::new(DIR).join(IDENTITY);
             let cluster_id = standing.charter.cluster_id;
+            let identity = [&cluster_id[..], &standing.node.to_le_bytes()].concat();
             match self.env.files().read(&path).await {
-                Ok(found) => assert_eq!(found, cluster_id, "the directory is never made for another cluster"),
-                Err(_) => self.env.files().replace(&path, &cluster_id).await?,
+                Ok(found) => {
+                    assert_eq!(found[..16], cluster_id, "the directory is never made for another cluster");
+                    if found != identity {
+                        return Err(Error::file_corrupt().with_detail("it was made for another node"));
+                    }
+                }
+                Err(error) if error == Error::file_not_found() => {
+                    self.env.files().replace(&path, &identity).await?;
+                }
+                Err(error) => return Err(error),
             }
             if let Some((members, _)) = members {
                 assert!(members.node(standing.node).is_some());
@@ -329,6 +338,47 @@ fn a_new_node_is_taken_into_a_cluster_that_has_begun() {
         assert!(found.begun && (4..given).contains(&found.node), "seed {seed}: {found:?}");
         assert_eq!(found.charter, begun[&((lost + 1) % 3)].charter, "seed {seed}");
     }
+}
+
+/// When the last of the files that make a node a member could not be written, it asked for another number, and its directory was that of
+/// the first: then its charter and its identity said different things, and so did it to others.
+#[test]
+fn a_new_node_whose_disk_fails_while_it_is_made_is_one_node() {
+    let mut failed = 0;
+    for seed in 0..20 {
+        let world = World::new(seed, 3);
+        (0..3).for_each(|at| world.start(at));
+        world.sim.run_for(Duration::from_secs(5));
+        let voters = (1..=3).zip(&world.addresses).map(|(id, address)| (id, address.clone()));
+        world.told.lock().unwrap().members = Some(Members::of_voters(voters));
+        let lost = seed as usize % 3;
+        world.wipe(lost);
+        world.told.lock().unwrap().begun.remove(&lost);
+        let machine = world.sim.process(&name(lost));
+        let mut plan = FaultPlan::default();
+        (plan.sync.fail, plan.rename.fail) = (0.15, 0.1);
+        world.sim.set_faults(&machine, plan);
+        world.start(lost);
+        world.sim.run_for(Duration::from_secs(3));
+        world.sim.set_faults(&world.sim.process(&name(lost)), FaultPlan::default());
+        if world.told.lock().unwrap().failed.contains_key(&lost) {
+            failed += 1;
+            world.crash(lost);
+            world.start(lost);
+        }
+        world.sim.run_for(Duration::from_secs(5));
+        let told = world.told.lock().unwrap();
+        let found = told
+            .begun
+            .get(&lost)
+            .unwrap_or_else(|| panic!("seed {seed}: {:?}, {:?}", told.said, told.failed));
+        let env = world.sim.process(&name(lost));
+        let node = found.node;
+        drop(told);
+        let identity = world.sim.run_until(env.files().read(Path::new(DIR).join(IDENTITY))).unwrap();
+        assert_eq!(identity[16..], node.to_le_bytes(), "seed {seed}");
+    }
+    assert!(failed > 2, "a disk failed while it was made: {failed}");
 }
 
 /// The power of a server with a new disk failed after it was given its number, and before it had its directory: its charter names

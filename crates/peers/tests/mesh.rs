@@ -11,6 +11,7 @@ use plinth_peers::packet::{self, Kind};
 use plinth_peers::{Charter, Secret};
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
 use world::{Machine, PORT, charter, frame, names, start};
@@ -124,6 +125,40 @@ fn a_node_that_lost_its_power_is_called_until_it_is_back() {
     back.send(1, 6, None);
     sim.run_for(Duration::from_secs(1));
     assert_eq!((back.numbers(), machines[0].numbers()), (vec![5], vec![6]));
+}
+
+/// A server has another address, and calls the others before anybody leads: nobody could have the members say where it is, and nobody
+/// answered it there, so nobody came to lead.
+#[test]
+fn a_node_that_has_moved_is_answered_where_it_says_it_is() {
+    for seed in 0..10 {
+        let sim = Simulation::new(seed);
+        let names = names(3);
+        let charter = charter(&sim, &names);
+        let one = start(&sim.process("node-1"), &charter, 1);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let theirs = heard.clone();
+        one.mesh.when_moved(move |node, address| theirs.lock().unwrap().push((node, address.to_owned())));
+        let elsewhere = SocketAddr::new(sim.ip(&sim.process("elsewhere")), PORT).to_string();
+        let mut moved = charter.clone();
+        moved.members[1].address = elsewhere.clone();
+        let two = start(&sim.process("elsewhere"), &moved, 2);
+        two.mesh.is_at(&elsewhere);
+        sim.run_for(Duration::from_secs(5));
+        one.send(2, 5, None);
+        two.send(1, 6, None);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!((two.numbers(), one.numbers()), (vec![5], vec![6]), "seed {seed}");
+        assert_eq!(heard.lock().unwrap().first(), Some(&(2, elsewhere.clone())));
+        // Back where it was, it is found there.
+        sim.crash(&sim.process("elsewhere"));
+        let back = start(&sim.process("node-2"), &charter, 2);
+        sim.run_for(Duration::from_secs(8));
+        one.send(2, 7, None);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(back.numbers(), [7], "seed {seed}");
+        assert_eq!(heard.lock().unwrap().last(), Some(&(2, charter.members[1].address.clone())));
+    }
 }
 
 /// What a node says of the first other one when something about node 2 is not as it should be.

@@ -133,8 +133,8 @@ impl Host {
     }
 
     /// A member is at another address: see [`Node::note_move`].
-    pub async fn note_move(&self, member: u64, address: &str) {
-        self.node().note_move(member, address).await;
+    pub fn note_move(&self, member: u64, address: &str) {
+        self.node().note_move(member, address);
     }
 
     /// Who leads, as far as this node knows.

@@ -166,10 +166,11 @@ impl Node {
         }
     }
 
-    /// A member of its cluster is at another address than it was. Whoever leads has the others told; it is said again until they are.
-    pub async fn note_move(&self, node: NodeId, address: &str) {
+    /// A member of its cluster is at another address than it was. It is kept until whoever leads has had the others told; said once more, that
+    /// it is where it was takes it back.
+    pub fn note_move(&self, node: NodeId, address: &str) {
         if let Some(participant) = self.participant() {
-            participant.note_move(node, address).await;
+            participant.note_move(node, address);
         }
     }
 

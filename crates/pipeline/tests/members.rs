@@ -254,3 +254,31 @@ fn a_directory_of_a_node_that_was_removed_says_so() {
     let told = machines.open(0).expect_err("it is no member").to_string();
     assert!(told.contains("node 1 was removed from its cluster"), "{told}");
 }
+
+/// The news of another address came when nobody led: it was lost, and the server stayed where nobody looked for it.
+#[test]
+fn news_of_another_address_is_kept_until_somebody_leads() {
+    for seed in 0..3 {
+        let (machines, leader) = formed(seed, 3);
+        let moved = (leader + 1) % 3;
+        (0..3).for_each(|at| machines.isolate(at));
+        machines.sim.run_for(Duration::from_secs(5));
+        for at in (0..3).filter(|at| *at != moved) {
+            assert!(!machines.node(at).leadership().is_ready, "seed {seed}");
+            machines.node(at).note_move(moved as u64 + 1, "10.0.0.77:4500");
+        }
+        // Each has heard something else, and only one of both was the last.
+        machines.node((leader + 2) % 3).note_move(moved as u64 + 1, "10.0.0.78:4500");
+        machines.heal();
+        let place = |members: &Members| members.node(moved as u64 + 1).map(|node| node.address.clone());
+        let before = format!("10.0.0.{moved}:4500");
+        let next = await_members(&machines, |members| place(members).is_some_and(|place| place != before));
+        let there = place(&members(&machines, next));
+        // Whoever leads next doesn't bring up again what it had heard before.
+        let node = machines.node(next);
+        machines.sim.run_until(async move { node.hand_over().await });
+        machines.sim.run_for(Duration::from_secs(3));
+        let next = machines.await_leader(|_| true);
+        assert_eq!(place(&members(&machines, next)), there, "seed {seed}");
+    }
+}

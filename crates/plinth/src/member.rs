@@ -53,9 +53,9 @@ impl Database {
     }
 
     /// A member is at another address than it was.
-    pub async fn note_move(&self, member: u64, address: &str) {
+    pub fn note_move(&self, member: u64, address: &str) {
         if let Some(node) = self.member() {
-            node.note_move(member, address).await;
+            node.note_move(member, address);
         }
     }
 

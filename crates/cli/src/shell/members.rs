@@ -102,6 +102,27 @@ pub fn coordinators<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>
     })
 }
 
+/// Whether one of these places, addresses or hosts, is that of a member.
+fn names(places: &[String], address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    places.iter().any(|place| place == address || place == host)
+}
+
+/// Which places are excluded, or given up.
+fn gone<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
+    let mut gone = Vec::new();
+    for prefix in [EXCLUDED, "management/failed/"] {
+        let (begin, end) = (special(prefix, b""), special(prefix, b"\xff"));
+        let rows = manage(session, |transaction| {
+            let range = RangeOptions::from(&begin[..]..&end[..]);
+            plinth_env::block_on(transaction.range(range).collect())
+        })?;
+        let place = |row: &plinth::KeyValue| String::from_utf8_lossy(&row.key[begin.len()..]).into_owned();
+        gone.extend(rows.iter().map(place));
+    }
+    Ok(gone)
+}
+
 /// `exclude [failed] [ADDRESS...]`
 pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
     let (prefix, places) = match arguments {
@@ -109,15 +130,8 @@ pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
         all => (EXCLUDED, all),
     };
     if places.is_empty() {
-        for prefix in [EXCLUDED, "management/failed/"] {
-            let (begin, end) = (special(prefix, b""), special(prefix, b"\xff"));
-            let rows = manage(session, |transaction| {
-                let range = RangeOptions::from(&begin[..]..&end[..]);
-                plinth_env::block_on(transaction.range(range).collect())
-            })?;
-            for row in rows {
-                writeln!(session.out, "{}", String::from_utf8_lossy(&row.key[begin.len()..]))?;
-            }
+        for place in gone(session)? {
+            writeln!(session.out, "{place}")?;
         }
         return Ok(());
     }
@@ -136,11 +150,7 @@ pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
         "They don't vote any more, and can be taken away."
     };
     until(session, done, |members| {
-        let is_named = |member: &MemberPlace| {
-            let host = member.address.rsplit_once(':').map_or(&*member.address, |(host, _)| host);
-            places.iter().any(|place| *place == member.address || place == host)
-        };
-        members.iter().all(|member| !is_named(member) || (!is_gone && !member.votes))
+        members.iter().all(|member| !names(&places, &member.address) || (!is_gone && !member.votes))
     })
 }
 
@@ -168,10 +178,16 @@ pub fn configure<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) 
     if found.is_empty() {
         return Ok(false);
     }
-    if found.len() < count {
+    let gone = gone(session)?;
+    let could = found.iter().filter(|member| !names(&gone, &member.address)).count();
+    if could < count {
+        let others = match found.len() - could {
+            0 => String::new(),
+            excluded => format!(" besides {excluded} that are excluded"),
+        };
         return Err(Refusal::Usage(format!(
-            "{mode} takes {count} servers, and the cluster has {}: start others with an empty directory and the cluster file first",
-            found.len()
+            "{mode} takes {count} servers, and the cluster has {could}{others}: start others with an empty directory and the cluster \
+             file first, or include those that are excluded"
         )));
     }
     let redundancy = [system::CONFIGURATION_PREFIX, b"redundancy_mode"].concat();

@@ -187,7 +187,9 @@ impl ClusterFile {
         if found.key() != self.key() || found.addresses == self.addresses {
             return Ok(());
         }
-        env.files().replace(path, format!("{}\n", self.connection_string()).as_bytes()).await
+        let line = format!("{}\n", self.connection_string());
+        // Servers on one machine may share the file: none of them may rename what another one is still writing.
+        env.files().replace_shared(path, env.random_u64(), line.as_bytes()).await
     }
 
     /// The same, whose servers speak TLS.

@@ -38,6 +38,34 @@ impl Simulation {
         self.universe().lock().processes[host.process].disk.program_ended();
     }
 
+    /// Stops the process where it stands, as SIGSTOP does: its tasks take no step and its calls wait, its connections stay.
+    /// A kill or a crash ends that too.
+    pub fn pause(&self, process: &Env) {
+        let host = self.host(process);
+        self.universe().stop(host.process, true);
+    }
+
+    /// A stopped process goes on, with all that has come for it meanwhile.
+    pub fn resume(&self, process: &Env) {
+        let host = self.host(process);
+        self.universe().stop(host.process, false);
+    }
+
+    /// From now on the process's clock ([`Env::now`]) gains, or loses, so many of a million parts. What sleeps already is not
+    /// concerned. It stays so until this is called again.
+    ///
+    /// # Panics
+    /// If a clock would stand, or go backwards.
+    pub fn drift(&self, process: &Env, parts_per_million: i64) {
+        assert!(parts_per_million > -1_000_000, "a clock that doesn't go");
+        let process = self.host(process).process;
+        let core = &mut *self.universe().lock();
+        core.note("drift", process as u64, parts_per_million as u64);
+        let now = core.now;
+        let clock = &mut core.processes[process].clock;
+        *clock = clock.at_rate(parts_per_million, now);
+    }
+
     /// The environment of the process's present life, for a test that has one of an earlier.
     pub fn restart(&self, process: &Env) -> Env {
         let name = self.with(process, |process| process.name.clone());

@@ -36,6 +36,11 @@ impl Timers {
         id
     }
 
+    /// An action whose time had come comes again.
+    pub(crate) fn put_back(&mut self, id: TimerId, action: Action) {
+        self.queue.insert(id, action);
+    }
+
     #[must_use = "an action's destructor may be foreign code: drop it outside of the lock"]
     pub(crate) fn remove(&mut self, id: TimerId) -> Option<Action> {
         self.queue.remove(&id)

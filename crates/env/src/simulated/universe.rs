@@ -21,7 +21,7 @@ use super::disk::Disk;
 use super::faults::FaultPlan;
 use super::network::Network;
 use super::random::Random;
-use super::timers::{Action, SimulatedTimer, Timers};
+use super::timers::{Action, SimulatedTimer, TimerId, Timers};
 use super::trace::Trace;
 use crate::park::Simulating;
 use crate::task::{Completion, panic_message};
@@ -68,13 +68,62 @@ pub(crate) struct Process {
     pub(crate) calls: [u64; 5],
     /// By how many seconds its wall clock is fast.
     pub(crate) wall_clock_ahead: i64,
+    pub(crate) clock: Clock,
+    /// What it would have done since it was stopped, if it is stopped.
+    pub(crate) held: Option<Held>,
+}
+
+/// What waits for a stopped process to go on.
+#[derive(Default)]
+pub(crate) struct Held {
+    tasks: Vec<TaskId>,
+    calls: Vec<(TimerId, Action)>,
+}
+
+fn nanos(nanos: i128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// A clock that may be fast or slow.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Clock {
+    /// Of a million parts so many are gained, or lost.
+    rate: i64,
+    /// When it had that rate first: of the world's time, and of its own.
+    since: (Duration, Duration),
+}
+
+impl Clock {
+    /// What it says at this time of the world.
+    pub(crate) fn says(&self, world: Duration) -> Duration {
+        let (from, own) = self.since;
+        let passed = world.saturating_sub(from).as_nanos() as i128;
+        own.saturating_add(nanos(passed * (1_000_000 + i128::from(self.rate)) / 1_000_000))
+    }
+
+    /// When it will say this.
+    pub(crate) fn when(&self, own: Duration) -> Duration {
+        if self.rate == 0 && self.since == (Duration::ZERO, Duration::ZERO) {
+            return own;
+        }
+        let (from, since) = self.since;
+        let passed = own.saturating_sub(since).as_nanos() as i128;
+        let rate = 1_000_000 + i128::from(self.rate);
+        from.saturating_add(nanos((passed * 1_000_000 + rate - 1) / rate))
+    }
+
+    /// The same, at another rate from now on.
+    pub(crate) fn at_rate(&self, rate: i64, world: Duration) -> Self {
+        Self { rate, since: (world, self.says(world)) }
+    }
 }
 
 impl Process {
     pub(crate) fn new(name: &str, random: Random) -> Self {
         let plan = FaultPlan::default();
         let (name, disk) = (name.to_string(), Disk::new());
-        Self { name, incarnation: 0, random, disk, plan, calls: [0; 5], wall_clock_ahead: 0 }
+        let (clock, held) = (Clock::default(), None);
+        Self { name, incarnation: 0, random, disk, plan, calls: [0; 5], wall_clock_ahead: 0, clock, held }
     }
 }
 
@@ -194,7 +243,10 @@ impl Universe {
         loop {
             if let Some((id, action)) = core.timers.pop_due(core.now) {
                 core.trace.note(core.now, "timer", id.1, id.0.as_nanos() as u64);
-                return Step::Fire(action);
+                if let Some(action) = core.unless_held(id, action) {
+                    return Step::Fire(action);
+                }
+                continue;
             }
             if core.now >= until {
                 return Step::Late;
@@ -219,8 +271,8 @@ impl Universe {
             }
             let at = core.random.index(ready.len());
             let id = ready.swap_remove(at);
-            // One that has ended meanwhile is no choice.
-            if id == main || core.tasks.contains_key(&id) {
+            // One that has ended meanwhile is no choice, nor is one whose process is stopped.
+            if id == main || core.may_run(id) {
                 break id;
             }
         };
@@ -292,13 +344,28 @@ impl Universe {
         let old = core.processes[process].incarnation;
         core.processes[process].incarnation += 1;
         core.processes[process].random = core.random.split();
+        let held = core.processes[process].held.take();
         let tasks: Vec<_> = core.tasks.extract_if(.., |_, slot| slot.process == process).collect();
         let calls = core.timers.take_calls_of(process, old);
         let wakers = core.network.process_ended(process, power, core.now, &mut core.random);
         drop(guard);
         drop(tasks);
-        drop(calls);
+        drop((calls, held));
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Stops a process where it stands, or has it go on with all that has come for it meanwhile.
+    pub(crate) fn stop(&self, process: usize, stops: bool) {
+        let core = &mut *self.lock();
+        core.note(if stops { "stop" } else { "go on" }, process as u64, 0);
+        let held = &mut core.processes[process].held;
+        if stops {
+            held.get_or_insert_default();
+            return;
+        }
+        let Some(Held { tasks, calls }) = held.take() else { return };
+        lock(&self.ready).extend(tasks);
+        calls.into_iter().for_each(|(id, action)| core.timers.put_back(id, action));
     }
 
     /// Drops everything that is left. Tasks hold handles to this universe, so it would never go by itself.
@@ -320,6 +387,26 @@ impl Core {
     pub(crate) fn note(&mut self, what: &'static str, of: u64, with: u64) {
         self.trace.note(self.now, what, of, with);
     }
+
+    /// Whether a task is there and its process runs; one of a stopped process waits until that goes on.
+    fn may_run(&mut self, id: TaskId) -> bool {
+        let Some(slot) = self.tasks.get(&id) else { return false };
+        match &mut self.processes[slot.process].held {
+            Some(held) => held.tasks.push(id),
+            None => return true,
+        }
+        false
+    }
+
+    /// The action, unless it is one of a stopped process, which waits until that goes on.
+    fn unless_held(&mut self, id: TimerId, action: Action) -> Option<Action> {
+        let Action::Call { process, .. } = &action else { return Some(action) };
+        match &mut self.processes[*process].held {
+            Some(held) => held.calls.push((id, action)),
+            None => return Some(action),
+        }
+        None
+    }
 }
 
 impl Host {
@@ -328,8 +415,15 @@ impl Host {
         core.processes[self.process].incarnation == self.incarnation && !core.over
     }
 
+    /// What the process's clock says.
     pub(crate) fn now(&self) -> Duration {
-        self.universe.lock().now
+        let core = self.universe.lock();
+        core.processes[self.process].clock.says(core.now)
+    }
+
+    /// When, of the world's time, the process's clock will say this.
+    pub(crate) fn when(&self, own: Duration) -> Duration {
+        self.universe.lock().processes[self.process].clock.when(own)
     }
 
     pub(crate) fn wall_clock(&self) -> Duration {
@@ -381,6 +475,7 @@ impl Host {
             return SimulatedTimer::new(self.clone(), None);
         }
         let action = Action::Call { process: self.process, incarnation: self.incarnation, call };
+        let at = core.processes[self.process].clock.when(at);
         let id = core.timers.add(at, action);
         drop(core);
         SimulatedTimer::new(self.clone(), Some(id))

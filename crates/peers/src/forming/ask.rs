@@ -22,8 +22,13 @@ const FOUNDING: Duration = Duration::from_secs(30);
 /// Asks until the cluster is formed.
 pub(super) async fn run(shared: Arc<Shared>, address: String) {
     while !shared.state().is_over {
-        let asking = race(ask(&shared, &address), shared.env.sleep(PATIENCE + FOUNDING)).await;
-        let seen = match asking {
+        let asking = race(ask(&shared, &address), shared.env.sleep(PATIENCE + FOUNDING));
+        // Whoever is asked to take this node in may take long to find out that it has ended.
+        let asked = match race(until_over(&shared), asking).await {
+            First::Left(()) => return,
+            First::Right(asked) => asked,
+        };
+        let seen = match asked {
             First::Left(Ok(seen)) => seen,
             First::Left(Err(why)) => Seen::Nothing(words(&why)),
             First::Right(()) => Seen::Nothing("it does not answer".to_owned()),
@@ -31,6 +36,12 @@ pub(super) async fn run(shared: Arc<Shared>, address: String) {
         shared.note(&address, seen);
         let random = Duration::from_millis(shared.env.random_u64() % 50);
         race(shared.ended.wait(), shared.env.sleep(PAUSE + random)).await;
+    }
+}
+
+async fn until_over(shared: &Shared) {
+    while !shared.state().is_over {
+        shared.ended.wait().await;
     }
 }
 

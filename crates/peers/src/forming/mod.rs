@@ -60,7 +60,8 @@ pub struct Wish {
 
 /// What makes a node's directory, and tells people.
 pub trait Ground: Send + Sync + 'static {
-    /// Makes the directory that of a member, durably. It may have been made already, in whole or in part. In a cluster that has begun it
+    /// Makes the directory that of a member, durably. It may have been made already, in whole or in part; one of another node is an
+    /// error. In a cluster that has begun it
     /// is told who the members are, as of which entry; else they are those of the charter.
     fn found<'a>(
         &'a self,
@@ -256,13 +257,19 @@ async fn decide(shared: &Shared, ground: &dyn Ground) -> Result<Standing> {
     let mut said = String::new();
     loop {
         while let Some((sent, promise)) = next(shared) {
-            promise.send(match sent {
-                Sent::Charter(charter) => take(shared, ground, charter).await,
+            match sent {
+                Sent::Charter(charter) => promise.send(take(shared, ground, charter).await),
+                Sent::Join(..) if shared.state().standing.is_some() => {
+                    let detail = "this node has a charter already";
+                    promise.send(Err(Error::connection_string_invalid().with_detail(detail)));
+                }
                 Sent::Join(charter, node, members, index) => {
                     let standing = Standing { charter, node, begun: false };
-                    join(shared, ground, standing, (members, index)).await
+                    let joined = join(shared, ground, standing, (members, index)).await;
+                    promise.send(joined.clone());
+                    joined?;
                 }
-            });
+            }
         }
         if let Some(standing) = step(shared, ground).await? {
             return Ok(standing);
@@ -296,16 +303,14 @@ async fn take(shared: &Shared, ground: &dyn Ground, charter: Charter) -> Result<
     settle(shared, ground, Standing { charter, node, begun: false }).await
 }
 
-/// Makes this node one of a cluster that has begun.
+/// Makes this node one of a cluster that has begun. If that fails nobody knows how much of it is on the disk, and asking for another number could
+/// make it two nodes: whoever starts next finds out, and goes on from there.
 async fn join(
     shared: &Shared,
     ground: &dyn Ground,
     standing: Standing,
     members: (Members, u64),
 ) -> Result<()> {
-    if shared.state().standing.is_some() {
-        return Err(Error::connection_string_invalid().with_detail("this node has a charter already"));
-    }
     standing.write(&shared.env, &shared.wish.dir).await?;
     ground.found(&standing, Some(members)).await?;
     let standing = Standing { begun: true, ..standing };

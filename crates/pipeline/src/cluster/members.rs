@@ -9,6 +9,7 @@ use super::membership::Membership;
 use super::participant::Participant;
 use super::plan::{Step, Wish, plan};
 use crate::batch::internal_request;
+use crate::batch_lock::lock;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Members, NodeId};
@@ -42,6 +43,15 @@ pub(crate) async fn run(this: Arc<Participant>) {
     while !this.is_over() {
         if this.membership().is_removed() {
             return this.be_removed();
+        }
+        let members = this.standing().members;
+        if let Some(next) = this.with_moved(&members).filter(|_| !members.is_joint())
+            && this.ready_leader().is_ok()
+        {
+            probe!("pipeline: a node has another address");
+            if let Err(error) = become_members(&this, &next).await {
+                crate::events::members_not_changed(&error);
+            }
         }
         if this.ready_leader().is_ok() {
             match wish(&this).await.map(|wish| next_step(&this, &wish)) {
@@ -152,18 +162,26 @@ impl Participant {
         Err(refused)
     }
 
-    /// Another node is somewhere else than it was: if this one leads, others are told.
-    pub async fn note_move(&self, node: NodeId, address: &str) {
+    /// Another node is somewhere else than it was. That is kept until the members say so: whoever leads, now or later, has
+    /// the others told.
+    pub fn note_move(&self, node: NodeId, address: &str) {
         let members = self.standing().members;
-        let is_news = members.node(node).is_some_and(|known| known.address != address);
-        // Two can't be in one place, and the one that is heard of there is the one that is there.
-        let is_free = self.heard_of_at(&members, address).is_none();
-        if is_news && is_free && !members.is_joint() && self.ready_leader().is_ok() {
-            probe!("pipeline: a node has another address");
-            if let Err(error) = become_members(self, &members.with_address(node, address)).await {
-                crate::events::members_not_changed(&error);
-            }
+        let mut moved = lock(&self.moved);
+        match members.node(node).filter(|known| known.address != address) {
+            Some(known) => _ = moved.insert(node, (known.address.clone(), address.to_owned())),
+            None => _ = moved.remove(&node),
         }
+    }
+
+    /// The members with a node where it says that it is, if that is news.
+    fn with_moved(&self, members: &Members) -> Option<Members> {
+        let mut moved = lock(&self.moved);
+        // Whoever was moved meanwhile has been heard of elsewhere, and maybe later.
+        moved.retain(|node, (was_at, _)| members.node(*node).is_some_and(|known| known.address == *was_at));
+        // Two can't be in one place, and the one that is heard of there is the one that is there.
+        let is_free = |address: &str| self.heard_of_at(members, address).is_none();
+        let (node, (_, address)) = moved.iter().find(|(_, (_, address))| is_free(address))?;
+        Some(members.with_address(*node, address))
     }
 
     /// The node at an address, unless it is known that nothing was heard of it lately: nobody else can be there.

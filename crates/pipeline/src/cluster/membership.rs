@@ -51,6 +51,15 @@ impl Membership {
         Self { cluster_id, node, index: 0, members: Arc::new(members) }
     }
 
+    /// What is written of it in a member's directory. Nothing is locked or changed.
+    ///
+    /// # Errors
+    /// `file_corrupt` if there is no such file, or it is damaged; `unsupported_operation` if it is of a later format;
+    /// those of files.
+    pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
+        read(env, dir).await
+    }
+
     /// The address of a member.
     pub fn address_of(&self, id: NodeId) -> Option<&str> {
         self.members.node(id).map(|node| node.address.as_str())

@@ -15,7 +15,8 @@ use plinth_env::Task;
 use plinth_env::sync::race;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
 use plinth_types::{Error, Result, Version, probe};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a leader that hands over waits for what it has appended to be committed.
@@ -56,6 +57,8 @@ pub(crate) struct Participant {
     leadership: Posted<Leadership>,
     /// Everything up to here has been applied.
     pub(super) applied: Posted<Version>,
+    /// Who says to be somewhere else than the members say: where those had it then, and where it is.
+    pub(super) moved: Mutex<BTreeMap<NodeId, (String, String)>>,
     /// What went wrong when it ended.
     closed: Posted<Option<Result<()>>>,
 }
@@ -79,6 +82,7 @@ impl Participant {
             place: Posted::default(),
             leadership: Posted::default(),
             applied,
+            moved: Mutex::default(),
             closed: Posted::default(),
         })
     }

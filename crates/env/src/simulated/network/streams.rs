@@ -32,7 +32,7 @@ impl Host {
         };
         let mut pause = Duration::from_millis(10);
         while self.living()?.is_cut_off(self.process, target) {
-            let now = self.now();
+            let now = self.living()?.now;
             if now >= give_up_at {
                 return Err(failed("nothing answers"));
             }

@@ -4,7 +4,9 @@
 //! The clients count in a row that all of them write, and leave a row for each count, as those of one server do (`server.rs`): a
 //! count that was lost, or took effect twice, shows.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod places;
 
 use common::{Running, scratch};
 use plinth::client::Endpoint;
@@ -46,8 +48,13 @@ impl Cluster {
     /// Three servers that form a cluster.
     fn form(place: &Path) -> Self {
         let addresses = free_addresses(3);
+        Self::form_at(place, &addresses.clone(), addresses)
+    }
+
+    /// The same, with other names in the cluster file for where they listen.
+    fn form_at(place: &Path, named: &[String], addresses: Vec<String>) -> Self {
         let file = place.join("fdb.cluster");
-        let line = format!("test:three@{}\n", addresses.join(","));
+        let line = format!("test:three@{}\n", named.join(","));
         block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
         let mut children: Vec<_> = addresses
             .iter()

@@ -1,0 +1,60 @@
+//! Who votes, by which name: servers that are excluded stay so, and are not counted on.
+
+use super::common::scratch;
+use super::{Cluster, count, free_addresses, members, status_until};
+use plinth::{ClusterFile, Database, TransactionOption};
+use plinth_env::{Env, block_on};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What the shell says to a command.
+fn shell(cluster: &Cluster, words: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.arg("shell").arg("--cluster-file").arg(&cluster.file).args(["--exec", words]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+}
+
+/// The cluster file has names of machines. A server that was excluded isn't named there any more, so after a restart it called itself by
+/// its number: that was news of a move, and by its new address it was not excluded.
+#[test]
+fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
+    let place = scratch();
+    let addresses = free_addresses(3);
+    let named: Vec<_> = addresses.iter().map(|address| address.replace("127.0.0.1", "localhost")).collect();
+    let mut cluster = Cluster::form_at(place.path(), &named, addresses);
+    let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());
+    count(&db, "row/1").unwrap();
+    let mut all = named.clone();
+    all.sort();
+    status_until(&db, |status| members(status) == (all.clone(), vec![]));
+    let manage = |key: String| {
+        db.transact_blocking(|tr| {
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+            tr.set([b"\xff\xff/management/excluded/", key.as_bytes()].concat(), "");
+            Ok(())
+        })
+    };
+    manage(named[1].clone()).unwrap();
+    let left: Vec<_> = all.iter().filter(|name| **name != named[1]).cloned().collect();
+    let is_out = |status: &serde_json::Value| members(status) == (left.clone(), vec![named[1].clone()]);
+    status_until(&db, is_out);
+    let is_named =
+        || block_on(ClusterFile::read(&env, &cluster.file)).unwrap().address_list() == left.join(",");
+    while !is_named() {
+        block_on(env.sleep(Duration::from_millis(20)));
+    }
+    assert_eq!(cluster.servers[1].take().unwrap().terminate(), Some(0));
+    cluster.start(1);
+    count(&db, "row/2").unwrap();
+    // Long enough for it to be heard of, and for whoever leads to act on that.
+    block_on(env.sleep(Duration::from_millis(1500)));
+    let status = status_until(&db, |status| members(status).0.len() + members(status).1.len() == 3);
+    assert!(is_out(&status), "{:?}", members(&status));
+    // Three are asked for, and one of three is excluded: that can't be, and is said at once.
+    let said = shell(&cluster, "configure double");
+    assert!(
+        said.contains("double takes 3 servers, and the cluster has 2 besides 1 that are excluded"),
+        "{said}"
+    );
+}
