@@ -294,3 +294,22 @@ fn a_leader_whose_disk_stalls_or_fails_gives_way() {
         assert_eq!(is_failed, !seed.is_multiple_of(3), "seed {seed}: {:?}", machines.node(lost).failure());
     }
 }
+
+/// A member's sync failed, and whoever noticed first that its log was closed said that its own work was left undone: a bug to be
+/// reported, where a disk was broken.
+#[test]
+fn a_member_whose_disk_fails_says_so() {
+    for seed in 0..12 {
+        let machines = Machines::new(seed, 3, NodeConfig::default());
+        let leader = machines.await_leader(|_| true);
+        let at = if seed % 2 == 0 { leader } else { (leader + 1) % 3 };
+        machines.sim.update_faults(&machines.envs[at], |plan| plan.sync.fail = 1.0);
+        // Its fate is not known where the leader's disk fails.
+        let _ = machines.set(leader, "key", "1");
+        machines.sim.run_for(Duration::from_secs(1));
+        let failure = machines.host(at).failure();
+        assert!(failure.as_ref().is_some_and(|why| *why == Error::io_error()), "seed {seed}: {failure:?}");
+        let next = machines.await_leader(|other| other != at);
+        machines.set(next, "key", "2").expect("the others go on");
+    }
+}

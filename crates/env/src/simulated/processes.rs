@@ -1,5 +1,7 @@
-//! What a test does to the processes of a simulation: crashes, faults, flipped bits; and what it may
-//! look at that a program can't.
+//! What a test does to the processes of a simulation: crashes, stops, faults, clocks that drift, flipped bits; and what it
+//! may look at that a program can't.
+//!
+//! All of it happens between two steps of the world, never inside one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     loop {
         let entry = match race(reader.wait(), this.replica.health.until_failed()).await {
             First::Left(Ok(entry)) => entry,
-            First::Left(Err(error)) => return ended(&this, error),
+            First::Left(Err(error)) => return ended(&this, error).await,
             First::Right(_) => return,
         };
         if let Err(error) = apply(&this, &entry).await {
@@ -27,10 +27,13 @@ pub(super) async fn run(this: Arc<Participant>) {
     }
 }
 
-/// There are no more entries: the log is closed, or broken.
-fn ended(this: &Participant, error: Error) {
+/// There are no more entries: the log is broken, or whoever wrote it has closed it, and says why.
+async fn ended(this: &Participant, error: Error) {
     if error != Error::shutdown_in_progress() {
-        this.fail(error);
+        return this.fail(error);
+    }
+    if let Err(why) = this.member.until(|_| None::<()>).await {
+        this.fail_with(why);
     }
 }
 

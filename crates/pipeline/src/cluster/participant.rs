@@ -218,6 +218,14 @@ impl Participant {
         });
     }
 
+    /// The part in the agreement has ended, for this reason: unless the node is about to end anyhow, that is why it fails. Whoever
+    /// notices first says so, and not that its own work is left undone.
+    pub(super) fn fail_with(&self, why: Error) {
+        if !self.is_over() {
+            self.fail(why);
+        }
+    }
+
     /// Waits until it takes no more part.
     pub async fn until_ended(&self) -> Result<()> {
         self.closed.until(Option::clone).await
@@ -249,7 +257,10 @@ async fn follow_leadership(this: Arc<Participant>) {
             let is_news = (standing.term, standing.leader) != (known.term, known.leader);
             is_news.then_some((standing.term, standing.leader))
         });
-        let Ok((term, leader)) = news.await else { return };
+        let (term, leader) = match news.await {
+            Ok(news) => news,
+            Err(why) => return this.fail_with(why),
+        };
         known = this.leadership.change(|now| {
             let is_ready = now.is_ready && now.term == term && leader == now.leader;
             *now = Leadership { term, leader, is_ready };
