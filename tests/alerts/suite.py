@@ -39,6 +39,8 @@ WELL = {
     'plinth_elections_total{instance="a"}': "3x240",
     'plinth_backup_behind_seconds{instance="a", tag="default"}': "1x240",
     'plinth_backup_broken_total{instance="a", tag="default"}': "2x240",
+    'plinth_changes_lost{instance="a", stream="orders"}': "0x240",
+    'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "2x240",
 }
 
 # For each alert what is measured instead; those that fire together with it are named behind.
@@ -52,6 +54,8 @@ UNWELL = {
     "PlinthCheckpointsFail": ({'plinth_checkpoint_failures_total{instance="a"}': "0+1x240"}, []),
     "PlinthBackupBehind": ({'plinth_backup_behind_seconds{instance="a", tag="default"}': "400x240"}, []),
     "PlinthBackupBroken": ({'plinth_backup_broken_total{instance="a", tag="default"}': "0+1x240"}, []),
+    "PlinthStreamLost": ({'plinth_changes_lost{instance="a", stream="orders"}': "1x240"}, []),
+    "PlinthStreamBehind": ({'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "0+60x240"}, []),
     "PlinthFlushStuck": ({'plinth_flush_failing{instance="a"}': "1x240"}, []),
     "PlinthDamaged": ({'plinth_damaged_blocks_total{instance="a"}': "1x240"}, []),
     "PlinthSlowSyncs": ({'plinth_log_sync_seconds_bucket{instance="a", le="0.01"}': "0x240"}, []),

@@ -154,6 +154,9 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     line("reads", format!("{} a second, of {} keys", rate("operations/reads"), rate("keys/read")));
     line("writes", format!("{} a second", rate("operations/writes")));
     line("limited by", text(document, "/cluster/qos/performance_limited_by/name").to_owned());
+    if let Some(streams) = streams(document) {
+        line("streams", streams);
+    }
     let tags = number(document, "/cluster/qos/throttled_tags/manual/count");
     if tags > 0.0 {
         line("throttled", format!("{} tags", grouped(tags as u64)));
@@ -163,6 +166,19 @@ fn summary(document: &Value, terminal: Terminal) -> String {
         line("message", text(message, "/description").to_owned());
     }
     out
+}
+
+/// How many streams of changes there are, and how their consumers do.
+pub fn streams(document: &Value) -> Option<String> {
+    let streams = document.pointer("/cluster/plinth/changes").and_then(Value::as_array)?;
+    let lost = streams.iter().filter(|stream| stream["lost"].is_string()).count();
+    let slowest = streams.iter().max_by(|one, other| {
+        let lag = |stream: &Value| number(stream, "/lag/seconds");
+        lag(one).total_cmp(&lag(other))
+    })?;
+    let lag = seconds(number(slowest, "/lag/seconds"));
+    let lost = if lost > 0 { format!(", {lost} LOST") } else { String::new() };
+    Some(format!("{} of changes{lost}; {} not acknowledged for {lag}", streams.len(), text(slowest, "/name")))
 }
 
 /// Runs `plinth top`.

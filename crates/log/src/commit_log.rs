@@ -194,6 +194,12 @@ pub trait LogView: Send + Sync {
     /// The consumers, and from which version on each needs entries.
     fn consumers(&self) -> Vec<(String, Version)>;
 
+    /// Bytes that a consumer holds back, as its bound counts them: those of full segments.
+    ///
+    /// # Errors
+    /// As those of [`LogView::reader_of`].
+    fn held_bytes(&self, consumer: &str) -> Result<u64>;
+
     /// Bytes of records that are kept.
     fn bytes(&self) -> u64;
 

@@ -186,6 +186,17 @@ impl LocalView {
         });
     }
 
+    /// Bytes that a consumer holds back, as its bound counts them.
+    ///
+    /// # Errors
+    /// As those of [`LogView::reader_of`](crate::LogView::reader_of).
+    pub fn held_bytes(&self, consumer: &str) -> Result<u64> {
+        self.shared.with(|inner| {
+            let next = inner.consumers.next_of(consumer)?;
+            Ok(inner.held_bytes(next - 1))
+        })
+    }
+
     /// The consumers, and from which version on each needs entries.
     pub fn consumers(&self) -> Vec<(String, Version)> {
         self.shared.with(|inner| {

@@ -105,6 +105,10 @@ impl LogView for LocalView {
         Self::consumers(self)
     }
 
+    fn held_bytes(&self, consumer: &str) -> Result<u64> {
+        Self::held_bytes(self, consumer)
+    }
+
     fn bytes(&self) -> u64 {
         Self::bytes(self)
     }

@@ -3,8 +3,11 @@
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
 use crate::backpressure::{self, Cause};
+use crate::changes::ShownStream;
 use crate::metrics::{Count, Histogram, Metrics};
 use crate::shown::{Shown, ShownMember};
+use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{Version, printable};
 use std::fmt::Write;
 
 /// Quantities of the same name under different labels.
@@ -55,6 +58,7 @@ pub(crate) fn render(shown: &Shown) -> String {
     latencies(&mut text, &shown.replica.counters.metrics);
     queues(&mut text, shown);
     space(&mut text, shown);
+    changes(&mut text, shown);
     shown.member.iter().for_each(|shown| member(&mut text, shown));
     if shown.member.is_some() {
         let help = "Bytes of rows that other nodes of the cluster were given.";
@@ -131,6 +135,42 @@ fn member(text: &mut Text, member: &ShownMember) {
     let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();
     let help = "Entries that another node lacks, as the leader knows; none of a node that doesn't lead.";
     text.family("plinth_follower_lag_entries", "gauge", help, &lags);
+}
+
+/// A measurement of each stream of changes, with the newest version given: name, help, value.
+type OfStream = (&'static str, &'static str, fn(&ShownStream, Version) -> f64);
+
+const OF_STREAMS: [OfStream; 4] = [
+    (
+        "plinth_changes_held_bytes",
+        "Bytes of the log that a stream of changes holds back on this node, as its bound counts them.",
+        |stream, _| stream.held as f64,
+    ),
+    (
+        "plinth_changes_held_versions",
+        "Versions that the consumer of a stream has not acknowledged.",
+        |stream, newest| stream.lag(newest) as f64,
+    ),
+    ("plinth_changes_unacknowledged_seconds", "How old the oldest of them is.", |stream, newest| {
+        stream.lag(newest) as f64 / VERSIONS_PER_SECOND as f64
+    }),
+    (
+        "plinth_changes_lost",
+        "Whether a stream has lost changes that its consumer did not take in time.",
+        |stream, _| f64::from(u8::from(stream.lost.is_some())),
+    ),
+];
+
+fn changes(text: &mut Text, shown: &Shown) {
+    let (newest, streams) = (shown.replica.newest(), shown.replica.streams.shown());
+    text.gauge("plinth_changes_streams", "Streams of changes that are registered.", streams.len() as f64);
+    for (name, help, figure) in OF_STREAMS {
+        text.head(name, "gauge", help);
+        for stream in &streams {
+            let label = printable(&stream.name).replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = writeln!(text.0, "{name}{{stream=\"{label}\"}} {}", figure(stream, newest));
+        }
+    }
 }
 
 fn reads(text: &mut Text, metrics: &Metrics) {

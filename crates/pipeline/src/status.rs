@@ -330,10 +330,11 @@ fn plinth(shown: &Shown) -> Value {
 fn changes(shown: &Shown) -> Value {
     let newest = shown.replica.newest();
     let stream = |stream: ShownStream| {
-        let lag = newest.saturating_sub(stream.acknowledged).max(0);
+        let lag = stream.lag(newest);
         json!({
             "acknowledged_version": stream.acknowledged,
             "bound_bytes": stream.bound,
+            "held_bytes": stream.held,
             "id": stream.id,
             "lag": { "seconds": lag as f64 / VERSIONS_PER_SECOND as f64, "versions": lag },
             "lost": stream.lost.map(|error| error.detail().unwrap_or(error.description()).to_string()),

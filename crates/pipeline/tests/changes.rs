@@ -290,6 +290,22 @@ fn a_consumer_that_stays_away_loses_its_stream_and_is_told_so() {
             disk = disk.max(log_bytes(&world));
         }
         assert!(disk < 12 * bound, "a stream fills no disk: {disk} bytes");
+        // Those who run the database see it before its consumer comes.
+        let text = world.node().metrics_text();
+        let figure = |name: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+            found.trim().parse::<f64>().expect("a number")
+        };
+        let of = |name: &str, stream| figure(&format!("plinth_changes_{name}{{stream=\"{stream}\"}}"));
+        assert_eq!(
+            (of("lost", "lazy"), of("lost", "brisk"), figure("plinth_changes_streams ")),
+            (1.0, 0.0, 2.0)
+        );
+        assert!(of("unacknowledged_seconds", "lazy") > 50.0, "{text}");
+        assert!(
+            of("unacknowledged_seconds", "brisk") < 5.0 && of("held_bytes", "brisk") <= bound as f64,
+            "{text}"
+        );
         for _ in 0..2 {
             let mut reader = consumer(&world, "lazy");
             let error = next(&world, &mut reader).expect_err("it was away for too long");

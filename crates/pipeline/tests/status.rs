@@ -10,7 +10,7 @@ use common::provided;
 use plinth_client::{Database, RangeOptions, ReadVersionRequest, Transaction, TransactionOption};
 use plinth_env::{Env, Reply, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_types::Error;
+use plinth_types::{Error, KeyRange};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,10 @@ fn prometheus_can_read_the_text() {
         tr.set(format!("key{n}"), "value");
         tr.commit().wait().unwrap();
     }
+    let (all, name) = ([KeyRange::new("a", "z")], "\"orders\"\\");
+    db.register_changes(name, all, None).wait().unwrap();
     let text = node.metrics_text();
+    assert!(text.contains("plinth_changes_lost{stream=\"\\\"orders\\\"\\\\\\\\\"} 0"), "{text}");
     let mut family = String::new();
     let mut values = std::collections::BTreeMap::new();
     for line in text.lines() {

@@ -181,6 +181,10 @@ impl LogView for View {
         LogView::consumers(&self.local)
     }
 
+    fn held_bytes(&self, consumer: &str) -> Result<u64> {
+        LogView::held_bytes(&self.local, consumer)
+    }
+
     fn bytes(&self) -> u64 {
         LogView::bytes(&self.local)
     }

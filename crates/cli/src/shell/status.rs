@@ -52,6 +52,7 @@ fn summary(document: &Value) -> String {
     lines.add("Replication", text("/cluster/data/state/name"));
     lines.add("Keys and values", number("/cluster/data/total_kv_size_bytes").map(bytes));
     lines.add("Disk space", number("/cluster/data/total_disk_used_bytes").map(bytes));
+    lines.add("Streams", crate::monitor::streams(document));
     lines.add("Limited by", text("/cluster/qos/performance_limited_by/name"));
     let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
     for message in messages.into_iter().flatten() {

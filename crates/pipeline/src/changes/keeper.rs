@@ -84,6 +84,21 @@ impl Keeper {
         ours.zip(needed).is_some_and(|(ours, needed)| ours < needed)
     }
 
+    /// Bytes that are kept for a stream, as its bound counts them.
+    ///
+    /// # Errors
+    /// `version_invalid` if it has lost what it held back.
+    pub fn held_bytes(&self, id: u64) -> Result<u64> {
+        match self {
+            Self::Log(log) => log.held_bytes(&consumer(id)),
+            Self::Memory(kept) => {
+                let kept = lock(kept);
+                kept.check(id)?;
+                Ok(kept.known.get(&id).map_or(0, |known| kept.held_bytes(known.popped)))
+            }
+        }
+    }
+
     /// Keeps an entry that no log keeps.
     pub fn keep(&self, at: LogPosition, lists: &[&MutationList]) {
         if let Self::Memory(kept) = self {
@@ -185,19 +200,21 @@ impl MemoryLog {
         self.drop_laggards();
     }
 
+    /// Bytes of the entries behind a version.
+    fn held_bytes(&self, popped: Version) -> u64 {
+        let held = self.entries.iter().rev().take_while(|entry| entry.version > popped);
+        held.map(|entry| entry.body.len() as u64).sum()
+    }
+
     fn drop_laggards(&mut self) {
         let Some(least) = self.known.values().map(|known| known.bound).min() else { return self.let_go() };
         if self.bytes <= least {
             return;
         }
-        let held = |popped: Version| {
-            let held = self.entries.iter().rev().take_while(|entry| entry.version > popped);
-            held.map(|entry| entry.body.len() as u64).sum::<u64>()
-        };
         let laggards: Vec<_> = self
             .known
             .iter()
-            .map(|(id, known)| (*id, held(known.popped), known.bound))
+            .map(|(id, known)| (*id, self.held_bytes(known.popped), known.bound))
             .filter(|(_, held, bound)| held > bound)
             .collect();
         for (id, held, _) in laggards {

@@ -63,7 +63,16 @@ pub(crate) struct ShownStream {
     pub registered: Version,
     pub acknowledged: Version,
     pub bound: u64,
+    /// Bytes of the log that it holds back here.
+    pub held: u64,
     pub lost: Option<Error>,
+}
+
+impl ShownStream {
+    /// Versions that its consumer hasn't acknowledged, up to the newest one.
+    pub fn lag(&self, newest: Version) -> Version {
+        newest.saturating_sub(self.acknowledged).max(0)
+    }
 }
 
 /// What somebody wants of a stream.
@@ -174,13 +183,20 @@ impl Streams {
         let state = lock(&self.state);
         let shown = |(id, stream): (&u64, &Stream)| {
             let Stream { name, registered, acknowledged, bound, lost, .. } = stream;
-            let (name, lost) = (name.clone(), lost.clone());
+            // Its reader may not have come since it was lost.
+            let (held, lost) = match (lost, self.keeper.held_bytes(*id)) {
+                (Some(lost), _) => (0, Some(lost.clone())),
+                (None, Ok(held)) => (held, None),
+                (None, Err(error)) => (0, (error == Error::version_invalid()).then_some(error)),
+            };
+            let name = name.clone();
             ShownStream {
                 name,
                 id: *id,
                 registered: *registered,
                 acknowledged: *acknowledged,
                 bound: *bound,
+                held,
                 lost,
             }
         };

@@ -67,6 +67,7 @@ pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
         "servers": crate::members::servers(&document),
         "hot": plinth["hot"],
         "slow_transactions": plinth["slow_transactions"],
+        "changes": plinth["changes"],
         "clients": clients(shared),
     });
     Ok(Answer::value(&overview))

@@ -121,7 +121,7 @@ export class Overview {
     this.#figure("Clients", whole(overview.clients.connections), `of ${whole(overview.clients.most)} connections`);
     this.#figure("Stored", bytes(overview.storage.data_bytes), `${bytes(overview.storage.log_bytes)} of log`);
     const cluster = overview.servers ? [servers(overview)] : [];
-    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview)];
+    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview), ...changes(overview)];
     document.getElementById("details").replaceChildren(...details);
   }
 
@@ -200,6 +200,19 @@ function servers({ servers }) {
   const fail = servers.may_fail === 1 ? "1 server may fail" : `${whole(servers.may_fail)} servers may fail`;
   body.append(element("p", "muted hint", `${fail}; term ${whole(servers.term)}, ${whole(servers.elections)} elections seen`));
   return detail("Servers", body);
+}
+
+function changes({ changes: streams }) {
+  if (!streams?.length) return [];
+  const rows = streams.slice(0, 8).map((one) => [
+    one.name, one.lost ? "lost" : lasting(one.lag.seconds), `${bytes(one.held_bytes)} of ${bytes(one.bound_bytes)}`,
+  ]);
+  const body = element("div", "", table([["Name", "mono"], ["Not acknowledged since", "number"], ["Log held back", "number"]], rows));
+  const lost = streams.filter((one) => one.lost);
+  lost.slice(0, 3).forEach((one) => body.append(element("p", "muted hint", `${one.name}: ${one.lost}`)));
+  const rest = streams.length - rows.length;
+  if (rest > 0) body.append(element("p", "muted hint", `and ${whole(rest)} more streams`));
+  return [detail("Streams of changes", body)];
 }
 
 function hot({ hot }) {
