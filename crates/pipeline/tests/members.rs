@@ -14,7 +14,7 @@ use plinth_replication::NodeId;
 use plinth_types::system::{EXCLUDED_PREFIX, FAILED_PREFIX, MEMBERS, VOTER_COUNT};
 use plinth_types::{CommitRequest, Error, KeyList, KeySpace, MutationList, MutationType, Result};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn formed(seed: u64, size: usize) -> (Machines, usize) {
@@ -93,6 +93,36 @@ fn a_new_node_follows_and_votes_in_the_place_of_one_that_is_excluded() {
                 "rows and consensus say the same"
             );
         }
+    }
+}
+
+/// What is committed takes effect a while later, when it is written down; who joins meanwhile has to see it, too.
+#[test]
+fn nodes_that_join_at_the_same_moment_get_numbers_of_their_own() {
+    for seed in 0..12 {
+        let (machines, leader) = formed(seed, 3);
+        let env = &machines.envs[leader];
+        machines.sim.update_faults(env, |faults| faults.rename.latency_max = Duration::from_millis(30));
+        let mut random = Random::new(seed);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let joins: Vec<_> = (7..10)
+            .map(|place| {
+                machines.sim.run_for(Duration::from_millis(random.below(12)));
+                let (node, taken) = (machines.node(leader), taken.clone());
+                env.spawn("joins", async move {
+                    let address = format!("10.0.0.{place}:4500");
+                    let membership = node.take_in(&address).await.expect("it is taken in");
+                    taken.lock().expect("nobody panicked").push((membership.node, address));
+                })
+            })
+            .collect();
+        joins.into_iter().for_each(|join| machines.sim.run_until(join).expect("it ends"));
+        let mut taken = taken.lock().expect("nobody panicked").clone();
+        taken.sort();
+        let found = members(&machines, leader);
+        let learners: Vec<_> = found.nodes[3..].iter().map(|node| (node.id, node.address.clone())).collect();
+        assert_eq!(taken, learners, "seed {seed}");
+        assert_eq!(in_rows(&machines, leader, leader), *found, "seed {seed}");
     }
 }
 

@@ -4,6 +4,10 @@
 //! What is wanted is read from the rows (see `plan.rs`), so it makes no difference who leads by the time that it is done. A step is
 //! a transaction of the pipeline's own, which sets the row that says who is a member; in the log it is an entry of its own kind, which
 //! consensus acts on when it is committed, as the replica does on its rows.
+//!
+//! Always: members are changed from those that there are. Who they are is known a while before it is applied, and committed a while
+//! before it is known, so each change reads and writes the row, at a version from before it looked: of two that are made of the same
+//! members one is committed. So no number is given to two nodes.
 
 use super::membership::Membership;
 use super::participant::Participant;
@@ -15,7 +19,8 @@ use plinth_env::sync::race;
 use plinth_replication::{Members, NodeId};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
-    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, probe, system,
+    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version, probe,
+    system,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,21 +49,18 @@ pub(crate) async fn run(this: Arc<Participant>) {
         if this.membership().is_removed() {
             return this.be_removed();
         }
-        let members = this.standing().members;
-        if let Some(next) = this.with_moved(&members).filter(|_| !members.is_joint())
+        if this.with_moved().is_some()
             && this.ready_leader().is_ok()
+            && let Err(error) = tell_moved(&this).await
         {
-            probe!("pipeline: a node has another address");
-            if let Err(error) = become_members(&this, &next).await {
-                crate::events::members_not_changed(&error);
-            }
+            crate::events::members_not_changed(&error);
         }
         if this.ready_leader().is_ok() {
             match wish(&this).await.map(|wish| next_step(&this, &wish)) {
-                Ok(Step::Become(members)) => {
+                Ok(Step::Become(_)) => {
                     probe!("pipeline: a step to other members");
                     // What can't be now is tried again, from what is there then.
-                    if let Err(error) = become_members(&this, &members).await {
+                    if let Err(error) = take_step(&this).await {
                         crate::events::members_not_changed(&error);
                     }
                     if this.standing().members.is_joint() {
@@ -74,6 +76,23 @@ pub(crate) async fn run(this: Arc<Participant>) {
             }
         }
         race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
+    }
+}
+
+/// Commits that a node has another address, if it still has.
+async fn tell_moved(this: &Participant) -> Result<()> {
+    let at = this.version_before_change().await?;
+    let Some(next) = this.with_moved() else { return Ok(()) };
+    probe!("pipeline: a node has another address");
+    become_members(this, at, &next).await
+}
+
+/// Takes the step that is due now, if one still is.
+async fn take_step(this: &Participant) -> Result<()> {
+    let at = this.version_before_change().await?;
+    match next_step(this, &wish(this).await?) {
+        Step::Become(members) => become_members(this, at, &members).await,
+        Step::HandOver | Step::Nothing => Ok(()),
     }
 }
 
@@ -116,13 +135,18 @@ async fn wish(this: &Participant) -> Result<Wish> {
     Ok(wish)
 }
 
-/// Commits that these are the members.
-async fn become_members(this: &Participant, members: &Members) -> Result<()> {
+/// Commits that these are the members, if no others have become it above version `at`.
+///
+/// # Errors
+/// `not_committed` or `transaction_too_old` if they may have: what they are has to be looked at again.
+async fn become_members(this: &Participant, at: Version, members: &Members) -> Result<()> {
     members.check()?;
     let leader = this.ready_leader()?;
     let mut rows = MutationList::new();
     rows.push(MutationType::Set, system::MEMBERS, &members.encode());
-    let mut request = internal_request(rows, this.replica.newest());
+    let mut request = internal_request(rows, at);
+    request.conflicts.reads.push_single(system::MEMBERS);
+    request.conflicts.writes.push_single(system::MEMBERS);
     // A database that is locked can still lose a machine.
     request.lock_aware = true;
     match leader.queue.submit_members(request).await? {
@@ -134,12 +158,17 @@ async fn become_members(this: &Participant, members: &Members) -> Result<()> {
     }
 }
 
+/// Whether a change was refused because there is, or may be, another one.
+fn is_overtaken(error: &Error) -> bool {
+    [Error::process_behind(), Error::not_committed(), Error::transaction_too_old()].contains(error)
+}
+
 impl Participant {
     /// Takes in a new node: see [`crate::Node::take_in`].
     pub async fn take_in(&self, address: &str) -> Result<Membership> {
         let mut refused = Error::process_behind();
         for _ in 0..ATTEMPTS {
-            self.ready_leader()?;
+            let at = self.version_before_change().await?;
             let members = self.standing().members;
             let id = members.next_id;
             let next = members.with_learner(address);
@@ -148,12 +177,15 @@ impl Participant {
                 return Err(Error::address_in_use().with_detail(detail));
             }
             if !members.is_joint() {
-                match become_members(self, &next).await {
+                match become_members(self, at, &next).await {
                     Ok(()) => {
                         probe!("pipeline: a new node is taken in");
                         return Ok(Membership { node: id, ..self.membership() });
                     }
-                    Err(error) if error == Error::process_behind() => refused = error,
+                    Err(error) if is_overtaken(&error) => {
+                        probe!("pipeline: members have changed while a node was taken in");
+                        refused = Error::process_behind().with_detail(error.to_string());
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -173,8 +205,25 @@ impl Participant {
         }
     }
 
+    /// A version of the leader that this node is, from before who is a member is looked at, and young enough to commit at.
+    ///
+    /// # Errors
+    /// `process_behind` if it doesn't lead.
+    async fn version_before_change(&self) -> Result<Version> {
+        let leader = self.ready_leader()?;
+        if leader.is_stale() {
+            // Only an entry moves it.
+            leader.queue.submit(internal_request(MutationList::new(), self.replica.newest())).await?;
+        }
+        Ok(self.replica.newest())
+    }
+
     /// The members with a node where it says that it is, if that is news.
-    fn with_moved(&self, members: &Members) -> Option<Members> {
+    fn with_moved(&self) -> Option<Members> {
+        let members = &*self.standing().members;
+        if members.is_joint() {
+            return None;
+        }
         let mut moved = lock(&self.moved);
         // Whoever was moved meanwhile has been heard of elsewhere, and maybe later.
         moved.retain(|node, (was_at, _)| members.node(*node).is_some_and(|known| known.address == *was_at));
