@@ -2,12 +2,13 @@
 //!
 //! Nothing but names and headers is read here, and the key is needed for none of it.
 
-use crate::format::{BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN};
+use crate::format::{BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged};
 use crate::names;
+use crate::ranges::{json_of_ranges, ranges_of_json, show_ranges};
 use crate::target::Target;
 use bytes::Bytes;
 use plinth_env::Env;
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, KeyRange, Result, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub struct Backup {
     pub(crate) key: Option<Key>,
     /// The id of the database that it is of.
     database: String,
+    /// What is backed up; `None` without the key of an encrypted backup.
+    ranges: Option<Vec<KeyRange>>,
     is_sealed: bool,
 }
 
@@ -37,46 +40,50 @@ impl Backup {
                 error
             }
         })?;
+        let is_sealed = Header::decode(&bytes, names::IDENTITY)?.is_sealed;
+        if key.is_some() && !is_sealed {
+            let detail = format!("the backup in {} is not encrypted: give no key", target.url());
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
         let mut reader = FileReader::new(&bytes, names::IDENTITY, Kind::Identity, &[0; 16], key.as_ref())?;
-        let (id, is_sealed) = (reader.header.backup, reader.header.is_sealed);
-        let mut database = String::new();
+        let (id, mut database, mut ranges) = (reader.header.backup, String::new(), None);
         while let Some(block) = reader.next()? {
-            if block.kind == BlockKind::Clear {
-                let fields: serde_json::Value = serde_json::from_slice(&block.body).unwrap_or_default();
-                database = fields["database"].as_str().unwrap_or_default().to_owned();
+            let fields: serde_json::Value = serde_json::from_slice(&block.body).unwrap_or_default();
+            match block.kind {
+                BlockKind::Clear => database = fields["database"].as_str().unwrap_or_default().to_owned(),
+                BlockKind::Secret if !is_sealed || key.is_some() => {
+                    let wrong =
+                        || damaged(names::IDENTITY, 0, "ranges", "a list of ranges", "something else");
+                    ranges = Some(ranges_of_json(&fields["ranges"]).ok_or_else(wrong)?);
+                }
+                _ => {}
             }
         }
-        let key = key.filter(|_| is_sealed);
-        Ok(Self { env: env.clone(), target, id, key, database, is_sealed })
+        Ok(Self { env: env.clone(), target, id, key, database, ranges, is_sealed })
     }
 
-    /// The backup of the database with this id in `target`; made there if there is none.
+    /// The backup of these ranges of the database with this id in `target`; made there if there is none. All its snapshots and its
+    /// log are of these ranges, which are in order and don't overlap; see [`everything`](crate::everything).
     ///
     /// # Errors
-    /// As [`Backup::open`]; `client_invalid_operation` if it is that of another database, or one is encrypted and the other not.
+    /// As [`Backup::open`]; `client_invalid_operation` if it is that of another database or of other ranges, or one is encrypted and
+    /// the other not.
     pub async fn open_or_create(
         env: &Env,
         target: Arc<dyn Target>,
         key: Option<Key>,
         database: &str,
+        ranges: &[KeyRange],
     ) -> Result<Self> {
         match Self::open(env, target.clone(), key.clone()).await {
             Err(error) if error == Error::file_not_found() => {}
             Err(error) => return Err(error),
             Ok(backup) => {
-                let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
-                let url = backup.target.url();
-                if backup.database != database {
-                    return refuse(format!(
-                        "{url} holds a backup of another database ({}), not of this one ({database}); take a place of its own",
-                        backup.database
-                    ));
+                if backup.is_sealed && key.is_none() {
+                    let detail = format!("the backup in {} is encrypted: give its key file", backup.url());
+                    return Err(Error::client_invalid_operation().with_detail(detail));
                 }
-                if backup.is_sealed != key.is_some() {
-                    let is = if backup.is_sealed { "encrypted: give its key file" } else { "not encrypted" };
-                    return refuse(format!("the backup in {url} is {is}"));
-                }
-                return Ok(backup);
+                return backup.check_is_of(database, ranges).map(|()| backup);
             }
         }
         let mut id = [0; 16];
@@ -86,12 +93,57 @@ impl Backup {
         (file.header.time_from, file.header.time_to) = (now, now);
         let fields = serde_json::json!({ "database": database }).to_string();
         file.block(BlockKind::Clear, 1, fields.as_bytes());
-        // By which another key is told at once.
-        file.block(BlockKind::Secret, 1, b"{}");
+        // Keys are no secret of a backup that isn't sealed. In one that is another key is told by this block at once.
+        let fields = serde_json::json!({ "ranges": json_of_ranges(ranges) }).to_string();
+        file.block(BlockKind::Secret, 1, fields.as_bytes());
         target.put(names::IDENTITY, file.finish().into()).await?;
         // Another may have put one at the same time; the last one counts.
         let opened = Self::open(env, target, key).await?;
-        Ok(opened)
+        opened.check_is_of(database, ranges).map(|()| opened)
+    }
+
+    /// Whether it is a backup of these ranges of this database, which is what may be put into it.
+    ///
+    /// # Errors
+    /// `client_invalid_operation`, with both in words, if it isn't.
+    pub fn check_is_of(&self, database: &str, ranges: &[KeyRange]) -> Result<()> {
+        let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
+        let url = self.url();
+        if self.database != database {
+            return refuse(format!(
+                "{url} holds a backup of another database ({}), not of this one ({database}); take a place of its own",
+                self.database
+            ));
+        }
+        match &self.ranges {
+            Some(own) if own != ranges => refuse(format!(
+                "{url} holds a backup of {}, not of {}; take a place of its own",
+                show_ranges(own),
+                show_ranges(ranges)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is backed up: ranges in order; `None` without the key of an encrypted backup.
+    pub fn ranges(&self) -> Option<&[KeyRange]> {
+        self.ranges.as_deref()
+    }
+
+    /// Whether it is still the one that its target holds.
+    ///
+    /// # Errors
+    /// `file_not_found` if it was deleted, or deleted and begun anew; those of the target.
+    pub(crate) async fn check_is_there(&self) -> Result<()> {
+        let header = self.header(names::IDENTITY).await;
+        match header {
+            Ok(header) if header.backup == self.id => Ok(()),
+            Err(error) if error != Error::file_not_found() => Err(error),
+            _ => {
+                let detail = format!("the backup in {} was deleted", self.url());
+                Err(Error::file_not_found().with_detail(detail))
+            }
+        }
     }
 
     /// The id of the database that it is of.
@@ -128,7 +180,13 @@ impl Backup {
     }
 
     pub(crate) fn reader<'b>(&self, bytes: &'b Bytes, name: &str, kind: Kind) -> Result<FileReader<'b>> {
-        FileReader::new(bytes, name, kind, &self.id, self.key.as_ref())
+        FileReader::new(bytes, name, kind, &self.id, self.key.as_ref()).map_err(|error| {
+            if error != Error::client_invalid_operation() {
+                return error;
+            }
+            // The identity has told that the key is the right one.
+            damaged(name, 0, "seal of the file", "one by the backup's key for this name", "another")
+        })
     }
 
     /// The header of a file.

@@ -67,18 +67,19 @@ async fn remove(backup: &Backup, directory: &str) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Removes a whole backup, what makes it one last.
+/// Removes a whole backup, what makes it one last, and under a lease: nobody else writes it meanwhile, nor what is left of it.
 ///
 /// # Errors
 /// `backup_duplicate` if somebody writes it; those of the target. Then it can be tried again.
 pub async fn delete(backup: &Backup) -> Result<()> {
-    let lease = crate::lease::Lease::take(backup, "a deletion").await?;
-    for object in backup.target.list(crate::names::SNAPSHOTS).await? {
-        backup.target.delete(&object.name).await?;
+    let mut lease = crate::lease::Lease::take(backup, "a deletion").await?;
+    for prefix in [crate::names::SNAPSHOTS, crate::names::LOGS] {
+        for object in backup.target.list(prefix).await? {
+            lease.renew().await?;
+            backup.target.delete(&object.name).await?;
+        }
     }
-    for object in backup.target.list(crate::names::LOGS).await? {
-        backup.target.delete(&object.name).await?;
-    }
-    lease.give_back().await?;
-    backup.target.delete(crate::names::IDENTITY).await
+    // Whoever waits for the lease finds that what it was to write is gone.
+    backup.target.delete(crate::names::IDENTITY).await?;
+    lease.give_back().await
 }

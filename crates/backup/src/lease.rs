@@ -30,7 +30,8 @@ impl Lease {
     /// Takes the lease for `holder`, a name for people. One that another holds is waited for if it isn't renewed any more.
     ///
     /// # Errors
-    /// `backup_duplicate`, naming the holder, if it is renewed; those of the target.
+    /// `backup_duplicate`, naming the holder, if it is renewed; `file_not_found` if the backup was deleted meanwhile; those of the
+    /// target.
     pub async fn take(backup: &Backup, holder: &str) -> Result<Self> {
         let env = &backup.env;
         let mut seen: Option<(u64, Vec<u8>)> = None;
@@ -67,6 +68,11 @@ impl Lease {
             if backup.target.create(&names::lease(number), contents.into()).await? {
                 lease.renewed = env.now();
                 lease.remove_before().await?;
+                // Who had it before may have deleted the backup.
+                if let Err(error) = backup.check_is_there().await {
+                    let _ = lease.give_back().await;
+                    return Err(error);
+                }
                 return Ok(lease);
             }
             (seen, since) = (None, env.now());

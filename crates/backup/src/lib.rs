@@ -7,7 +7,7 @@
 //!
 //! ## Data structure
 //! ```text
-//!   backup.id                              what it is, and of which database
+//!   backup.id                              what it is, and of which database and ranges
 //!   lease/N.lease                          who writes it; the highest number counts
 //!   snapshots/VERSION-SALT/N.rows          rows of a range, as they were at a version
 //!   snapshots/VERSION-SALT/snapshot.manifest   the list of those files; put last, and so what makes it a snapshot
@@ -24,7 +24,9 @@
 //! 2. A file of the log has every mutation of its versions. So a stretch of files without a gap, from a snapshot on, is
 //!    everything that came after it.
 //! 3. What is being restored can't be taken for something whole: it is locked, or has another name.
-//! 4. Every byte that is read back is covered by a checksum, and every file says which one it is.
+//! 4. Every byte that is read back is covered by a checksum, and every file says which one it is. Of an encrypted backup
+//!    whoever has no key can't make another file of one, nor a shorter one.
+//! 5. All snapshots and the log are of the ranges that the backup was begun with.
 //!
 //! ## Not here
 //! Opening databases and making files of an engine (the facade), command lines (`cli`), what a stream of changes is (`client`).
@@ -41,6 +43,7 @@ mod manifest;
 mod merge;
 mod moments;
 mod names;
+mod ranges;
 pub mod restore;
 mod rows;
 mod snapshot;
@@ -54,7 +57,8 @@ pub use format::Key;
 pub use lease::Lease;
 pub use log::{LogBuilder, Moment};
 pub use moments::{parse_time, show_time};
+pub use ranges::{everything, show_ranges};
 pub use rows::Piece;
-pub use snapshot::{SnapshotReport, SnapshotSettings, everything, take_snapshot};
+pub use snapshot::{SnapshotReport, SnapshotSettings, take_snapshot};
 pub use target::{Directory, Object, Target};
 pub use verify::{Problem, VerifyReport, verify};

@@ -1,4 +1,6 @@
 //! The manifest of a snapshot: its ranges and its files. A snapshot counts once its manifest is there, which is put last.
+//!
+//! Always: its files speak of all keys of its ranges, and those are the ranges of its backup.
 
 use crate::container::{Backup, Snapshot};
 use crate::format::{BlockKind, FileReader, Kind, damaged, push_bytes, push_number, take_bytes, take_number};
@@ -70,7 +72,20 @@ impl Manifest {
     /// `file_corrupt`, naming the file; those of the target.
     pub async fn read(backup: &Backup, snapshot: &Snapshot) -> Result<Self> {
         let bytes = backup.target.get(&snapshot.manifest).await?;
-        Self::decode(backup.reader(&bytes, &snapshot.manifest, Kind::Manifest)?)
+        let file = backup.reader(&bytes, &snapshot.manifest, Kind::Manifest)?;
+        if file.header != snapshot.header {
+            return Err(damaged(
+                &snapshot.manifest,
+                0,
+                "header",
+                "the same as when it was listed",
+                "another",
+            ));
+        }
+        let manifest = Self::decode(file)?;
+        // Another program may have put it; a part must not be taken for the whole.
+        backup.check_is_of(backup.database(), &manifest.ranges)?;
+        Ok(manifest)
     }
 
     pub fn decode(mut file: FileReader<'_>) -> Result<Self> {

@@ -11,10 +11,11 @@
 use crate::container::Backup;
 use crate::format::{FileBuilder, Kind};
 use crate::manifest::{Manifest, RowsFile};
+use crate::ranges::everything;
 use crate::{names, rows};
 use bytes::Bytes;
 use plinth_client::{Database, Endpoint, PinnedSnapshot, ReadVersionRequest};
-use plinth_types::{Error, KeyRange, KeySelector, KeySpace, RangeRead, Result, Version, key_after, system};
+use plinth_types::{Error, KeyRange, KeySelector, KeySpace, RangeRead, Result, Version, key_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,9 +27,6 @@ const WORK_BYTES: i64 = 64 << 20;
 /// How often it is tried to read on where that failed for a moment.
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// Begin and end of the keys by which tenants are found: they are part of what users wrote.
-pub(crate) const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
 
 /// How a snapshot is taken.
 #[derive(Clone)]
@@ -58,12 +56,6 @@ impl Default for SnapshotSettings {
             saved: Arc::default(),
         }
     }
-}
-
-/// All that users wrote: the normal keys, and what makes tenants of some of them.
-pub fn everything() -> Vec<KeyRange> {
-    let range = |begin: &'static [u8], end: &'static [u8]| KeyRange::new(begin, end);
-    vec![range(b"", system::NORMAL_END), range(TENANTS.0, TENANTS.1)]
 }
 
 /// What was taken.
@@ -104,7 +96,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Takes a snapshot that has everything committed before this was called.
 ///
 /// # Errors
-/// Those of the database and of the target; `operation_cancelled` if it was stopped. Then there is no snapshot, and what was put is
+/// Those of the database and of the target; `client_invalid_operation` for other ranges than the backup's;
+/// `operation_cancelled` if it was stopped. Then there is no snapshot, and what was put is
 /// left for `expire`.
 pub async fn take_snapshot(
     backup: &Backup,
@@ -112,6 +105,7 @@ pub async fn take_snapshot(
     settings: &SnapshotSettings,
 ) -> Result<SnapshotReport> {
     backup.needs_key()?;
+    backup.check_is_of(backup.database(), &settings.ranges)?;
     let since = read_version(db).await?;
     let source = match settings.is_exclusive {
         true => Source::Exclusive(db.clone()),

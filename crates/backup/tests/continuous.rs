@@ -202,6 +202,58 @@ fn a_broken_backup_begins_anew_by_itself() {
     });
 }
 
+/// It ended as completed with nothing in it that could be restored.
+#[test]
+fn a_backup_that_is_discontinued_at_once_ends_with_a_snapshot() {
+    let simulation = Simulation::new(6);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(6));
+        let mut history = History::new();
+        write_for(&db, &mut history, &mut random, 10).await;
+        agent::start(&db, "default", &wish()).await.unwrap();
+        agent::change(&db, "default", State::Discontinuing).await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        write_for(&db, &mut history, &mut random, 5).await;
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        assert_eq!(status(&db).await.ended.as_deref(), Some("completed"));
+        assert!(status(&db).await.is_restorable);
+        compare(&machine, &history, &mut random, "discontinued", 3).await;
+        runs.stop().await.unwrap();
+    });
+}
+
+/// One that failed was tried again after a whole interval, ten days if nobody said otherwise.
+#[test]
+fn a_snapshot_that_fails_is_tried_again_soon() {
+    let simulation = Simulation::new(7);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(7));
+        let mut history = History::new();
+        write_for(&db, &mut history, &mut random, 10).await;
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { snapshot_interval: Duration::from_secs(1000), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        // Snapshots have no place; the log goes on.
+        let files = machine.files();
+        files.rename("/backup/snapshots", "/backup/kept").await.unwrap();
+        files.replace("/backup/snapshots", b"").await.unwrap();
+        machine.sleep(Duration::from_secs(1000)).await;
+        until(&db, "failing", |tag| tag.error.is_some()).await;
+        write_for(&db, &mut history, &mut random, 10).await;
+        let newest = history.last().unwrap().0;
+        until(&db, "saved", |tag| tag.saved >= Some(newest)).await;
+        assert_eq!((status(&db).await.snapshots, status(&db).await.broken), (1, 0));
+        files.remove("/backup/snapshots").await.unwrap();
+        files.rename("/backup/kept", "/backup/snapshots").await.unwrap();
+        until(&db, "two snapshots", |tag| tag.snapshots == 2 && tag.error.is_none()).await;
+        compare(&machine, &history, &mut random, "again", 2).await;
+        runs.stop().await.unwrap();
+    });
+}
+
 /// A backup that runs through a snapshot in the middle of writes, a pause and an end, and is restored to drawn versions, before and after
 /// what is old was removed.
 fn story(seed: u64) {

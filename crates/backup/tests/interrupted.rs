@@ -224,3 +224,36 @@ fn one_backup_at_a_time_has_a_place() {
         Lease::take(&backup, "the third").await.unwrap();
     });
 }
+
+/// A backup under `delete` was written on by whoever had waited for its lease, into a place that was no backup any more.
+#[test]
+fn who_waits_for_a_backup_that_is_deleted_gets_none() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let lease = Lease::take(&backup, "a deletion").await.unwrap();
+        let (told, waits) = (Arc::new(AtomicU64::new(0)), backup.clone());
+        let code = told.clone();
+        let waiting = machine.spawn("waits", async move {
+            let refused = Lease::take(&waits, "an agent").await.map(drop).unwrap_err();
+            assert!(refused.to_string().contains("was deleted"), "{refused}");
+            code.store(refused.code() as u64, Ordering::SeqCst);
+        });
+        machine.sleep(Duration::from_secs(4)).await;
+        // As `delete` ends.
+        let target = backup_target(&machine);
+        target.delete("backup.id").await.unwrap();
+        lease.give_back().await.unwrap();
+        waiting.await.unwrap();
+        assert_eq!(told.load(Ordering::SeqCst), Error::file_not_found().code() as u64);
+        assert_eq!(target.list("lease/").await.unwrap(), [], "it gave back what it took");
+        // And the whole of it.
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        plinth::backup::delete(&backup).await.unwrap();
+        assert_eq!(target.list("").await.unwrap(), []);
+    });
+}

@@ -1,11 +1,13 @@
 //! What a snapshot saved is what a restore brings back, row for row: into a new directory and into a database that is running,
 //! all of it or ranges, under other names, encrypted or not, by both engines.
+//!
+//! And what a backup is of, which database and which ranges, is held against whatever is done with it.
 
 mod common;
 
 use common::*;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl};
-use plinth::backup::{Backup, Directory, Key, SnapshotSettings, take_snapshot};
+use plinth::backup::{Backup, Directory, Key, SnapshotSettings, everything, expire, take_snapshot};
 use plinth::{Database, Error, KeyRange};
 use plinth_env::simulated::Simulation;
 use std::sync::Arc;
@@ -23,7 +25,8 @@ fn everything_comes_back_by_both_engines() {
             write_some(&db, &mut model, &mut random, 60).await;
             let target = Arc::new(Directory::new(&machine, "/backup"));
             let id = db.endpoint().describe().cluster_id;
-            let backup = Backup::open_or_create(&machine, target, key.clone(), &id).await.unwrap();
+            let backup =
+                Backup::open_or_create(&machine, target, key.clone(), &id, &everything()).await.unwrap();
             let settings = SnapshotSettings { file_bytes: 3000, workers: 3, ..SnapshotSettings::default() };
             let report = take_snapshot(&backup, &db, &settings).await.unwrap();
             assert_eq!(report.rows, model.len() as u64, "seed {seed}");
@@ -94,11 +97,12 @@ fn another_database_and_another_key_are_refused() {
         let key = |byte| Some(Key::of_file(&[byte; 32]).unwrap());
         let id = db.endpoint().describe().cluster_id;
         let target = backup_target(&machine);
-        let backup = Backup::open_or_create(&machine, target.clone(), key(1), &id).await.unwrap();
+        let backup =
+            Backup::open_or_create(&machine, target.clone(), key(1), &id, &everything()).await.unwrap();
         take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
         let refused = Err(Error::client_invalid_operation());
         for (key, id) in [(key(2), &*id), (None, &id), (key(1), "another")] {
-            let opened = Backup::open_or_create(&machine, target.clone(), key, id).await;
+            let opened = Backup::open_or_create(&machine, target.clone(), key, id, &everything()).await;
             assert_eq!(opened.map(drop), refused);
         }
         // Without the key there is a listing, and nothing else.
@@ -125,5 +129,55 @@ fn a_database_of_ones_own_is_read_as_it_is() {
         let report = take_snapshot(&backup, &db, &settings).await.unwrap();
         assert_eq!(report.rows, model.len() as u64);
         assert!(machine.now() - began < std::time::Duration::from_secs(4), "it doesn't wait for tables");
+    });
+}
+
+/// A snapshot of a part stood for the newest whole one: restores brought a part back and said nothing, and `expire` removed the whole
+/// one before it.
+#[test]
+fn a_part_is_no_whole() {
+    let simulation = Simulation::new(4);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        for key in ["a/1", "b/1", "b/2", "c/1"] {
+            set(&db, key.as_bytes(), b"x").await;
+        }
+        let refused = |error: Error, words: &str| {
+            assert_eq!(error, Error::client_invalid_operation());
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        let id = db.endpoint().describe().cluster_id;
+        let part = vec![KeyRange::new("b/", "b0")];
+        let settings =
+            |ranges: &[KeyRange]| SnapshotSettings { ranges: ranges.to_vec(), ..Default::default() };
+        for key in [None, Some(Key::of_file(&[1; 32]).unwrap())] {
+            let place = if key.is_some() { "/sealed" } else { "/clear" };
+            let target = || Arc::new(Directory::new(&machine, place));
+            let whole =
+                Backup::open_or_create(&machine, target(), key.clone(), &id, &everything()).await.unwrap();
+            take_snapshot(&whole, &db, &settings(&everything())).await.unwrap();
+            let taken = take_snapshot(&whole, &db, &settings(&part)).await.unwrap_err();
+            refused(taken, "a backup of everything, not of the keys b/ to b0; take a place of its own");
+            let begun = Backup::open_or_create(&machine, target(), key.clone(), &id, &part).await;
+            refused(begun.map(drop).unwrap_err(), "not of the keys b/ to b0");
+            expire(&whole, Goal::Newest).await.unwrap();
+            let plan = plan(&whole, Goal::Newest, Mapping::default()).await.unwrap();
+            assert_eq!(plan.rows(), 4);
+            // Without the key it isn't known which ranges they are.
+            let seen = Backup::open(&machine, target(), None).await.unwrap();
+            assert_eq!(seen.ranges().is_none(), key.is_some());
+        }
+        let target = Arc::new(Directory::new(&machine, "/part"));
+        let backup = Backup::open_or_create(&machine, target, None, &id, &part).await.unwrap();
+        take_snapshot(&backup, &db, &settings(&part)).await.unwrap();
+        assert_eq!(backup.ranges(), Some(&part[..]));
+        for (begin, end, lacking) in [("a", "b/1", "a"), ("b/", "c", "b0"), ("x", "y", "x")] {
+            let mapping = Mapping { ranges: vec![KeyRange::new(begin, end)], ..Mapping::default() };
+            let refusal = plan(&backup, Goal::Newest, mapping).await.map(drop).unwrap_err();
+            refused(refusal, &format!("hasn't those from {lacking} on"));
+        }
+        let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!((plan.rows(), &plan.ranges), (2, &part));
     });
 }

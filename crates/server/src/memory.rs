@@ -119,6 +119,11 @@ impl Memory {
         self.excess() > 0
     }
 
+    /// Whether so many bytes more would be too many.
+    pub(crate) fn has_no_room_for(&self, bytes: usize) -> bool {
+        self.held().saturating_add(bytes) > self.most
+    }
+
     /// Somebody who held so many bytes holds so many now.
     pub(crate) fn change(&self, before: usize, now: usize) {
         if before != now {

@@ -129,14 +129,19 @@ impl Outbox {
         if frees > UNCOUNTED { frees } else { 0 }
     }
 
-    /// Leaves an answer to a request that was charged with so much.
-    pub(crate) fn answer(&self, charge: Charge, put: impl FnOnce(&mut Vec<u8>)) {
+    /// Leaves an answer to a request that was charged with so much. One of `len` bytes, if that is more, isn't built where all
+    /// connections together would then hold too much.
+    pub(crate) fn answer(&self, charge: Charge, len: usize, put: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.lock();
         if state.is_closed {
             self.memory.change(charge.request, 0);
             return;
         }
         state.answered += charge;
+        if !state.is_deaf && len > charge.reply && self.memory.has_no_room_for(len) {
+            state.stop_listening(&self.memory);
+            state.order = Order::CutOff { answers: len };
+        }
         if !state.is_deaf {
             put(&mut state.bytes);
             let holds = state.bytes.capacity();
@@ -263,9 +268,9 @@ mod tests {
         let memory = Arc::new(Memory::new(1 << 20));
         let outbox = outbox(&memory);
         let charge = Charge::new(50, 80_000);
-        outbox.answer(charge, |out| out.extend_from_slice(&[7; 1000]));
+        outbox.answer(charge, 0, |out| out.extend_from_slice(&[7; 1000]));
         assert_eq!(memory.held(), 0);
-        outbox.answer(charge, |out| out.extend_from_slice(&[8; 70_000]));
+        outbox.answer(charge, 0, |out| out.extend_from_slice(&[8; 70_000]));
         assert!((71_000..150_000).contains(&memory.held()), "{}", memory.held());
         assert_eq!(outbox.frees(), memory.held());
         let (mut output, mut fired) = (vec![6], Vec::new());
@@ -283,7 +288,7 @@ mod tests {
         let charge = Charge::new(50, 80_000);
         let mut most = 0;
         for _ in 0..1000 {
-            outbox.answer(charge, |out| out.extend_from_slice(&[7; 80_000]));
+            outbox.answer(charge, 0, |out| out.extend_from_slice(&[7; 80_000]));
             most = most.max(outbox.lock().bytes.capacity() + memory.held());
         }
         assert!(most <= 2 << 20, "{most}");
@@ -297,18 +302,32 @@ mod tests {
         assert!(matches!(order, Order::Close(_)));
     }
 
+    /// Those who wait for changes are charged with little, and were answered with whatever a commit had.
+    #[test]
+    fn what_there_is_no_room_for_is_not_even_built() {
+        let memory = Arc::new(Memory::new(1 << 20));
+        let outbox = outbox(&memory);
+        let charge = Charge::new(50, 64 << 10);
+        outbox.answer(charge, 600_000, |out| out.extend_from_slice(&[7; 600_000]));
+        outbox.answer(charge, 600_000, |_| panic!("there is no room"));
+        let (mut output, mut fired) = (Vec::new(), Vec::new());
+        let (order, answered) = outbox.collect(&mut output, &mut fired, Waker::noop());
+        assert!(matches!(order, Order::CutOff { answers: 600_000 }));
+        assert_eq!((output.len(), answered.sum(), memory.held()), (0, 2 * charge.sum(), 0));
+    }
+
     #[test]
     fn once_the_connection_has_gone_answers_are_not_even_written() {
         let memory = Arc::new(Memory::new(1 << 20));
         let outbox = outbox(&memory);
         let charge = Charge::new(50, 80_000);
-        outbox.answer(charge, |out| out.extend_from_slice(&[7; 70_000]));
+        outbox.answer(charge, 0, |out| out.extend_from_slice(&[7; 70_000]));
         let mut under_way = Charge::default();
         (0..3).for_each(|_| under_way += charge);
         outbox.close(under_way);
         assert_eq!(memory.held(), 2 * charge.request, "the two that have yet to be answered");
         outbox.close(Charge::default());
-        (0..2).for_each(|_| outbox.answer(charge, |_| panic!("nobody takes it")));
+        (0..2).for_each(|_| outbox.answer(charge, 0, |_| panic!("nobody takes it")));
         assert_eq!((memory.held(), outbox.lock().bytes.capacity()), (0, 0));
     }
 }

@@ -1,8 +1,9 @@
 //! Clients that ask for much and read nothing don't have the server build more than its bound.
 //!
 //! 300 connections once asked for 256 values of 90 kB each, and took nothing: the server held 2.9 GB beside a bound of 256 MiB, and
-//! under `ulimit -v` died of an allocation that failed. What counts is what the process really has: this file has one
-//! test, so that the peak of its memory is that test's.
+//! under `ulimit -v` died of an allocation that failed. And those who waited for the changes of a stream, and were charged with
+//! 64 KiB each, all got what one commit brought. What counts is what the process really has: this file has one test, so that
+//! the peak of its memory is that test's.
 
 mod common;
 
@@ -11,8 +12,8 @@ use plinth_client::Database;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_proto::Request;
-use plinth_server::Limits;
-use plinth_types::{KeyList, KeySpace};
+use plinth_server::{Limits, Server};
+use plinth_types::{ChangesRequest, KeyList, KeyRange, KeySpace};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
         })
         .unwrap();
     }
+    changes_that_many_wait_for(&server, &db);
     for version in [3, 2] {
         let before = peak();
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted_in(&server, version)).collect();
@@ -72,4 +74,30 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
         assert!(grew < 6 * BOUND, "version {version}: {grew} bytes more, of {BOUND} that may wait");
         drop(clients);
     }
+}
+
+/// All of them are answered with the same commit, of two megabytes.
+fn changes_that_many_wait_for(server: &Server, db: &Database) {
+    let stream = block_on(db.register_changes("s", [KeyRange::new("x", "y")], None)).unwrap();
+    let before = peak();
+    let request =
+        ChangesRequest { stream: stream.id, from: stream.registered + 1, bytes: 4 << 20, wait: true };
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted(server)).collect();
+    clients
+        .iter_mut()
+        .for_each(|client| (0..8).for_each(|id| drop(client.ask(id, &Request::Changes(request)))));
+    block_on(Env::real().sleep(Duration::from_millis(200)));
+    db.transact_blocking(|tr| {
+        (0..24_u8).for_each(|number| tr.set([b'x', number], [b'v'; VALUE]));
+        Ok(())
+    })
+    .unwrap();
+    block_on(Env::real().sleep(Duration::from_millis(700)));
+    // Who takes what comes gets it.
+    let good = database(server);
+    let changes = block_on(good.read_changes(request)).unwrap();
+    assert_eq!(changes.batches.len(), 1);
+    assert!(changes.bytes() > 24 * VALUE);
+    let grew = peak().saturating_sub(before);
+    assert!(grew < 3 * BOUND, "{grew} bytes more, of {BOUND} that may wait");
 }

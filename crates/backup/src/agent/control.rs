@@ -3,9 +3,9 @@
 //! Nothing is done here: a row says what is wanted, and the agent, wherever it runs, sees it within a second.
 
 use super::rows::{TagRows, clear_progress, for_system, parse, read_all, tag_key};
-use crate::snapshot::everything;
+use crate::ranges::{everything, json_of_ranges, ranges_of_json};
 use plinth_client::{Database, Transaction};
-use plinth_types::{Error, KeyRange, Result, Version, printable};
+use plinth_types::{Error, KeyRange, Result, Version};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -43,13 +43,12 @@ impl Wish {
     }
 
     fn to_json(&self, uid: u64) -> Value {
-        let shown = |key: &[u8]| printable(key);
         json!({
             "format": 1,
             "uid": format!("{uid:016x}"),
             "state": State::Running.name(),
             "url": self.url,
-            "ranges": self.ranges.iter().map(|range| [shown(&range.begin), shown(&range.end)]).collect::<Vec<_>>(),
+            "ranges": json_of_ranges(&self.ranges),
             "snapshot_interval_seconds": self.snapshot_interval.as_secs(),
             "log_bytes": self.log_bytes,
             "key_file": self.key_file,
@@ -65,12 +64,7 @@ impl Wish {
         if value["format"] != 1 {
             return Err(wrong());
         }
-        let mut ranges = Vec::new();
-        for range in value["ranges"].as_array().into_iter().flatten() {
-            let bound = |at: usize| printable::parse(range[at].as_str()?).ok();
-            let (begin, end) = bound(0).zip(bound(1)).ok_or_else(wrong)?;
-            ranges.push(KeyRange::new(begin, end));
-        }
+        let ranges = ranges_of_json(&value["ranges"]).ok_or_else(wrong)?;
         Ok(Self {
             url: value["url"].as_str().ok_or_else(wrong)?.to_owned(),
             ranges,
@@ -91,7 +85,7 @@ pub enum State {
     Running,
     /// It stands still, and the database keeps the log for it.
     Paused,
-    /// It ends when everything up to now is saved.
+    /// It ends when it can be restored and everything up to now is saved.
     Discontinuing,
     /// It ends at once.
     Aborting,
@@ -165,7 +159,7 @@ impl TagStatus {
             snapshot_bytes: number("snapshot_bytes"),
             snapshots: number("snapshots"),
             broken: number("broken"),
-            error: done["error"].as_str().map(str::to_owned),
+            error: done["error"].as_str().or_else(|| done["snapshot_error"].as_str()).map(str::to_owned),
         })
     }
 

@@ -39,6 +39,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// The longest pause before a snapshot that failed is tried again, in seconds.
+const LATEST_SNAPSHOT: u64 = 600;
 /// After so many files of the log small ones are made into larger ones.
 const MERGE_FILES: u64 = 64;
 
@@ -105,7 +107,7 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     let target = shared.target(&wish.url)?;
     let key = shared.key(wish.key_file.as_deref()).await?;
     let database = shared.db.endpoint().describe().cluster_id;
-    let backup = Backup::open_or_create(&shared.env, target, key, &database).await?;
+    let backup = Backup::open_or_create(&shared.env, target, key, &database, &wish.ranges).await?;
     let holder = format!("agent {} of the database {database}", crate::names::hex(&shared.id[..4]));
     let lease = Lease::take(&backup, &holder).await?;
     // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
@@ -195,6 +197,8 @@ async fn broken(shared: &Shared, tag: &str, stream: &str, done: &mut Value, erro
 
 /// A snapshot that is being taken.
 struct Taking {
+    /// When it was begun, in seconds since 1970.
+    begun: u64,
     stop: Arc<AtomicBool>,
     task: Task,
     taken: Arc<Mutex<Option<Result<SnapshotReport>>>>,
@@ -234,14 +238,15 @@ impl Writer<'_> {
                     self.shared.env.sleep(MOMENT).await;
                     continue;
                 }
-                State::Discontinuing => {
+                // There is nothing to end before something can be restored.
+                State::Discontinuing if done["restorable_from"].is_i64() => {
                     self.read_upto(read_version(&self.shared.db).await?, done).await?;
                     if !planted!("the last batch of a backup isn't put when it ends") {
                         self.put(done).await?;
                     }
                     return Ok("completed");
                 }
-                State::Running => {}
+                State::Running | State::Discontinuing => {}
             }
             self.mind_snapshot(&wish, done).await?;
             if wish.stop_when_done && self.snapshot.is_none() && done["restorable_from"].is_i64() {
@@ -349,15 +354,14 @@ impl Writer<'_> {
     /// Takes a snapshot when one is due, and notes one that has been taken.
     async fn mind_snapshot(&mut self, wish: &Wish, done: &mut Value) -> Result<()> {
         if let Some(snapshot) = &self.snapshot {
-            let Some(taken) = lock(&snapshot.taken).take() else { return Ok(()) };
+            let (Some(taken), begun) = (lock(&snapshot.taken).take(), snapshot.begun) else { return Ok(()) };
+            self.snapshot = None;
             let stored = match taken {
                 Ok(report) => report,
-                Err(error) => {
-                    self.snapshot = None;
-                    return Err(error);
-                }
+                Err(error) => return self.note_failed_snapshot(&error, done).await,
             };
-            self.snapshot = None;
+            done["snapshot_begun"] = begun.into();
+            (done["snapshot_failures"], done["snapshot_error"]) = (Value::Null, Value::Null);
             // It can be restored from once the log reaches from before it to behind it, or is not needed.
             done["restorable_from"] = stored.version.into();
             done["snapshots"] = (done["snapshots"].as_u64().unwrap_or_default() + 1).into();
@@ -372,14 +376,9 @@ impl Writer<'_> {
             return self.note(done).await;
         }
         let now = self.shared.env.wall_clock().as_secs();
-        let begun = done["snapshot_begun"].as_u64();
-        let is_due = begun.is_none_or(|begun| now.saturating_sub(begun) >= wish.snapshot_interval.as_secs())
-            || !done["restorable_from"].is_i64();
-        if !is_due {
+        if !is_snapshot_due(done, wish.snapshot_interval.as_secs(), now) {
             return Ok(());
         }
-        done["snapshot_begun"] = now.into();
-        self.note(done).await?;
         let (stop, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
         // Two workers leave clients their processors.
         let settings = SnapshotSettings {
@@ -393,7 +392,29 @@ impl Writer<'_> {
             let report = take_snapshot(&backup, &db, &settings).await;
             *lock(&told) = Some(report);
         });
-        self.snapshot = Some(Taking { stop, task, taken });
+        self.snapshot = Some(Taking { begun: now, stop, task, taken });
         Ok(())
     }
+
+    /// A snapshot that failed is tried again, later each time; the log goes on meanwhile.
+    async fn note_failed_snapshot(&self, error: &Error, done: &mut Value) -> Result<()> {
+        tracing::warn!(tag = self.tag, error = %error, "a snapshot failed, and is tried again");
+        done["snapshot_failures"] = (done["snapshot_failures"].as_u64().unwrap_or_default() + 1).into();
+        done["snapshot_failed"] = self.shared.env.wall_clock().as_secs().into();
+        done["snapshot_error"] = error.to_string().into();
+        self.note(done).await
+    }
+}
+
+/// Whether a snapshot is to be begun at a second: there is none yet, or the last whole one was begun long enough ago; not too soon
+/// behind one that failed.
+fn is_snapshot_due(done: &Value, interval: u64, now: u64) -> bool {
+    let failures = done["snapshot_failures"].as_u64().unwrap_or_default();
+    let pause =
+        1_u64.checked_shl(failures.min(32) as u32).unwrap_or(u64::MAX).min(LATEST_SNAPSHOT).min(interval);
+    let is_too_soon = done["snapshot_failed"]
+        .as_u64()
+        .is_some_and(|failed| failures > 0 && (failed..failed + pause).contains(&now));
+    let begun = done["snapshot_begun"].as_u64().filter(|_| done["restorable_from"].is_i64());
+    !is_too_soon && begun.is_none_or(|begun| now.saturating_sub(begun) >= interval)
 }

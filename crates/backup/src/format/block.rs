@@ -1,7 +1,8 @@
 //! Blocks, and files made of them: a body is compressed, then sealed if there is a key, and a checksum covers what is stored.
 //!
 //! Always: what a reader gives has been compared with its checksum, has its place in the file, and is as long as its head says;
-//! behind the last block the file ends.
+//! behind the last block the file ends. A sealed file ends with a seal over its header and over what is in the clear, which is
+//! looked at first: whoever may write the target but has no key can't make another file of it, not even a shorter one.
 
 use super::crypt::{FileKey, Key, TAG_LEN};
 use super::{Header, Kind, damaged};
@@ -41,13 +42,14 @@ pub enum BlockKind {
     Clear = 5,
     /// JSON for those who have the key.
     Secret = 6,
+    /// The seal over a sealed file: its last block, without a body.
+    Seal = 7,
 }
 
 impl BlockKind {
     fn of(code: u8) -> Option<Self> {
-        [Self::Rows, Self::Mutations, Self::Times, Self::Files, Self::Clear, Self::Secret]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
+        use BlockKind::*;
+        [Rows, Mutations, Times, Files, Clear, Secret, Seal].into_iter().find(|kind| *kind as u8 == code)
     }
 
     /// Whether it is sealed where anything is.
@@ -62,6 +64,8 @@ pub struct FileBuilder {
     pub header: Header,
     key: Option<FileKey>,
     out: Vec<u8>,
+    /// Blocks in the clear of a file that will be sealed.
+    clear: Vec<u8>,
 }
 
 impl FileBuilder {
@@ -95,7 +99,7 @@ impl FileBuilder {
             stored: 0,
         };
         let key = key.map(|key| key.for_file(&salt, &header.info()));
-        Self { header, key, out: Vec::new() }
+        Self { header, key, out: Vec::new(), clear: Vec::new() }
     }
 
     /// Adds a block with so many rows, mutations or whatever it holds.
@@ -133,12 +137,35 @@ impl FileBuilder {
         }
         let checksum = crc32c::crc32c_append(self.header.seed(), &self.out[begin + AT_STORED..]);
         self.out[begin..begin + AT_STORED].copy_from_slice(&checksum.to_le_bytes());
+        if self.key.is_some() && sealer.is_none() {
+            self.clear.extend_from_slice(&self.out[begin..]);
+        }
         self.header.blocks += 1;
         self.header.raw += raw.len() as u64;
     }
 
+    /// Adds the seal. The header that it is over is the one that the file will have.
+    fn seal(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        let number = self.header.blocks;
+        self.header.blocks += 1;
+        self.header.stored = (self.out.len() + HEAD_LEN + TAG_LEN) as u64;
+        let mut head = [0; HEAD_LEN];
+        head[AT_STORED..AT_RAW].copy_from_slice(&(TAG_LEN as u32).to_le_bytes());
+        head[AT_NUMBER..AT_COUNT].copy_from_slice(&number.to_le_bytes());
+        head[AT_KIND] = BlockKind::Seal as u8;
+        let mut tag = Vec::new();
+        key.seal(number, &[&self.header.encode(), &*self.clear, &head[AT_STORED..]].concat(), &mut tag);
+        let checksum = crc32c::crc32c_append(self.header.seed(), &head[AT_STORED..]);
+        let checksum = crc32c::crc32c_append(checksum, &tag);
+        head[..AT_STORED].copy_from_slice(&checksum.to_le_bytes());
+        self.out.extend_from_slice(&head);
+        self.out.append(&mut tag);
+    }
+
     /// The whole file.
     pub fn finish(mut self) -> Vec<u8> {
+        self.seal();
         self.header.stored = self.out.len() as u64;
         let mut bytes = self.header.encode();
         bytes.append(&mut self.out);
@@ -154,6 +181,8 @@ pub struct FileReader<'b> {
     key: Option<FileKey>,
     at: usize,
     number: u32,
+    /// Blocks before the seal, which its reader never sees.
+    blocks: u32,
 }
 
 /// A block that was read.
@@ -167,11 +196,12 @@ pub struct Block<'b> {
 }
 
 impl<'b> FileReader<'b> {
-    /// The file of this name, which has to be of this kind and backup. Without the key its sealed blocks have no bodies, and only
-    /// their checksums are compared.
+    /// The file of this name, which has to be of this kind and backup, and sealed if there is a key. Without the key its sealed
+    /// blocks have no bodies, and only their checksums are compared.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format.
+    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by another key; `unsupported_operation`
+    /// for a newer format.
     pub fn new(
         bytes: &'b [u8],
         name: &str,
@@ -191,9 +221,67 @@ impl<'b> FileReader<'b> {
         if expected != found {
             return Err(damaged(name, header.len(), "length of the file", expected, found));
         }
-        let key = key.filter(|_| header.is_sealed).map(|key| key.for_file(&header.salt, &header.info()));
-        let at = header.len();
-        Ok(Self { header, bytes, key, at, number: 0 })
+        if key.is_some() && !header.is_sealed {
+            return Err(damaged(name, 17, "encryption", 1, 0));
+        }
+        let key = key.map(|key| key.for_file(&header.salt, &header.info()));
+        let (at, blocks) = (header.len(), header.blocks - u32::from(header.is_sealed && header.blocks > 0));
+        let reader = Self { header, bytes, key, at, number: 0, blocks };
+        if reader.header.is_sealed {
+            reader.check_seal()?;
+        }
+        Ok(reader)
+    }
+
+    /// Looks at the seal, which the last block is: with the key whether it is one, without it whether there is something in its place.
+    fn check_seal(&self) -> Result<()> {
+        let name = &self.header.name;
+        let refuse = |at: usize, found: &str| Err(damaged(name, at, "seal of the file", "its own", found));
+        let (mut at, mut clear) = (self.at, Vec::new());
+        for number in 0..self.header.blocks {
+            let Some(head) = self.bytes.get(at..at + HEAD_LEN) else { return refuse(at, "none") };
+            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes")) as usize;
+            let Some(block) = self.bytes[at..].get(..HEAD_LEN.saturating_add(len)) else {
+                return refuse(at, "none");
+            };
+            let kind = BlockKind::of(head[AT_KIND]);
+            if (kind == Some(BlockKind::Seal)) != (number + 1 == self.header.blocks) {
+                return refuse(at, "a block of another kind");
+            }
+            if kind == Some(BlockKind::Seal) {
+                let checksum = crc32c::crc32c_append(self.header.seed(), &block[AT_STORED..]);
+                if head[..AT_STORED] != checksum.to_le_bytes() || len != TAG_LEN {
+                    return refuse(at, "one that is damaged");
+                }
+                let Some(key) = &self.key else { return Ok(()) };
+                let over = [&self.bytes[..self.at], &*clear, &head[AT_STORED..]].concat();
+                if key.open(number, &over, &mut block[HEAD_LEN..].to_vec()).is_some() {
+                    return Ok(());
+                }
+                // Whether it is the key or the file that is wrong, a block that can be opened tells.
+                return if self.opens_any() { refuse(at, "another") } else { Err(other_key(name)) };
+            }
+            if kind.is_some_and(|kind| !kind.is_secret()) {
+                clear.extend_from_slice(block);
+            }
+            at += block.len();
+        }
+        refuse(at, "none")
+    }
+
+    /// Whether the key opens a block. Their lengths have been looked at.
+    fn opens_any(&self) -> bool {
+        let (mut at, Some(key)) = (self.at, &self.key) else { return false };
+        for number in 0..self.blocks {
+            let head = &self.bytes[at..at + HEAD_LEN];
+            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes")) as usize;
+            let mut body = self.bytes[at + HEAD_LEN..at + HEAD_LEN + len].to_vec();
+            if key.open(number, &head[AT_STORED..], &mut body).is_some() {
+                return true;
+            }
+            at += HEAD_LEN + len;
+        }
+        false
     }
 
     /// The next block; `None` behind the last one.
@@ -202,10 +290,12 @@ impl<'b> FileReader<'b> {
     /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by another key.
     pub fn next(&mut self) -> Result<Option<Block<'b>>> {
         let name = &self.header.name;
-        if self.number == self.header.blocks {
-            return match self.at == self.bytes.len() {
+        if self.number == self.blocks {
+            let seal = if self.header.is_sealed { HEAD_LEN + TAG_LEN } else { 0 };
+            let (expected, found) = (self.at + seal, self.bytes.len());
+            return match expected == found {
                 true => Ok(None),
-                false => Err(damaged(name, self.at, "end of the file", self.at, self.bytes.len())),
+                false => Err(damaged(name, self.at, "end of the file", expected, found)),
             };
         }
         let refuse =
@@ -229,15 +319,17 @@ impl<'b> FileReader<'b> {
         }
         let (kind, compression) = (whole[AT_KIND], whole[AT_COMPRESSION]);
         let Some(kind) = BlockKind::of(kind) else {
-            return refuse("kind of a block", "1 to 6".into(), kind.to_string());
+            return refuse("kind of a block", "1 to 7".into(), kind.to_string());
         };
         let stored = &whole[HEAD_LEN..];
         let mut body = Cow::Borrowed(stored);
         let is_sealed = self.header.is_sealed && kind.is_secret();
         match &self.key {
             Some(key) if is_sealed => {
-                let opened = key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut());
-                opened.ok_or_else(|| other_key(name))?;
+                // The seal has told that the key is the right one.
+                if key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut()).is_none() {
+                    return refuse("sealed block", "the one that was put".into(), "another".into());
+                }
             }
             _ if is_sealed => body = Cow::Borrowed(&[]),
             _ => {}

@@ -1,4 +1,6 @@
-//! Golden bytes, and what is damaged in every place.
+//! Golden bytes, and what is damaged in every place: each flipped byte, each length that a file was cut to, and what somebody makes of
+//! a sealed file who has no key but can count checksums. Nothing of that may be read as a file.
+//! The bytes that are compared are those that `docs/format/backup.md` draws.
 
 use super::block::FileBuilder;
 use super::{BlockKind, FileReader, Header, Key, Kind};
@@ -57,7 +59,7 @@ fn the_bytes_of_a_file_are_as_documented() {
     assert_eq!(&last[24..], b"0123456789abcdef");
     assert_eq!(crc32c::crc32c(&bytes), 0x584f_e2d4);
     let key = Key::of_file(&[1; 32]).unwrap();
-    assert_eq!(crc32c::crc32c(&file(Some(&key))), 0xc0a2_fe18);
+    assert_eq!(crc32c::crc32c(&file(Some(&key))), 0x54bd_a205);
 }
 
 #[test]
@@ -95,6 +97,69 @@ fn sealed_blocks_need_their_key() {
     for wrong in [&b""[..], b"short", &[b'x'; 64], &[0; 33]] {
         assert!(Key::of_file(wrong).is_err());
     }
+}
+
+/// Writes a checksum of the header that fits what was changed in it.
+fn mend_header(bytes: &mut [u8]) {
+    let checksum = crc32c::crc32c(&bytes[..138]);
+    bytes[138..142].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Begins and ends of the blocks.
+fn blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let (mut at, mut blocks) = (142, Vec::new());
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+        blocks.push((at, at + 24 + len));
+        at += 24 + len;
+    }
+    blocks
+}
+
+/// A file of these blocks, with numbers and checksums that fit.
+fn of_blocks(bytes: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut made = bytes[..142].to_vec();
+    made[20..24].copy_from_slice(&(parts.len() as u32).to_le_bytes());
+    let stored = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+    made[120..128].copy_from_slice(&stored.to_le_bytes());
+    mend_header(&mut made);
+    for (number, part) in parts.iter().enumerate() {
+        let mut part = part.to_vec();
+        part[12..16].copy_from_slice(&(number as u32).to_le_bytes());
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&[3; 32]), &part[4..]);
+        part[..4].copy_from_slice(&checksum.to_le_bytes());
+        made.append(&mut part);
+    }
+    made
+}
+
+/// Somebody who may write the target but has no key could make a shorter file of a sealed one, whose checksums were right.
+#[test]
+fn without_the_key_no_other_file_is_made_of_a_sealed_one() {
+    let key = Key::of_file(&[1; 32]).unwrap();
+    let bytes = file(Some(&key));
+    let all: Vec<&[u8]> = blocks(&bytes).into_iter().map(|(from, to)| &bytes[from..to]).collect();
+    assert_eq!(all.len(), 3, "two blocks and the seal");
+    assert_eq!(of_blocks(&bytes, &all), bytes);
+    let refused = |made: &[u8], what: &str| {
+        assert_eq!(read(made, Some(&key)), Err(Error::file_corrupt()), "{what}");
+    };
+    refused(&of_blocks(&bytes, &[]), "nothing");
+    refused(&of_blocks(&bytes, &all[..1]), "the first block");
+    refused(&of_blocks(&bytes, &all[..2]), "all but the seal");
+    refused(&of_blocks(&bytes, &[all[0], all[2]]), "without the second block");
+    assert!(read(&of_blocks(&bytes, &[all[1], all[2]]), Some(&key)).is_err(), "without the first block");
+    assert!(read(&of_blocks(&bytes, &[all[1], all[0], all[2]]), Some(&key)).is_err(), "swapped");
+    let mut times = all[1].to_vec();
+    times[24] ^= 1;
+    refused(&of_blocks(&bytes, &[all[0], &times, all[2]]), "another time");
+    for at in [17, 72, 80, 88, 96, 104, 112] {
+        let mut made = bytes.clone();
+        made[at] ^= 1;
+        mend_header(&mut made);
+        refused(&made, &format!("byte {at} of the header"));
+    }
+    refused(&file(None), "one that isn't sealed");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Which keys are restored, and under which names.
 
 use bytes::Bytes;
-use plinth_types::{Error, KeyRange, MutationList, MutationRef, MutationType, Result, Rows, strinc, system};
+use plinth_types::{
+    Error, KeyRange, MutationList, MutationRef, MutationType, Result, Rows, printable, strinc, system,
+};
 
 /// Ranges to restore, and what becomes of the keys' prefixes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -18,7 +20,8 @@ impl Mapping {
     /// The ranges of the backup that are restored, of those that a snapshot has: in order, without overlaps.
     ///
     /// # Errors
-    /// `client_invalid_operation` if nothing is left, or a range has keys without the prefix that is to be removed.
+    /// `client_invalid_operation` if some of them are in no range that it has, nothing is left, or a range has keys without the
+    /// prefix that is to be removed.
     pub fn select(&self, has: &[KeyRange]) -> Result<Vec<KeyRange>> {
         let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
         let renames = !self.remove_prefix.is_empty() || !self.add_prefix.is_empty();
@@ -27,6 +30,13 @@ impl Mapping {
             wanted = has.to_vec();
             // Tenants are found by rows that no prefix may come before.
             wanted.retain(|range| !renames || range.begin[..] < *system::NORMAL_END);
+        }
+        if let Some(lacking) = wanted.iter().find_map(|range| first_outside(range, has)) {
+            return refuse(format!(
+                "the backup is of {} alone: of the keys that are to be restored it hasn't those from {} on",
+                crate::ranges::show_ranges(has),
+                printable(&lacking)
+            ));
         }
         let mut selected = Vec::new();
         for range in has {
@@ -108,4 +118,15 @@ impl Mapping {
             _ => out.push(mutation.kind, &key, mutation.param2),
         }
     }
+}
+
+/// The first key of a range that lies in none of these, which are in order.
+fn first_outside(range: &KeyRange, has: &[KeyRange]) -> Option<Bytes> {
+    let mut reached = range.begin.clone();
+    for own in has {
+        if own.begin <= reached && reached < own.end {
+            reached = own.end.clone();
+        }
+    }
+    (reached < range.end).then_some(reached)
 }

@@ -3,7 +3,7 @@
 
 use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, RestoreReport};
 use plinth::backup::restore::{restore_into, restore_served};
-use plinth::backup::{Backup, Directory, Target};
+use plinth::backup::{Backup, Directory, Target, everything};
 use plinth::{Database, KeySelector, Result, Version};
 use plinth_client::Endpoint;
 use plinth_env::Env;
@@ -25,7 +25,7 @@ pub fn backup_target(machine: &Env) -> Arc<dyn Target> {
 
 pub async fn new_backup(machine: &Env, db: &Database) -> Backup {
     let id = db.endpoint().describe().cluster_id;
-    Backup::open_or_create(machine, backup_target(machine), None, &id).await.unwrap()
+    Backup::open_or_create(machine, backup_target(machine), None, &id, &everything()).await.unwrap()
 }
 
 pub async fn set(db: &Database, key: &[u8], value: &[u8]) -> Version {

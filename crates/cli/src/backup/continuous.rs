@@ -10,7 +10,7 @@ use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::agent::{self, DEFAULT_TAG, State, TagStatus, Wish};
 use plinth::backup::restore::Goal;
-use plinth::backup::{self, everything, parse_time};
+use plinth::backup::{self, Backup, everything, parse_time};
 use plinth::{Database, Error};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, block_on};
@@ -66,7 +66,7 @@ pub fn commands() -> Vec<Command> {
         of_tag("modify", "Changes how often snapshots are taken").arg(interval().required(true)),
         of_tag("pause", "Has a backup stand still; the database keeps its log meanwhile"),
         of_tag("resume", "Has a backup go on"),
-        of_tag("discontinue", "Ends a backup when everything up to now is saved").arg(wait_flag()),
+        of_tag("discontinue", "Ends a backup when it can be restored and everything up to now is saved").arg(wait_flag()),
         of_tag("abort", "Ends a backup at once; what is saved stays"),
         Command::new("expire")
             .about("Removes what isn't needed to restore what there was from a time or version on")
@@ -101,7 +101,11 @@ pub fn run(name: &str, options: &ArgMatches) -> Option<Result<u8, Failure>> {
         "modify" => modify(options),
         "pause" => change(options, State::Paused, "stands still"),
         "resume" => change(options, State::Running, "goes on"),
-        "discontinue" => change(options, State::Discontinuing, "ends when everything up to now is saved"),
+        "discontinue" => change(
+            options,
+            State::Discontinuing,
+            "ends when it can be restored and everything up to now is saved",
+        ),
         "abort" => change(options, State::Aborting, "ends"),
         "expire" => expire(options),
         "delete" => delete(options),
@@ -133,6 +137,7 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
         ..Wish::new(url)
     };
     let db = open_database(options)?.db;
+    check_place(&wish, &db.endpoint().describe().cluster_id, read_key(options).ok().flatten())?;
     block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
     let is_served = !options.contains_id("dir") || options.get_one::<PathBuf>("dir").is_none();
     if options.get_flag("wait") && is_served {
@@ -140,6 +145,17 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
     }
     terminal::print(&format!("the backup {tag} to {} begins; see plinth backup status\n", wish.url))?;
     close(db)
+}
+
+/// Refuses a place with another backup in it, where that can be seen from here: the server, which may see another place of that
+/// name, refuses it too, but nobody would be told at once.
+fn check_place(wish: &Wish, database: &str, key: Option<backup::Key>) -> Result<(), Failure> {
+    let env = Env::real();
+    let there = block_on(Backup::open(&env, super::target(&env, &wish.url)?, key));
+    match there.map(|there| there.check_is_of(database, &wish.ranges)) {
+        Ok(Err(error)) => Err(failed(error)),
+        _ => Ok(()),
+    }
 }
 
 fn close(db: Database) -> Result<u8, Failure> {
@@ -184,12 +200,16 @@ fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
 }
 
 fn wait(options: &ArgMatches) -> Result<u8, Failure> {
-    let (db, tag) = (open_database(options)?.db, tag(options));
+    let (db, tag, mut told) = (open_database(options)?.db, tag(options), None);
     loop {
         let status = found(&db, &tag)?;
         if status.is_restorable || status.ended.is_some() {
             terminal::print(&lines(&status))?;
             return close(db);
+        }
+        if status.error.is_some() && status.error != told {
+            eprintln!("plinth: {tag} gets no further: {}", status.error.as_deref().unwrap_or_default());
+            told = status.error;
         }
         block_on(db.endpoint().env().sleep(Duration::from_millis(300)));
     }

@@ -33,7 +33,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let client = (*db).clone();
     let (inner, saved, began) = (env.clone(), settings.saved.clone(), env.now());
     let taken = watched(&env, "backing up", total, &saved, async move {
-        let backup = Backup::open_or_create(&inner, target, key, &id).await?;
+        let backup = Backup::open_or_create(&inner, target, key, &id, &settings.ranges).await?;
         let lease = Lease::take(&backup, &format!("process {}", inner.process_id())).await?;
         let taken = take_snapshot(&backup, &client, &settings).await;
         let given_back = lease.give_back().await;

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
     self, Goal, Mapping, Plan, RestoreControl, RestoreReport, restore_into, restore_served,
 };
-use plinth::backup::{Backup, parse_time};
+use plinth::backup::{Backup, parse_time, show_ranges};
 use plinth::{Builder, Database, Error, printable};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, block_on};
@@ -130,7 +130,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     match result {
         Ok(report) => {
             let took = env.now().saturating_sub(began).as_secs_f64();
-            terminal::print(&summary(&report, took, &name))?;
+            terminal::print(&summary(&report, &plan, took, &name))?;
             Ok(0)
         }
         Err(_) if control.stop.load(Ordering::Relaxed) => {
@@ -225,20 +225,19 @@ fn dry_run(plan: &Plan) -> String {
         format!("reads        {} files, {}", grouped(plan.file_count() as u64), bytes(plan.stored_bytes())),
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
-    for range in &plan.ranges {
-        lines.push(format!("range        {} to {}", printable(&range.begin), printable(&range.end)));
-    }
+    lines.push(format!("ranges       {}", show_ranges(&plan.ranges)));
     let (fast, slow) = (seconds(PACE.0), seconds(PACE.1));
     lines.push(format!("takes        about {fast:.0} s into a directory, {slow:.0} s into a running database; nothing was restored"));
     lines.join("\n") + "\n"
 }
 
-fn summary(report: &RestoreReport, took: f64, name: &str) -> String {
+fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String {
     let rate = bytes((report.bytes as f64 / took.max(0.001)) as u64);
     let lines = [
         format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
         format!("changes      {} of the log", grouped(report.mutations)),
         format!("version      {}", report.version),
+        format!("ranges       {}", show_ranges(&plan.ranges)),
         format!("took         {took:.1} s, {rate} of rows a second"),
         format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")),
     ];

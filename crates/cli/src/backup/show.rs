@@ -8,7 +8,8 @@ use crate::failure::{DAMAGED, Failure};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
-use plinth::backup::{self, Backup, Contents, show_time};
+use plinth::backup::{self, Backup, Contents, show_ranges, show_time};
+use plinth::printable;
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, block_on};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
     let mut lines = vec![
         format!("backup       {}", backup.url()),
         format!("of           the database {}", backup.database()),
+        format!("ranges       {}", backup.ranges().map_or("encrypted: give the key".into(), show_ranges)),
         format!("encrypted    {}", if backup.is_sealed() { "yes" } else { "no" }),
         format!("takes        {}", bytes(contents.bytes)),
     ];
@@ -84,6 +86,7 @@ fn as_json(backup: &Backup, contents: &Contents) -> serde_json::Value {
     serde_json::json!({
         "url": backup.url(),
         "database": backup.database(),
+        "ranges": backup.ranges().map(|ranges| ranges.iter().map(|range| [&range.begin, &range.end].map(|key| printable(key))).collect::<Vec<_>>()),
         "encrypted": backup.is_sealed(),
         "stored_bytes": contents.bytes,
         "snapshots": contents.snapshots.iter().map(snapshot).collect::<Vec<_>>(),

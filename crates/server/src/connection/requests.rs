@@ -251,12 +251,13 @@ impl Connection {
         Ok(())
     }
 
-    /// One that waits is charged with little: most wait for nothing, and the streams of a node are read one after the other.
+    /// One that waits is charged with little: most wait for nothing, and the streams of a node are read one after the other. What
+    /// comes is held against the server's bound before its reply is built, since all who wait get theirs with the same commit.
     fn changes(&mut self, endpoint: &dyn Endpoint, id: u32, request: ChangesRequest, len: usize) {
         let bytes = request.bytes.min(memory::CHANGES);
         let charge = Charge::new(len, if request.wait { memory::CHANGES / 16 } else { bytes });
         let answer = endpoint.read_changes(ChangesRequest { bytes, ..request });
-        self.answer(id, answer, charge, |out, id, changes: &Changes| {
+        self.answer_sized(id, answer, charge, Changes::bytes, |out, id, changes: &Changes| {
             if let Err(error) = reply::put_changes(out, id, changes) {
                 reply::put_failure(out, id, &error);
             }
@@ -292,8 +293,20 @@ impl Connection {
     pub(super) fn answer<T: Send + 'static>(
         &mut self,
         id: u32,
+        answer: Reply<T>,
+        charge: Charge,
+        put: Put<T>,
+    ) {
+        self.answer_sized(id, answer, charge, |_| 0, put);
+    }
+
+    /// The same for one whose reply may be larger than it was charged with, and how large that will be.
+    fn answer_sized<T: Send + 'static>(
+        &mut self,
+        id: u32,
         mut answer: Reply<T>,
         charge: Charge,
+        size: fn(&T) -> usize,
         put: Put<T>,
     ) {
         match answer.try_take() {
@@ -303,7 +316,8 @@ impl Connection {
                 let outbox = self.outbox.clone();
                 self.in_flight += charge;
                 answer.on_complete(move |result| {
-                    outbox.answer(charge, |out| match result {
+                    let len = result.as_ref().map_or(0, size);
+                    outbox.answer(charge, len, |out| match result {
                         Ok(value) => put(out, id, &value),
                         Err(error) => reply::put_failure(out, id, &error),
                     });
