@@ -149,6 +149,8 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
         ended(0, &[&["backup", "start", "-d", &url, "--wait"], &at[..]].concat()).contains("can be restored")
     );
     assert!(ended(1, &[&["backup", "start", "-d", &url], &at[..]].concat()).contains("already"));
+    let part = [&["backup", "start", "-d", &url, "-t", "part", "-k", "row/"], &at[..]].concat();
+    assert!(ended(1, &part).contains("not of the keys row/ to row0; take a place of its own"));
     fill(&db, 1500);
     let original = rows(&db);
     let env = Env::real();

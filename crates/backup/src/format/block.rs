@@ -324,14 +324,15 @@ impl<'b> FileReader<'b> {
         let stored = &whole[HEAD_LEN..];
         let mut body = Cow::Borrowed(stored);
         let is_sealed = self.header.is_sealed && kind.is_secret();
-        match &self.key {
-            Some(key) if is_sealed => {
+        match (&self.key, is_sealed) {
+            (Some(key), true) => {
                 // The seal has told that the key is the right one.
-                if key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut()).is_none() {
+                let opened = key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut());
+                if opened.is_none() {
                     return refuse("sealed block", "the one that was put".into(), "another".into());
                 }
             }
-            _ if is_sealed => body = Cow::Borrowed(&[]),
+            (None, true) => body = Cow::Borrowed(&[]),
             _ => {}
         }
         if compression > LZ4 {

@@ -4,7 +4,9 @@
 //! The commands write what is wanted into the database, and its servers see it within a second. Always: a command that says that a
 //! backup ends says so when it has ended, if it is told to wait.
 
-use super::{database_args, key_file, key_ranges, open_backup, open_database, ranges, read_key, url};
+use super::{
+    database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges, read_key, url,
+};
 use crate::failure::Failure;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -137,7 +139,7 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
         ..Wish::new(url)
     };
     let db = open_database(options)?.db;
-    check_place(&wish, &db.endpoint().describe().cluster_id, read_key(options).ok().flatten())?;
+    check_place(&wish, &database_id(&db)?, read_key(options).ok().flatten())?;
     block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
     let is_served = !options.contains_id("dir") || options.get_one::<PathBuf>("dir").is_none();
     if options.get_flag("wait") && is_served {

@@ -13,6 +13,7 @@ use crate::target::Target as Named;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::{self, Backup, Key};
+use plinth::client::ReadVersionRequest;
 use plinth::{Database, KeyRange, Result, printable};
 use plinth_bench::words::bytes;
 use plinth_env::reply::promise;
@@ -150,6 +151,13 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
     };
     let db = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
     Ok(Opened { db, is_exclusive: dir.is_some(), name })
+}
+
+/// The id of a database. A server's is known once it has answered.
+fn database_id(db: &Database) -> Result<String, Failure> {
+    let asked = db.endpoint().read_version(ReadVersionRequest { lock_aware: true, ..Default::default() });
+    asked.wait().map_err(|error| Failure::of("cannot reach the database", error))?;
+    Ok(db.endpoint().describe().cluster_id)
 }
 
 /// The ranges that `-k` names.

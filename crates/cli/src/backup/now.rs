@@ -1,6 +1,6 @@
 //! `plinth backup now`: a snapshot, and nothing that runs on.
 
-use super::{key_ranges, open_database, read_key, target, url, watched};
+use super::{database_id, key_ranges, open_database, read_key, target, url, watched};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
@@ -8,8 +8,10 @@ use clap::ArgMatches;
 use plinth::Error;
 use plinth::backup::{Backup, Lease, SnapshotSettings, everything, take_snapshot};
 use plinth_bench::words::{bytes, grouped};
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
@@ -19,7 +21,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let opened = open_database(options)?;
     let (db, name) = (opened.db, opened.name);
     let failed = |error: Error| Failure::of(format!("cannot back up {name} to {url}"), error);
-    let id = db.endpoint().describe().cluster_id;
+    let id = database_id(&db)?;
     let stop = interrupt::flag();
     let settings = SnapshotSettings {
         ranges: if ranges.is_empty() { everything() } else { ranges },
@@ -34,8 +36,20 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let (inner, saved, began) = (env.clone(), settings.saved.clone(), env.now());
     let taken = watched(&env, "backing up", total, &saved, async move {
         let backup = Backup::open_or_create(&inner, target, key, &id, &settings.ranges).await?;
-        let lease = Lease::take(&backup, &format!("process {}", inner.process_id())).await?;
-        let taken = take_snapshot(&backup, &client, &settings).await;
+        let mut lease = Lease::take(&backup, &format!("process {}", inner.process_id())).await?;
+        let renewing = async {
+            loop {
+                inner.sleep(Duration::from_secs(1)).await;
+                if let Err(error) = lease.renew().await {
+                    return error;
+                }
+            }
+        };
+        // Workers that go on putting files when the lease is lost do no harm: without a manifest they are nothing.
+        let taken = match race(take_snapshot(&backup, &client, &settings), renewing).await {
+            First::Left(taken) => taken,
+            First::Right(error) => return Err(error),
+        };
         let given_back = lease.give_back().await;
         let taken = taken?;
         given_back.map(|()| taken)
