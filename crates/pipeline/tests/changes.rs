@@ -393,3 +393,34 @@ fn rows_that_register_nothing_do_no_harm() {
     world.run(tr.commit()).expect("a commit");
     assert_eq!(next(&world, &mut reader), Err(Error::client_invalid_operation()));
 }
+
+fn set(world: &World, key: &str, value: &[u8]) -> Result<()> {
+    let tr = database(world).create_transaction();
+    tr.set(key, value);
+    world.run(tr.commit())
+}
+
+/// Whoever gets no batches acknowledges none, and would hold back the whole log.
+#[test]
+fn a_feed_over_ranges_that_nobody_writes_keeps_its_stream() {
+    let world = World::new(6, config(EngineKind::Memory));
+    register(&world, "all", Some(256 << 10)).expect("a stream");
+    let mut feed = database(&world).changes("all");
+    let told = world.machine.spawn("feed", async move {
+        let mut keys = Vec::new();
+        while keys.last().is_none_or(|last| last != b"bend") {
+            let batch = feed.next().await.expect("it goes on").expect("it is in step");
+            assert_eq!(feed.position(), Some(batch.version), "it was delivered alone");
+            feed.acknowledge(batch.version).await.expect("an acknowledgement");
+            keys.extend(batch.mutations.iter().map(|mutation| mutation.param1.to_vec()));
+        }
+        assert_eq!(keys, [b"bbegin".to_vec(), b"bend".to_vec()]);
+    });
+    set(&world, "bbegin", b"1").expect("a commit");
+    for n in 0..50 {
+        set(&world, &format!("z{}", n % 2), &[0; 40_000]).expect("a commit");
+        world.sim.run_for(Duration::from_secs(1));
+    }
+    set(&world, "bend", b"1").expect("a commit");
+    world.run(told).expect("it has everything");
+}
