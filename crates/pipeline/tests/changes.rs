@@ -424,3 +424,26 @@ fn a_feed_over_ranges_that_nobody_writes_keeps_its_stream() {
     set(&world, "bend", b"1").expect("a commit");
     world.run(told).expect("it has everything");
 }
+
+/// What was acknowledged last lies in the segment that has just become full, whatever the bound is.
+#[test]
+fn a_consumer_that_is_in_step_keeps_its_stream_however_small_the_bound() {
+    let mut config = config(EngineKind::Memory);
+    config.log.first_segment_bytes = 2 * SEGMENT;
+    let world = World::new(7, config);
+    register(&world, "all", Some(SEGMENT)).expect("a stream");
+    let mut reader = consumer(&world, "all");
+    let told = world.machine.spawn("reader", async move {
+        let mut batches = 0;
+        while batches < 100 {
+            let changes = reader.next().await.expect("it is in step");
+            batches += changes.batches.len();
+            reader.acknowledge().await.expect("an acknowledgement");
+        }
+    });
+    for n in 0..100_u8 {
+        set(&world, "bkey", &[n; 1024]).expect("a commit");
+        world.sim.run_for(Duration::from_millis(10));
+    }
+    world.run(told).expect("it has everything");
+}
