@@ -8,6 +8,7 @@ mod common;
 
 use common::world::World;
 use plinth_client::{ChangeConsumer, ChangeStream, Database, RangeOptions, StreamingMode, TransactionOption};
+use plinth_env::is_disk_full;
 use plinth_env::simulated::{Random, Unsynced};
 use plinth_pipeline::{EngineKind, NodeConfig};
 use plinth_types::{Changes, Error, KeyRange, MutationType, Result, Version, atomic};
@@ -446,4 +447,72 @@ fn a_consumer_that_is_in_step_keeps_its_stream_however_small_the_bound() {
         world.sim.run_for(Duration::from_millis(10));
     }
     world.run(told).expect("it has everything");
+}
+
+fn limit_disk(world: &World, bytes: Option<u64>) {
+    world.sim.update_faults(&world.machine, |plan| plan.capacity = bytes);
+}
+
+fn used_bytes(world: &World) -> u64 {
+    world.sim.files(&world.machine).iter().map(|(_, len)| len.next_multiple_of(4096)).sum()
+}
+
+/// What the stream without a bound of its own may hold back.
+fn usual_bound(world: &World) -> u64 {
+    let status = world.run(world.endpoint().status_json()).expect("a status");
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    status["cluster"]["plinth"]["changes"][0]["bound_bytes"].as_u64().expect("a number")
+}
+
+/// The log that a stream holds back is itself a part of what isn't free at the next start.
+#[test]
+fn a_stream_has_the_bound_of_the_moment_of_its_registration_for_ever() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        let mut world = World::new(8, config(engine));
+        limit_disk(&world, Some(16 << 30));
+        world.restart(config(engine));
+        // What was free when it was opened is no measure any more.
+        limit_disk(&world, Some(2 << 30));
+        world.sim.run_for(Duration::from_secs(2));
+        set(&world, "z", b"1").expect("a commit");
+        register(&world, "all", None).expect("a stream");
+        let bound = usual_bound(&world);
+        assert!((256 << 20..=512 << 20).contains(&bound), "a quarter of 2 GiB: {bound}");
+        for disk in [64 << 20, 64 << 30] {
+            set(&world, "b", b"1").expect("a commit");
+            limit_disk(&world, Some(disk));
+            world.restart(config(engine));
+            assert_eq!(usual_bound(&world), bound, "of {disk} bytes");
+        }
+        let (mut reader, mut rows) = (consumer(&world, "all"), Rows::new());
+        catch_up(&world, &mut Random::new(1), &mut reader, &mut rows);
+        assert_eq!(rows.len(), 1);
+    }
+}
+
+/// Nothing is gained by it.
+#[test]
+fn a_full_disk_takes_no_stream_that_holds_back_no_whole_segment() {
+    let mut config = config(EngineKind::Memory);
+    (config.log.first_segment_bytes, config.log.max_segment_bytes) = (4 << 20, 4 << 20);
+    config.checkpoint_bytes = 64 << 20;
+    let world = World::new(9, config);
+    register(&world, "all", None).expect("a stream");
+    let mut reader = consumer(&world, "all");
+    for n in 0..10 {
+        set(&world, &format!("z{}", n % 2), &[0; 90_000]).expect("a commit");
+    }
+    next(&world, &mut reader).expect("an answer");
+    world.run(reader.acknowledge()).expect("an acknowledgement");
+    set(&world, "bkey", b"1").expect("a commit");
+    limit_disk(&world, Some(used_bytes(&world) + (1 << 20)));
+    world.sim.run_for(Duration::from_secs(1));
+    // Room is asked for, and made as well as it can be: with a checkpoint, beyond which no log is needed.
+    let refused = set(&world, "z", &[0; 90_000]).expect_err("the disk is full");
+    assert!(is_disk_full(&refused), "{refused}");
+    world.sim.run_for(Duration::from_secs(5));
+    limit_disk(&world, None);
+    world.sim.run_for(Duration::from_secs(5));
+    let changes = next(&world, &mut reader).expect("it was a commit behind");
+    assert_eq!(changes.batches.len(), 1);
 }
