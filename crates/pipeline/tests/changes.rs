@@ -9,10 +9,11 @@ mod common;
 use common::world::World;
 use plinth_client::{ChangeConsumer, ChangeStream, Database, RangeOptions, StreamingMode, TransactionOption};
 use plinth_env::is_disk_full;
-use plinth_env::simulated::{Random, Unsynced};
-use plinth_pipeline::{EngineKind, NodeConfig};
+use plinth_env::simulated::{Random, Simulation, Unsynced};
+use plinth_pipeline::{EngineKind, Node, NodeConfig};
 use plinth_types::{Changes, Error, KeyRange, MutationType, Result, Version, atomic};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -515,4 +516,27 @@ fn a_full_disk_takes_no_stream_that_holds_back_no_whole_segment() {
     world.sim.run_for(Duration::from_secs(5));
     let changes = next(&world, &mut reader).expect("it was a commit behind");
     assert_eq!(changes.batches.len(), 1);
+}
+
+#[test]
+fn a_consumer_of_a_database_that_is_closed_is_told_so() {
+    let sim = Simulation::new(10);
+    let env = sim.process("node");
+    let node = sim.run_until(Node::in_memory(&env, NodeConfig::default())).expect("a database");
+    let database = Database::new(Arc::new(node.endpoint()));
+    sim.run_until(database.register_changes("all", ranges(), None)).expect("a stream");
+    let mut waits = sim.run_until(database.consume_changes("all")).expect("a consumer");
+    let mut feed = database.changes("all");
+    let told = env.spawn("waits", async move {
+        let mut ended = waits.next().await;
+        while ended.is_ok() {
+            ended = waits.next().await;
+        }
+        assert_eq!(ended, Err(Error::shutdown_in_progress()));
+        assert_eq!(waits.next().await, Err(Error::shutdown_in_progress()));
+        assert_eq!(feed.next().await.and_then(Result::err), Some(Error::shutdown_in_progress()));
+    });
+    sim.run_for(Duration::from_millis(1500));
+    sim.run_until(node.close()).expect("it closes");
+    sim.run_until_within(Duration::from_secs(60), told).expect("it ends").expect("it is told");
 }
