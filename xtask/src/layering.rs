@@ -146,7 +146,6 @@ const LAYERS: &[Layer] = &[
             "plinth-storage",
             "plinth-client",
             "plinth-pipeline",
-            "plinth-peers",
             "plinth-server",
             "plinth",
         ],

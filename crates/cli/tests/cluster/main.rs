@@ -6,7 +6,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod faults;
 mod places;
 
 use common::{Running, scratch};
