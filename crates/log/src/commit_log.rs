@@ -173,7 +173,7 @@ pub trait LogView: Send + Sync {
     /// version that it is to go on from. Durable as soon as anything appended later is.
     ///
     /// With a bound the consumer is dropped, and an event tells it, once it holds back more than so many
-    /// bytes (counted in whole segments): what it had not popped may be gone then. Its pops and readers
+    /// bytes (counted in whole segments, without the last full one): what it had not popped may be gone then. Its pops and readers
     /// fail from then on, until it is registered again.
     ///
     /// # Errors
@@ -199,6 +199,10 @@ pub trait LogView: Send + Sync {
     /// # Errors
     /// As those of [`LogView::reader_of`].
     fn held_bytes(&self, consumer: &str) -> Result<u64>;
+
+    /// Bytes that are kept for whoever needs entries from version `from` up to below `until`, and go if nobody does: counted
+    /// in whole segments, without the one that is written to.
+    fn bytes_between(&self, from: Version, until: Version) -> u64;
 
     /// Bytes of records that are kept.
     fn bytes(&self) -> u64;

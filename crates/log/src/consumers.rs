@@ -2,8 +2,11 @@
 //!
 //! What callers say (register, pop) is noted at once and written down with the next record, so that nobody
 //! waits for the disk. A consumer may have a bound: whenever a segment is full, those that hold back more
-//! than theirs are dropped, so that no backup and no stream can fill the disk of the database. The log
+//! than theirs before it are dropped, so that no backup and no stream can fill the disk of the database. The log
 //! goes on for the others as if they had never been; they learn it from their next pop or read.
+//!
+//! The segment that has just become full doesn't count: nobody can have popped its last entry yet, so that a bound
+//! below the size of a segment would be exceeded by whoever is in step.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,7 @@ use plinth_types::{Error, Result, Version, probe};
 
 use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS, RECORDS_START};
 use crate::log::LocalView;
-use crate::shared::Inner;
+use crate::shared::{Inner, Kept};
 use crate::upkeep;
 
 /// A consumer that the log knows.
@@ -92,12 +95,15 @@ fn unknown(name: &str) -> Error {
 }
 
 impl Inner {
-    /// Takes the right to hold anything back from consumers that hold back more than they may.
+    /// Takes the right to hold anything back from consumers that hold back more than they may. A segment has just
+    /// become full.
     pub(crate) fn drop_laggards(&mut self) -> Vec<Dropped> {
         let bounded =
             self.consumers.known.iter().filter_map(|(name, known)| Some((name, known.popped, known.bound?)));
-        let held =
-            bounded.map(|(name, popped, bound)| (name.clone(), popped, self.held_bytes(popped), bound));
+        let held = bounded.map(|(name, popped, bound)| {
+            let held_bytes = self.held_bytes(popped);
+            (name.clone(), popped, held_bytes, bound)
+        });
         let laggards: Vec<_> = held
             .filter(|(_, _, held, bound)| held > bound)
             .map(|(name, popped, held_bytes, bound_bytes)| Dropped { name, popped, held_bytes, bound_bytes })
@@ -111,11 +117,17 @@ impl Inner {
         laggards
     }
 
-    /// Bytes of full segments that could go, but for somebody who needs what comes after version `popped`.
+    /// Bytes of full segments, without the last one, that could go, but for somebody who needs what comes after version
+    /// `popped`.
     fn held_bytes(&self, popped: Version) -> u64 {
-        let ends = self.segments.iter().skip(1).map(|next| next.before.version);
-        let held = self.segments.iter().zip(ends).filter(|(_, last)| *last > popped);
+        let count = self.segments.len().saturating_sub(2);
+        let held = self.full().take(count).filter(|(_, last)| *last > popped);
         held.map(|(kept, _)| kept.end - RECORDS_START).sum()
+    }
+
+    /// Full segments, oldest first, each with the version of its last entry.
+    fn full(&self) -> impl Iterator<Item = (&Kept, Version)> {
+        self.segments.iter().zip(self.segments.iter().skip(1).map(|next| next.before.version))
     }
 }
 
@@ -194,6 +206,14 @@ impl LocalView {
         self.shared.with(|inner| {
             let next = inner.consumers.next_of(consumer)?;
             Ok(inner.held_bytes(next - 1))
+        })
+    }
+
+    /// Bytes of full segments that go if nobody needs entries from version `from` up to below `until`.
+    pub fn bytes_between(&self, from: Version, until: Version) -> u64 {
+        self.shared.with(|inner| {
+            let goes = inner.full().filter(|(_, last)| *last >= from && *last < until);
+            goes.map(|(kept, _)| kept.end - RECORDS_START).sum()
         })
     }
 

@@ -109,6 +109,10 @@ impl LogView for LocalView {
         Self::held_bytes(self, consumer)
     }
 
+    fn bytes_between(&self, from: Version, until: Version) -> u64 {
+        Self::bytes_between(self, from, until)
+    }
+
     fn bytes(&self) -> u64 {
         Self::bytes(self)
     }

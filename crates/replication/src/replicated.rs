@@ -185,6 +185,10 @@ impl LogView for View {
         LogView::held_bytes(&self.local, consumer)
     }
 
+    fn bytes_between(&self, from: Version, until: Version) -> u64 {
+        LogView::bytes_between(&self.local, from, until)
+    }
+
     fn bytes(&self) -> u64 {
         LogView::bytes(&self.local)
     }
