@@ -24,6 +24,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a place in the log is kept for a consumer that doesn't ask.
 const IDLE: Duration = Duration::from_secs(5);
+/// How long what a stream held back on a full disk has to go before another one has to give way.
+const GOING: Duration = Duration::from_secs(3);
 /// Bytes of entries that are looked at for one request before others have their turn.
 const TURN_BYTES: usize = 8 << 20;
 /// Most bytes of an answer, but for a batch that is larger by itself.
@@ -66,6 +68,7 @@ struct Server {
 pub(crate) async fn run(replica: Arc<Replica>) {
     let mut server = Server { replica: replica.clone(), cursors: BTreeMap::new(), waiting: Vec::new() };
     let streams = &replica.streams;
+    let mut patient_until = Duration::ZERO;
     loop {
         let due = race(streams.until_due(), replica.health.until_over());
         match server.pause(replica.env.now()) {
@@ -75,8 +78,14 @@ pub(crate) async fn run(replica: Arc<Replica>) {
         if replica.health.is_over() {
             break;
         }
-        if streams.is_used() && replica.space.level() == Level::Kept {
-            streams.give_way();
+        let now = replica.env.now();
+        if streams.is_used()
+            && replica.space.level() == Level::Kept
+            && now >= patient_until
+            && replica.space.look(&replica, 0).await == Level::Kept
+            && streams.give_way()
+        {
+            patient_until = now + GOING;
         }
         server.take_requests();
         server.serve_all().await;

@@ -142,7 +142,8 @@ impl Replica {
         let mut fired = Vec::new();
         self.change_rows(entry, prepared, &mut fired);
         self.storage.publish(version);
-        self.streams.applied(entry.at, &entry.lists, entry.touches_metadata);
+        let free = || self.space.free_and_kept().map(|(free, _)| free);
+        self.streams.applied(entry.at, &entry.lists, entry.touches_metadata, free);
         if entry.touches_metadata {
             self.visible
                 .change(|metadata| metadata.fold_all(entry.mutations()), || self.versions.reach(version));

@@ -2,6 +2,9 @@
 //!
 //! Both go by the same rules: an entry is kept until every stream has popped it, and a stream that holds back more than its
 //! bound loses what it holds back.
+//!
+//! A stream without a bound of its own gets one when its node learns of it, by what is free then, and keeps it: what it holds back would
+//! make a later one smaller. So that bound is a part of the name that its consumer has in the log, and outlives restarts.
 
 use crate::batch_lock::lock;
 use plinth_log::{ALL_ROWS, EntryKind, LogReader, LogView, sections_head};
@@ -15,46 +18,77 @@ use super::rows::Registered;
 /// What the names of our consumers begin with.
 const CONSUMER: &str = "stream-";
 
-/// The name of a stream's consumer.
-fn consumer(id: u64) -> String {
-    format!("{CONSUMER}{id}")
+/// How much of the log a stream may hold back, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bound {
+    /// As its row says.
+    Own(u64),
+    /// As this node found right.
+    Usual(u64),
+}
+
+impl Bound {
+    pub fn bytes(self) -> u64 {
+        let (Self::Own(bytes) | Self::Usual(bytes)) = self;
+        bytes
+    }
+
+    /// The name of the consumer of a stream with it.
+    fn consumer(self, id: u64) -> String {
+        match self {
+            Self::Own(_) => format!("{CONSUMER}{id}"),
+            Self::Usual(bytes) => format!("{CONSUMER}{id}-{bytes}"),
+        }
+    }
+}
+
+/// The stream that a consumer has this name for, and the bound in the name.
+fn stream_of(name: &str) -> Option<(u64, Option<u64>)> {
+    let name = name.strip_prefix(CONSUMER)?;
+    let (id, bound) = name.split_once('-').map_or((name, None), |(id, bound)| (id, Some(bound)));
+    Some((id.parse().ok()?, bound.and_then(|bound| bound.parse().ok())))
 }
 
 pub(super) enum Keeper {
-    Log(Arc<dyn LogView>),
+    Log(LogKeeper),
     Memory(Arc<Mutex<MemoryLog>>),
+}
+
+/// A node's log, and the names that streams have there.
+pub(super) struct LogKeeper {
+    log: Arc<dyn LogView>,
+    names: Mutex<BTreeMap<u64, String>>,
 }
 
 impl Keeper {
     pub fn new(log: Option<Arc<dyn LogView>>) -> Self {
-        log.map_or_else(|| Self::Memory(Arc::default()), Self::Log)
+        let of_log = |log| Self::Log(LogKeeper { log, names: Mutex::default() });
+        log.map_or_else(|| Self::Memory(Arc::default()), of_log)
     }
 
     /// Lets go of what is kept for streams that are none of these.
     pub fn forget_others(&self, registered: &[Registered]) {
-        let Self::Log(log) = self else { return };
-        for (name, _) in log.consumers() {
-            let Some(id) = name.strip_prefix(CONSUMER) else { continue };
-            if !registered.iter().any(|stream| stream.row.id.to_string() == id) {
-                log.unregister(&name);
+        let Self::Log(kept) = self else { return };
+        for (name, _) in kept.log.consumers() {
+            if !name.starts_with(CONSUMER) {
+                continue;
+            }
+            let id = stream_of(&name).map(|(id, _)| id);
+            if !registered.iter().any(|stream| Some(stream.row.id) == id) {
+                kept.log.unregister(&name);
             }
         }
     }
 
-    /// Keeps entries for a stream from version `from` on. Gives the first version that there is: a later one if the stream is known
-    /// from before a restart, and didn't have all of them then.
+    /// Keeps entries for a stream from version `from` on, up to a bound; a usual one only if it has none yet. Gives the first version
+    /// that there is, which is a later one if the stream is known from before a restart and didn't have all of them then, and the bound.
     ///
     /// # Errors
     /// `version_invalid` if they are gone.
-    pub fn register(&self, id: u64, from: Version, bound: u64) -> Result<Version> {
+    pub fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
         match self {
-            Self::Log(log) => {
-                let name = consumer(id);
-                let stands = log.register(&name, from, Some(bound))?;
-                log.pop(&name, from - 1)?;
-                Ok(stands.max(from))
-            }
-            Self::Memory(kept) => lock(kept).register(id, from, bound).map(|()| from),
+            Self::Log(kept) => kept.register(id, from, bound),
+            Self::Memory(kept) => lock(kept).register(id, from, bound.bytes()).map(|()| (from, bound)),
         }
     }
 
@@ -62,26 +96,29 @@ impl Keeper {
     /// `version_invalid` if the stream has lost what it held back.
     pub fn pop(&self, id: u64, upto: Version) -> Result<()> {
         match self {
-            Self::Log(log) => log.pop(&consumer(id), upto),
+            Self::Log(kept) => kept.log.pop(&kept.name(id), upto),
             Self::Memory(kept) => lock(kept).pop(id, upto),
         }
     }
 
     pub fn unregister(&self, id: u64) {
         match self {
-            Self::Log(log) => log.unregister(&consumer(id)),
+            Self::Log(kept) => {
+                kept.log.unregister(&kept.name(id));
+                lock(&kept.names).remove(&id);
+            }
             Self::Memory(kept) => lock(kept).unregister(id),
         }
     }
 
-    /// Whether nobody else needs entries that are as old.
-    pub fn holds_back(&self, id: u64) -> bool {
-        let Self::Log(log) = self else { return false };
-        let (consumers, name) = (log.consumers(), consumer(id));
+    /// Bytes that nobody needs but this stream, or others.
+    pub fn holds_back(&self, id: u64) -> u64 {
+        let Self::Log(kept) = self else { return 0 };
+        let (consumers, name) = (kept.log.consumers(), kept.name(id));
         let others = consumers.iter().filter(|(other, _)| !other.starts_with(CONSUMER));
         let needed = others.map(|(_, from)| *from).min();
         let ours = consumers.iter().find(|(other, _)| *other == name).map(|(_, from)| *from);
-        ours.zip(needed).is_some_and(|(ours, needed)| ours < needed)
+        ours.zip(needed).map_or(0, |(ours, needed)| kept.log.bytes_between(ours, needed))
     }
 
     /// Bytes that are kept for a stream, as its bound counts them.
@@ -90,7 +127,7 @@ impl Keeper {
     /// `version_invalid` if it has lost what it held back.
     pub fn held_bytes(&self, id: u64) -> Result<u64> {
         match self {
-            Self::Log(log) => log.held_bytes(&consumer(id)),
+            Self::Log(kept) => kept.log.held_bytes(&kept.name(id)),
             Self::Memory(kept) => {
                 let kept = lock(kept);
                 kept.check(id)?;
@@ -112,8 +149,8 @@ impl Keeper {
     /// `version_invalid` if the stream has lost what it held back.
     pub fn reader(&self, id: u64, from: Version) -> Result<Box<dyn LogReader>> {
         match self {
-            Self::Log(log) => {
-                let mut reader = log.reader_for(&consumer(id), from)?;
+            Self::Log(kept) => {
+                let mut reader = kept.log.reader_for(&kept.name(id), from)?;
                 reader.follow();
                 Ok(reader)
             }
@@ -122,6 +159,33 @@ impl Keeper {
                 Ok(Box::new(MemoryReader { kept: kept.clone(), id, next: from }))
             }
         }
+    }
+}
+
+impl LogKeeper {
+    /// What the consumer of a stream is called.
+    fn name(&self, id: u64) -> String {
+        let name = lock(&self.names).get(&id).cloned();
+        name.unwrap_or_else(|| Bound::Own(0).consumer(id))
+    }
+
+    fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
+        let of_it = |(name, _): &(String, Version)| stream_of(name).is_some_and(|(other, _)| other == id);
+        let known = self.log.consumers().into_iter().find(of_it);
+        let found = known.as_ref().and_then(|(name, _)| stream_of(name)?.1);
+        let bound = match (bound, found) {
+            (Bound::Usual(_), Some(found)) => Bound::Usual(found),
+            (bound, _) => bound,
+        };
+        let (name, log) = (bound.consumer(id), &self.log);
+        // One that a former version registered under another name goes on where it stands.
+        let other = known.filter(|(known, _)| *known != name);
+        let begin = other.as_ref().map_or(from, |(_, first)| from.max(*first));
+        let stands = log.register(&name, begin, Some(bound.bytes()))?;
+        other.iter().for_each(|(other, _)| log.unregister(other));
+        lock(&self.names).insert(id, name.clone());
+        log.pop(&name, from - 1)?;
+        Ok((stands.max(from), bound))
     }
 }
 
@@ -200,9 +264,9 @@ impl MemoryLog {
         self.drop_laggards();
     }
 
-    /// Bytes of the entries behind a version.
+    /// Bytes of the entries behind a version, without the newest one, which nobody can have acknowledged.
     fn held_bytes(&self, popped: Version) -> u64 {
-        let held = self.entries.iter().rev().take_while(|entry| entry.version > popped);
+        let held = self.entries.iter().rev().skip(1).take_while(|entry| entry.version > popped);
         held.map(|entry| entry.body.len() as u64).sum()
     }
 

@@ -20,7 +20,7 @@ mod rows;
 pub(crate) use rows::StreamRows;
 
 use crate::batch_lock::lock;
-use keeper::Keeper;
+use keeper::{Bound, Keeper};
 use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{LogReader, LogView};
@@ -49,7 +49,7 @@ struct Stream {
     ranges: Arc<[KeyRange]>,
     registered: Version,
     acknowledged: Version,
-    bound: u64,
+    bound: Bound,
     /// The first version that this node can give, if it lacks earlier ones.
     kept_from: Version,
     /// Why this node can give nothing, if so.
@@ -87,8 +87,6 @@ struct State {
     streams: BTreeMap<u64, Stream>,
     requests: Vec<Request>,
     is_over: bool,
-    /// What a stream without a bound of its own may hold back.
-    bound: u64,
     /// Whether others may have what this node lacks.
     has_others: bool,
 }
@@ -108,7 +106,7 @@ impl Streams {
     /// Those of a node with these rows. Its log knows nothing of them before [`Streams::begin`].
     pub fn new(rows: StreamRows, log: Option<Arc<dyn LogView>>) -> Self {
         Self {
-            state: Mutex::new(State { rows, bound: USUAL_BOUND, ..State::default() }),
+            state: Mutex::new(State { rows, ..State::default() }),
             keeper: Keeper::new(log),
             is_used: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
@@ -117,21 +115,27 @@ impl Streams {
     }
 
     /// Has the log keep what the streams need that the rows speak of, from before anything of it may go. `newest` is up to where
-    /// the rows are.
+    /// the rows are, `free` how much of the disk is.
     pub fn begin(&self, newest: Version, free: Option<u64>, has_others: bool) {
         let mut state = lock(&self.state);
-        state.bound = free.map_or(USUAL_BOUND, |free| (free / FREE_SHARE).clamp(LEAST_BOUND, MOST_BOUND));
         state.has_others = has_others;
         let registered = state.rows.registered();
         self.keeper.forget_others(&registered);
         for stream in registered {
-            self.learn(&mut state, stream, newest);
+            self.learn(&mut state, stream, newest, free);
         }
         self.is_used.store(!state.streams.is_empty(), Ordering::SeqCst);
     }
 
-    /// An entry has been applied, and its version isn't shown to readers yet. `is_of_system`: it may change rows about streams.
-    pub fn applied(&self, at: LogPosition, lists: &[&MutationList], is_of_system: bool) {
+    /// An entry has been applied, and its version isn't shown to readers yet. `is_of_system`: it may change rows about streams;
+    /// `free`: how much of the disk is.
+    pub fn applied(
+        &self,
+        at: LogPosition,
+        lists: &[&MutationList],
+        is_of_system: bool,
+        free: impl Fn() -> Option<u64>,
+    ) {
         if self.is_used.load(Ordering::Relaxed) {
             self.keeper.keep(at, lists);
         }
@@ -142,7 +146,7 @@ impl Streams {
         for touched in state.rows.fold_all(lists.iter().flat_map(|list| list.iter())) {
             match touched {
                 Touched::Acknowledged(id, version) => self.acknowledge(&mut state, id, version),
-                Touched::Streams => self.compare(&mut state, at.version),
+                Touched::Streams => self.compare(&mut state, at.version, free()),
             }
         }
         self.is_used.store(!state.streams.is_empty(), Ordering::SeqCst);
@@ -195,7 +199,7 @@ impl Streams {
                 id: *id,
                 registered: *registered,
                 acknowledged: *acknowledged,
-                bound: *bound,
+                bound: bound.bytes(),
                 held,
                 lost,
             }
@@ -203,22 +207,24 @@ impl Streams {
         state.streams.iter().map(shown).collect()
     }
 
-    /// The disk is full: streams that hold back more of the log than all others do lose what they hold back.
-    pub fn give_way(&self) {
+    /// The disk is full: the stream that holds back most of what nobody else needs loses it. Says whether there was one: what it held
+    /// back takes a while to go.
+    pub fn give_way(&self) -> bool {
         let mut state = lock(&self.state);
-        let ids: Vec<_> = state.streams.keys().copied().collect();
-        for id in ids {
-            let Some(stream) = state.streams.get_mut(&id).filter(|stream| stream.lost.is_none()) else {
-                continue;
-            };
-            if self.keeper.holds_back(id) {
-                self.keeper.unregister(id);
-                tell_lost(&stream.name, "the disk is full");
-                stream.lost = Some(Error::version_invalid().with_detail(
-                    "the disk was full, and the stream held back more of the log than anybody else",
-                ));
-            }
-        }
+        let held = |(id, stream): (&u64, &Stream)| {
+            let held = if stream.lost.is_none() { self.keeper.holds_back(*id) } else { 0 };
+            (held > 0).then_some((held, *id))
+        };
+        let Some((_, id)) = state.streams.iter().filter_map(held).max() else { return false };
+        let Some(stream) = state.streams.get_mut(&id) else { return false };
+        probe!("pipeline: a stream gives way on a full disk");
+        self.keeper.unregister(id);
+        tell_lost(&stream.name, "the disk is full");
+        stream.lost = Some(
+            Error::version_invalid()
+                .with_detail("the disk was full, and the stream held back more of the log than anybody else"),
+        );
+        true
     }
 
     /// What the task needs: the requests that were left.
@@ -306,7 +312,7 @@ impl Streams {
     }
 
     /// Rows of streams have changed at this version: compares those that are with those that are known.
-    fn compare(&self, state: &mut State, version: Version) {
+    fn compare(&self, state: &mut State, version: Version, free: Option<u64>) {
         let registered = state.rows.registered();
         let gone: Vec<_> = state
             .streams
@@ -320,7 +326,7 @@ impl Streams {
         }
         for stream in registered {
             if !state.streams.contains_key(&stream.row.id) {
-                self.learn(state, stream, version);
+                self.learn(state, stream, version, free);
             } else {
                 self.acknowledge(state, stream.row.id, stream.acknowledged);
             }
@@ -330,9 +336,9 @@ impl Streams {
     }
 
     /// A stream that wasn't known. Everything up to `newest` has been applied.
-    fn learn(&self, state: &mut State, stream: Registered, newest: Version) {
+    fn learn(&self, state: &mut State, stream: Registered, newest: Version, free: Option<u64>) {
         let Registered { name, row, acknowledged } = stream;
-        let bound = if row.bound == 0 { state.bound } else { row.bound };
+        let bound = if row.bound == 0 { Bound::Usual(usual_bound(free)) } else { Bound::Own(row.bound) };
         let mut learned = Stream {
             name,
             ranges: row.ranges.into(),
@@ -349,8 +355,10 @@ impl Streams {
             others.and_then(|()| self.keeper.register(row.id, from_now_on, bound))
         });
         match kept {
-            Ok(first) if first == acknowledged + 1 || state.has_others => learned.kept_from = first,
-            Ok(first) => {
+            Ok((first, bound)) if first == acknowledged + 1 || state.has_others => {
+                (learned.kept_from, learned.bound) = (first, bound);
+            }
+            Ok((first, _)) => {
                 learned.lost = Some(
                     Error::version_invalid().with_detail(format!("changes before version {first} are gone")),
                 )
@@ -376,10 +384,15 @@ impl Streams {
         // It has lost entries that nobody needs any longer, or some that come later too.
         self.keeper.unregister(id);
         match self.keeper.register(id, version + 1, stream.bound) {
-            Ok(first) => (stream.lost, stream.kept_from) = (None, first),
+            Ok((first, _)) => (stream.lost, stream.kept_from) = (None, first),
             Err(error) => stream.lost = Some(error),
         }
     }
+}
+
+/// What a stream without a bound of its own may hold back where so much of the disk is free.
+fn usual_bound(free: Option<u64>) -> u64 {
+    free.map_or(USUAL_BOUND, |free| (free / FREE_SHARE).clamp(LEAST_BOUND, MOST_BOUND))
 }
 
 /// Tells those who run the database.
