@@ -1,4 +1,9 @@
 //! Consumers of streams of changes, as C has them: a position that one operation at a time may use and move on.
+//!
+//! C may cancel a future while its answer arrives, on another thread. So an operation gives its turn back with the answer, and
+//! the future moves the position on when the answer is its own.
+//!
+//! Always: the position is behind everything that C could get from a future, and before everything else.
 
 use plinth_client::{ChangeConsumer, Changes, Database, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +25,13 @@ struct State {
 
 /// The right to use a consumer, until it is dropped.
 pub(crate) struct Turn(Arc<Consumer>);
+
+/// What a stream has delivered, and the consumer that is to move on once C can have it: a future that is cancelled first drops
+/// both.
+pub(crate) struct Consumed {
+    pub(crate) changes: Changes,
+    pub(crate) turn: Turn,
+}
 
 impl Consumer {
     /// A consumer of this stream that goes on behind this version; below 0: behind what was acknowledged.
@@ -68,11 +80,15 @@ impl Consumer {
 }
 
 impl Turn {
-    /// Waits for what comes next, and moves on.
-    pub(crate) async fn consume(self) -> Result<Changes> {
+    /// Waits for what comes next.
+    pub(crate) async fn consume(self) -> Result<Consumed> {
         let changes = self.0.at_its_position().await?.next().await.map_err(as_theirs)?;
-        self.0.state().position = changes.upto;
-        Ok(changes)
+        Ok(Consumed { changes, turn: self })
+    }
+
+    /// Everything up to this version has been delivered: the consumer moves on, and is free.
+    pub(crate) fn move_on(self, upto: Version) {
+        self.0.state().position = upto;
     }
 
     /// Notes durably that nothing is needed any longer of what was consumed.
@@ -97,4 +113,53 @@ fn as_theirs(error: Error) -> Error {
         return error;
     }
     Error::transaction_too_old().with_detail(error.detail().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::future::FutureCore;
+    use crate::future::held::Held;
+    use plinth_env::{Env, block_on};
+    use plinth_pipeline::{Node, NodeConfig};
+    use plinth_types::KeyRange;
+
+    fn consumed(future: &Held) -> Result<i64> {
+        future.block()?;
+        future.get(|value| value.changes().map(|(batches, _)| batches[0].version))
+    }
+
+    /// What was cancelled was not consumed, also if its answer was on its way already.
+    #[test]
+    fn changes_whose_future_is_cancelled_come_again() {
+        if cfg!(miri) {
+            return; // a whole store is too much there
+        }
+        let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).expect("a store");
+        let database = Database::new(Arc::new(node.endpoint()));
+        let stream =
+            database.register_changes("all", [KeyRange::new("a", "z")], None).wait().expect("a stream");
+        let tr = database.create_transaction();
+        tr.set("key", "value");
+        tr.commit().wait().expect("a commit");
+        let consumer = Consumer::new(database, stream.id, -1);
+        let (gate, opened) = plinth_env::reply::promise::<()>();
+        let handle = Arc::new(Mutex::new(None::<Held>));
+        let (turn, cancels) = (consumer.take_turn().expect("it is free"), handle.clone());
+        let future = FutureCore::start(Box::pin(async move {
+            opened.await?;
+            let changes = turn.consume().await;
+            // Another thread comes in between.
+            cancels.lock().expect("nobody panicked").take().expect("it is there").cancel();
+            changes
+        }));
+        *handle.lock().expect("nobody panicked") = Some(future.clone());
+        gate.send(Ok(()));
+        assert_eq!(consumed(&future), Err(Error::operation_cancelled()));
+        assert_eq!(consumer.position(), NOWHERE);
+        let again = FutureCore::start(Box::pin(consumer.take_turn().expect("it is free").consume()));
+        let version = consumed(&again).expect("they come again");
+        assert!(consumer.position() >= version);
+        assert!(consumer.take_turn().is_ok(), "it is free once its answer can be seen");
+    }
 }

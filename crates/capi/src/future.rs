@@ -131,7 +131,10 @@ impl FutureCore {
         })
     }
 
-    fn born(result: Result<Value>) -> Held {
+    fn born(mut result: Result<Value>) -> Held {
+        if let Ok(value) = &mut result {
+            value.is_had();
+        }
         let phase = if result.is_ok() { DONE } else { FAILED };
         Self::begin(phase, Slot::Done(result), None)
     }
@@ -311,7 +314,10 @@ impl Held {
     }
 
     /// Writes the result, by the thread that the slot belongs to, and tells whoever waits for it.
-    fn fill(&self, result: Result<Value>, by_program: bool) {
+    fn fill(&self, mut result: Result<Value>, by_program: bool) {
+        if let Ok(value) = &mut result {
+            value.is_had();
+        }
         let phase = if result.is_ok() { DONE } else { FAILED };
         // SAFETY: the caller moved the word to ASKING or FILLING, so the slot is this thread's own.
         let before = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Done(result)) };

@@ -3,7 +3,7 @@
 //! Arrays are made when they are first asked for, so that the thread that brings an answer does no work for it. They
 //! point into the value beside them, which nothing changes until both are dropped.
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumed, Consumer, Turn};
 use crate::layout::{
     CdcMutation, CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, KeyValue, MappedKeyValue, MappedRange,
     Selector, length,
@@ -27,7 +27,7 @@ pub(crate) enum Value {
     Texts(Box<Listed<Vec<CString>, Array<*const c_char>>>),
     Streams(Box<Listed<Vec<ChangeStream>, StreamArray>>),
     Consumer(Arc<Consumer>),
-    Changes(Box<Listed<Changes, ChangeArray>>),
+    Changes(Box<Delivered>),
     /// What `fdb_create_cluster` gave before API version 610: the path.
     Cluster(Option<CString>),
     /// What `fdb_cluster_create_database` gave before API version 610.
@@ -36,6 +36,12 @@ pub(crate) enum Value {
 
 // Every future has room for a value: what is large has a place of its own.
 const _: () = assert!(size_of::<Value>() <= 40);
+
+/// What a stream has delivered, and whose consumer is to move on when the future has it.
+pub(crate) struct Delivered {
+    changes: Listed<Changes, ChangeArray>,
+    turn: Option<Turn>,
+}
 
 /// A value, and the array that C sees of it.
 pub(crate) struct Listed<V, A> {
@@ -139,8 +145,16 @@ impl Value {
 
     /// What a stream has delivered, and up to which version.
     pub(crate) fn changes(&self) -> Option<(&[CdcVersionedMutations], i64)> {
-        let Self::Changes(listed) = self else { return None };
+        let Self::Changes(delivered) = self else { return None };
+        let listed = &delivered.changes;
         Some((listed.array(ChangeArray::of).batches.as_slice(), listed.value.upto))
+    }
+
+    /// A future has it, and nobody can see it yet.
+    pub(crate) fn is_had(&mut self) {
+        let Self::Changes(delivered) = self else { return };
+        let upto = delivered.changes.value.upto;
+        delivered.turn.take().into_iter().for_each(|turn| turn.move_on(upto));
     }
 
     /// The rows and whether there may be more.
@@ -277,8 +291,9 @@ impl From<Vec<ChangeStream>> for Value {
     }
 }
 
-impl From<Changes> for Value {
-    fn from(changes: Changes) -> Self {
-        Self::Changes(Listed::boxed(changes))
+impl From<Consumed> for Value {
+    fn from(Consumed { changes, turn }: Consumed) -> Self {
+        let changes = Listed { value: changes, array: OnceLock::new() };
+        Self::Changes(Box::new(Delivered { changes, turn: Some(turn) }))
     }
 }
