@@ -111,6 +111,11 @@ pub trait Endpoint: Send + Sync + 'static {
         None
     }
 
+    /// Whether it has ended for good, as a database in this process does when it is closed: nothing will be answered any more.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Whether the answer to a commit can get lost although the commit took effect, as on a socket.
     ///
     /// Only then does a client add to each transaction what it needs to find out afterwards (a key that it conflicts

@@ -245,6 +245,10 @@ impl Endpoint for InProcess {
         backpressure::refusal(self.replica()).map(|(_, error)| error)
     }
 
+    fn is_over(&self) -> bool {
+        self.node.is_over()
+    }
+
     /// In one process an answer is lost only together with the node, which takes no commits after that. A member of a
     /// cluster may cease to lead while a commit is under way.
     fn may_lose_answers(&self) -> bool {

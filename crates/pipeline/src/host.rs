@@ -456,6 +456,10 @@ impl Endpoint for HostEndpoint {
         self.with(Endpoint::refusal)
     }
 
+    fn is_over(&self) -> bool {
+        self.host.inner.health.is_over()
+    }
+
     fn may_lose_answers(&self) -> bool {
         true
     }

@@ -53,7 +53,8 @@ impl ChangeConsumer {
     ///
     /// # Errors
     /// `client_invalid_operation` if the stream was removed; `version_invalid` if what was asked for has been acknowledged, or
-    /// the stream has lost it because its consumer was away for too long; `unsupported_operation` where there are no streams.
+    /// the stream has lost it because its consumer was away for too long; `unsupported_operation` where there are no streams;
+    /// `shutdown_in_progress` once a database in this process is closed.
     pub async fn next(&mut self) -> Result<Changes> {
         self.read(true).await
     }
@@ -76,7 +77,7 @@ impl ChangeConsumer {
                     self.position = changes.upto.max(self.position);
                     return Ok(changes);
                 }
-                Err(error) if may_get_better(&error) => {
+                Err(error) if may_get_better(&error) && !self.database.endpoint().is_over() => {
                     probe!("client: a read of changes is tried again");
                     self.database.endpoint().env().sleep(pause).await;
                     pause = (pause * 2).min(PAUSES[1]);
