@@ -146,6 +146,7 @@ const LAYERS: &[Layer] = &[
             "plinth-storage",
             "plinth-client",
             "plinth-pipeline",
+            "plinth-peers",
             "plinth-server",
             "plinth",
         ],

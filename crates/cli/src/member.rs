@@ -254,7 +254,7 @@ fn stranger(plan: &Plan<'_>, place: SocketAddr) -> Result<(String, SocketAddr), 
     let invalid = |what: String| Error::connection_string_invalid().with_detail(what);
     if place.ip().is_unspecified() || place.port() == 0 {
         return Err(invalid(format!(
-            "the cluster file names {}, and not {place}; to join that cluster say where the others find this server: --public",
+            "the cluster file names {}, and not {place}; to join that cluster say where the others find this server: --public-address",
             plan.file.address_list()
         )));
     }

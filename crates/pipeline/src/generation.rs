@@ -25,7 +25,7 @@ use crate::store::import_engine;
 use plinth_env::Env;
 use plinth_log::{LogConfig, ReplicaLog, Vote};
 use plinth_storage::Chunk;
-use plinth_types::{Error, LogPosition, Result};
+use plinth_types::{Error, LogPosition, Result, planted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -210,10 +210,15 @@ impl Import {
         assert_eq!(imported, at, "an engine has what it was to take");
         make_log(&env, &path, &next, config.log.clone(), at).await?;
         if let Some(promised) = promised {
-            keep_promise(&env, &path, &next, config.log, promised).await?;
+            keep_promise(&env, &path, &next, config.log.clone(), promised).await?;
         }
         env.files().sync_dir(&path).await?;
         env.files().sync_dir(&old.root).await?;
+        if planted!("the old log is reset before the pointer has moved") {
+            let before = DirectoryIdentity { generation: old.generation, ..next };
+            env.files().remove_dir_all(old.log_path()).await?;
+            make_log(&env, &old.path, &before, config.log.clone(), at).await?;
+        }
         identity::write(&env, &old.root, &next).await?;
         (old.path, old.generation, old.is_current) = (path, next.generation, true);
         remove_leftovers(&env, &old).await

@@ -8,7 +8,7 @@ use crate::many::{Sum, run_many};
 use crate::plan::{Caller, Plan};
 use crate::probes::PRODUCT_IS_COUNTED;
 use crate::spec::{BUILT_IN, Spec};
-use crate::{kill, writer};
+use crate::{kill, kill_nodes, writer};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +22,13 @@ Usage: make sim ARGS='[--seed N] [--count N] [--spec F,...]'   or   plinth sim [
   --count N      how many seeds of each spec [default: 1 if --seed is given, else 100]
   --spec F,...   these specs: names of built-in ones, or TOML files [default: all built-in ones]
   --jobs N       how many runs side by side [default: 2]
+  --nodes N      on so many nodes, whatever the specs say
   --no-faults    nothing goes wrong
   --bug NAME     a mistake to have on purpose (a build with planted bugs)
   --verbose      a line for each run, not only for those that fail
   --list         names the built-in specs and what they are about
-  --kills N      instead: kill N real processes that write to real files, at random instants
+  --kills N      instead: kill N real processes that write to real files, at random instants; with --nodes 3 real
+                 servers of a cluster are killed, ended, stopped, cut off and delayed N times (plinth sim alone)
 
 The same seed gives the same run on every machine; the trace number says so.";
 
@@ -38,6 +40,7 @@ struct Arguments {
     faults: bool,
     bug: Option<Bug>,
     verbose: bool,
+    nodes: Option<u64>,
     kills: Option<u64>,
 }
 
@@ -50,8 +53,10 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
         faults: true,
         bug: None,
         verbose: false,
+        nodes: None,
         kills: None,
     };
+    let mut specs = Vec::new();
     let mut rest = arguments.iter();
     let mut count = None;
     while let Some(argument) = rest.next() {
@@ -64,22 +69,34 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             "--count" => count = Some(number(value()?)?),
             "--spec" => {
                 for name in value()?.split(',') {
-                    parsed.specs.push(Arc::new(Spec::find(name)?));
+                    specs.push(Spec::find(name)?);
                 }
             }
             "--jobs" => parsed.jobs = number(value()?)?.clamp(1, 64) as usize,
             "--no-faults" => parsed.faults = false,
             "--bug" => parsed.bug = Some(bug(value()?)?),
             "--kills" => parsed.kills = Some(number(value()?)?),
+            "--nodes" => parsed.nodes = Some(nodes(value()?)?),
             "--verbose" => parsed.verbose = true,
             other => return Err(format!("there is no option {other:?}")),
         }
     }
     parsed.count = count.unwrap_or(100);
-    if parsed.specs.is_empty() {
-        parsed.specs = Spec::all().into_iter().map(Arc::new).collect();
+    if specs.is_empty() {
+        specs = Spec::all();
     }
+    let fitted = |spec: Spec| match parsed.nodes {
+        Some(nodes) => spec.on(nodes),
+        None => spec,
+    };
+    parsed.specs = specs.into_iter().map(|spec| Arc::new(fitted(spec))).collect();
     Ok(parsed)
+}
+
+fn nodes(text: &str) -> Result<u64, String> {
+    let nodes = number(text)?;
+    let can_be = (1..=7).contains(&nodes) && !nodes.is_multiple_of(2);
+    can_be.then_some(nodes).ok_or_else(|| format!("{nodes} nodes are none of 1, 3, 5, 7"))
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -115,6 +132,9 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         return 0;
     }
     match parse(arguments) {
+        Ok(Arguments { kills: Some(rounds), nodes: Some(nodes), seed, .. }) if nodes > 1 => {
+            kill_nodes(caller, program, (nodes, rounds), seed)
+        }
         Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(caller, program, rounds, seed),
         Ok(arguments) => simulate(caller, arguments),
         Err(what) => {
@@ -134,6 +154,26 @@ fn kill(caller: Caller, program: &[OsString], rounds: u64, seed: u64) -> u8 {
         }
         Err(what) => {
             let again = caller.command(&format!("--kills {rounds} --seed {seed}"));
+            eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
+            1
+        }
+    }
+}
+
+fn kill_nodes(caller: Caller, program: &[OsString], (nodes, rounds): (u64, u64), seed: u64) -> u8 {
+    if caller != Caller::Plinth {
+        eprintln!(
+            "servers are what `plinth server` starts: plinth sim --kills {rounds} --nodes {nodes} --seed {seed}"
+        );
+        return 2;
+    }
+    match kill_nodes::rounds(&program[..1], nodes as usize, rounds, seed) {
+        Ok(judged) => {
+            print!("{judged}");
+            0
+        }
+        Err(what) => {
+            let again = caller.command(&format!("--kills {rounds} --nodes {nodes} --seed {seed}"));
             eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
             1
         }
@@ -189,13 +229,20 @@ mod tests {
         let many = parsed("--spec cycle,watches --count 5 --no-faults --jobs 3").unwrap();
         assert_eq!((many.seed, many.count, many.specs.len(), many.jobs), (1, 5, 2, 3));
         assert!(!many.faults);
+        let three = parsed("--spec cycle --seed 4 --nodes 3").unwrap();
+        let again = Plan::new(three.specs[0].clone(), 4).reproduction();
+        assert_eq!(again, "make sim ARGS='--spec cycle --seed 4 --nodes 3'");
     }
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        for (line, says) in
-            [("--sed 7", "--sed"), ("--seed", "value"), ("--seed x", "number"), ("--spec no", "no file")]
-        {
+        for (line, says) in [
+            ("--sed 7", "--sed"),
+            ("--seed", "value"),
+            ("--seed x", "number"),
+            ("--spec no", "no file"),
+            ("--nodes 2", "1, 3"),
+        ] {
             let error = parsed(line).err().unwrap();
             assert!(error.contains(says), "{line}: {error}");
         }

@@ -39,12 +39,22 @@ pub(crate) enum Fault {
     SlowDisk,
     /// In a cluster: all machines lose their power at once.
     Blackout,
+    /// In a cluster: a process is stopped for a while, its connections stay, and it wakes with all that came meanwhile.
+    Pause,
+    /// In a cluster: a machine's clock is fast, or slow.
+    Drift,
+    /// In a cluster: a disk is lost, and its machine comes back as a new member.
+    Wipe,
+    /// In a cluster: another machine is taken in.
+    Join,
+    /// In a cluster: a member loses its vote, or those that lost theirs may have one again.
+    Leave,
     /// All is well for a while.
     Calm,
 }
 
 /// Names in specs, and weights in the usual mix.
-const TABLE: [(&str, Fault, u64); 16] = [
+const TABLE: [(&str, Fault, u64); 21] = [
     ("crash", Fault::Crash, 3),
     ("kill", Fault::Kill, 1),
     ("close", Fault::Close, 1),
@@ -60,7 +70,22 @@ const TABLE: [(&str, Fault, u64); 16] = [
     ("bad_links", Fault::BadLinks, 0),
     ("slow_disk", Fault::SlowDisk, 0),
     ("blackout", Fault::Blackout, 0),
+    ("pause", Fault::Pause, 0),
+    ("drift", Fault::Drift, 0),
+    ("wipe", Fault::Wipe, 0),
+    ("join", Fault::Join, 0),
+    ("leave", Fault::Leave, 0),
     ("calm", Fault::Calm, 1),
+];
+
+/// What a cluster has to bear besides, where a spec of one node is run on several.
+const OF_CLUSTERS: [(Fault, u64); 6] = [
+    (Fault::IsolateLeader, 2),
+    (Fault::OneWay, 2),
+    (Fault::BadLinks, 1),
+    (Fault::Blackout, 1),
+    (Fault::Pause, 2),
+    (Fault::Drift, 1),
 ];
 
 /// Weights, in the order of the table.
@@ -73,6 +98,18 @@ impl Faults {
     /// A bit of everything from which a sound database must recover.
     pub fn usual() -> Self {
         Self { weights: TABLE.map(|(.., weight)| weight) }
+    }
+
+    /// The same with what goes wrong in clusters besides; nothing stays nothing.
+    #[must_use]
+    pub fn of_clusters(mut self) -> Self {
+        if !self.is_nothing() {
+            for (at, (_, fault, _)) in TABLE.iter().enumerate() {
+                let more = OF_CLUSTERS.iter().find(|(other, _)| other == fault);
+                self.weights[at] += more.map_or(0, |(_, weight)| *weight);
+            }
+        }
+        self
     }
 
     /// Whether nothing ever goes wrong.

@@ -76,7 +76,8 @@ impl Plan {
     pub fn reproduction(&self) -> String {
         let faults = if self.faults { "" } else { " --no-faults" };
         let bug = self.bug.map(|bug| format!(" --bug \"{}\"", bug.name())).unwrap_or_default();
-        self.caller.command(&format!("--spec {} --seed {}{faults}{bug}", self.spec.name, self.seed))
+        let nodes = self.spec.wanted.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();
+        self.caller.command(&format!("--spec {} --seed {}{nodes}{faults}{bug}", self.spec.name, self.seed))
     }
 }
 

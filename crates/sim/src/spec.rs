@@ -27,6 +27,8 @@ pub struct Spec {
     pub(crate) faults: Faults,
     /// How many nodes the database has; 1: it is a database of its own.
     pub(crate) nodes: Choice,
+    /// Somebody wants another number of them than the spec says.
+    pub(crate) wanted: Option<u64>,
 }
 
 /// A workload with what its spec says of it.
@@ -112,8 +114,8 @@ built_in! {
     "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "changes" "conflict_range" "conflict_range_network"
     "cycle" "disk_durability" "doubled" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
-    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_changes" "cluster_cycle" "cluster_history" "cluster_increment"
-    "cluster_mixed" "cluster_quiet"
+    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_changes" "cluster_cycle" "cluster_disks" "cluster_history"
+    "cluster_increment" "cluster_members" "cluster_mixed" "cluster_quiet"
 }
 
 impl Spec {
@@ -172,9 +174,30 @@ impl Spec {
             return Err(format!("{name:?} means nothing here"));
         }
         let about = about.ok_or("it doesn't say what it is about")?;
-        let spec = Self { name: name.into(), about, workloads, clients, milliseconds, links, faults, nodes };
+        let spec = Self {
+            name: name.into(),
+            about,
+            workloads,
+            clients,
+            milliseconds,
+            links,
+            faults,
+            nodes,
+            wanted: None,
+        };
         spec.check()?;
         Ok(spec)
+    }
+
+    /// The same on so many nodes; a spec of one node has what goes wrong in clusters besides.
+    #[must_use]
+    pub fn on(mut self, nodes: u64) -> Self {
+        if nodes > 1 && !self.is_of_clusters() {
+            self.faults = self.faults.of_clusters();
+        }
+        self.nodes = if nodes > 1 { Choice::OneOf(vec![nodes]) } else { Choice::Between(1..2) };
+        self.wanted = Some(nodes);
+        self
     }
 
     /// Whether its databases have several nodes.

@@ -40,5 +40,34 @@ specs! {
     api_correctness atomic_ops automatic_idempotency bit_flips changes conflict_range conflict_range_network cycle
     disk_durability doubled everything_at_once fuzz_api_correctness history_network increment lost_answers
     network pinned_snapshots quiet ryow_correctness selector_correctness serializability sideband small_flushes version_stamp
-    watches write_during_read cluster_changes cluster_cycle cluster_history cluster_increment cluster_mixed cluster_quiet
+    watches write_during_read cluster_changes cluster_cycle cluster_disks cluster_history cluster_increment
+    cluster_members cluster_mixed cluster_quiet
+}
+
+/// What has nothing to say of several nodes: their links are the network's, or their fault is a bit that turns over in the only copy.
+const OF_ONE_NODE: [&str; 5] =
+    ["bit_flips", "conflict_range_network", "doubled", "history_network", "network"];
+
+/// The specs of one node on several, a few seeds of each: some of what is run here all the time runs there, too.
+fn on_nodes(names: &[&str], nodes: u64, seeds: u64) {
+    for name in names {
+        let spec = Arc::new(Spec::find(name).unwrap().on(nodes));
+        for seed in 1..=seeds {
+            let report = run(&Plan::new(spec.clone(), seed));
+            assert!(report.failure.is_none(), "{report}");
+        }
+    }
+}
+
+#[test]
+fn specs_of_one_node_hold_on_three() {
+    let is_of_one = |name: &&str| !name.starts_with("cluster_") && !OF_ONE_NODE.contains(name);
+    let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).filter(is_of_one).collect();
+    assert_eq!(names.len(), 21);
+    on_nodes(&names, 3, seeds().div_ceil(6));
+}
+
+#[test]
+fn some_specs_hold_on_five() {
+    on_nodes(&["increment", "serializability", "automatic_idempotency"], 5, seeds().div_ceil(6));
 }

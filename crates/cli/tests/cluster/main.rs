@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod places;
 
 use common::{Running, scratch};

@@ -10,6 +10,7 @@
 //! soon as the nemesis has had its way with it. In the end everything works again: then all nodes must come to have the
 //! same rows, and every checksum in their directories must hold.
 
+mod places;
 mod router;
 mod wires;
 
@@ -22,6 +23,7 @@ use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_pipeline::cluster::{Membership, Voter};
 use plinth_pipeline::{Host, Node, NodeConfig};
+use plinth_replication::NodeId;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Version};
 use router::Router;
@@ -39,39 +41,44 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// How long a healed cluster may take to answer, or its nodes to come to have the same.
 const HEALED: Duration = Duration::from_secs(60);
 
+/// How long, and how often, it is looked whether a node's new rows come to count.
+const CHANGE_LOOK: Duration = Duration::from_micros(100);
+const CHANGE_LOOKS: usize = 3000;
+
+/// A machine, and the node that it is.
+struct Machine {
+    env: Env,
+    /// 0: it has no disk, and is no member.
+    id: NodeId,
+    address: String,
+}
+
 /// The machines of a cluster.
 pub(crate) struct Fleet {
     pub sim: Simulation,
     pub stage: Arc<Stage>,
     pub random: Random,
-    machines: Vec<Env>,
+    machines: Vec<Machine>,
+    /// How many it was founded with.
+    founders: usize,
     orders: Orders,
     wires: Arc<Wires>,
 }
 
 impl Fleet {
     pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, size: usize, orders: Orders) -> Self {
-        let machines = (1..=size).map(|id| sim.process(&format!("node-{id}"))).collect();
-        Self { sim, stage, random, machines, orders, wires: Arc::default() }
+        let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1)).collect();
+        Self { sim, stage, random, machines, founders: size, orders, wires: Arc::default() }
     }
 
     /// Forms the cluster, and gives it to the clients.
     pub fn form(&mut self) -> Played {
         for at in 0..self.machines.len() {
-            let config = self.config();
-            let formed = self.sim.run_until(Node::form(
-                &self.machines[at],
-                Path::new(DIR),
-                &config,
-                &self.membership(at),
-            ));
-            formed.map_err(|error| format!("node {} could not be formed: {error}", at + 1))?;
+            self.make(at, &self.founding(at))?;
             self.open(at)?;
         }
-        let (clients, size) = (self.stage.env().clone(), self.machines.len() as u64);
-        let first = self.wires.node(1).ok_or("node 1 is open".to_string())?;
-        let may_lose_answers = first.endpoint().may_lose_answers();
-        let router = Router::new(clients, self.wires.clone(), size, may_lose_answers);
+        let first = self.wires.line(1).ok_or("node 1 is open".to_string())?;
+        let router = Router::new(self.stage.env().clone(), self.wires.clone(), first.may_lose_answers());
         self.stage.begin_life(Database::new(Arc::new(router)));
         Ok(())
     }
@@ -84,23 +91,34 @@ impl Fleet {
         config
     }
 
-    fn membership(&self, at: usize) -> Membership {
-        let voter = |at: usize| Voter { id: at as u64 + 1, address: format!("10.0.0.{at}:4500") };
-        let voters = (0..self.machines.len()).map(voter).collect();
+    fn founding(&self, at: usize) -> Membership {
+        let voter = |machine: &Machine| Voter { id: machine.id, address: machine.address.clone() };
+        let voters = self.machines.iter().map(voter).collect();
         // What election timeouts come from.
         let cluster_id = [self.sim.seed() as u8; 16];
-        Membership::founding(cluster_id, at as u64 + 1, voters)
+        Membership::founding(cluster_id, self.machines[at].id, voters)
+    }
+
+    /// Makes the directory of a member.
+    fn make(&mut self, at: usize, membership: &Membership) -> Played {
+        let config = self.config();
+        let env = self.machines[at].env.clone();
+        let formed = self.sim.run_until(Node::form(&env, Path::new(DIR), &config, membership));
+        formed.map_err(|error| format!("node {} could not be formed: {error}", membership.node))?;
+        self.machines[at].id = membership.node;
+        Ok(())
     }
 
     /// Opens a node, if it must be again and again.
     fn open(&mut self, at: usize) -> Played {
-        let id = at as u64 + 1;
+        let id = self.machines[at].id;
         for attempt in 0..10 {
-            let (machine, config) = (self.machines[at].clone(), self.config());
-            let wire = Arc::new(Wire { env: machine.clone(), wires: self.wires.clone() });
+            let (machine, config) = (self.machines[at].env.clone(), self.config());
+            let network = self.stage.env().clone();
+            let wire = Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone() });
             let opened = Arc::new(Mutex::new(None));
             let place = opened.clone();
-            let opening = self.machines[at].spawn("open", async move {
+            let opening = self.machines[at].env.spawn("open", async move {
                 let opened = Host::open(&machine, Path::new(DIR), config, wire).await;
                 *lock(&place) = Some(opened);
             });
@@ -110,7 +128,10 @@ impl Fleet {
             let done = lock(&opened).take();
             match done {
                 Some(Ok(node)) => {
-                    self.wires.attach(id, node);
+                    let (endpoint, clients) = (Arc::new(node.endpoint()), self.stage.env());
+                    let is_faulty = self.stage.is_faulty();
+                    let line = self.orders.link.connect(endpoint, clients, &mut self.random, is_faulty);
+                    self.wires.attach(id, node, Arc::new(line));
                     return Ok(());
                 }
                 Some(Err(error)) if !is_excused(&error) => {
@@ -122,7 +143,7 @@ impl Fleet {
             }
             self.crash(at);
             if attempt > 6 {
-                self.sim.set_faults(&self.machines[at], FaultPlan::default());
+                self.sim.set_faults(&self.machines[at].env, FaultPlan::default());
             }
         }
         Err(format!("node {id} does not open").into())
@@ -136,37 +157,62 @@ impl Fleet {
             _ => Unsynced::Seeded,
         };
         self.stage.probe("crash");
-        drop(self.wires.detach(at as u64 + 1));
-        self.sim.crash_with(&self.machines[at], unsynced);
-        self.machines[at] = self.sim.restart(&self.machines[at]);
+        self.wires.detach(self.machines[at].id);
+        self.sim.crash_with(&self.machines[at].env, unsynced);
+        self.bury(at);
     }
 
     fn kill(&mut self, at: usize) {
         self.stage.probe("killed");
-        drop(self.wires.detach(at as u64 + 1));
-        self.sim.kill(&self.machines[at]);
-        self.machines[at] = self.sim.restart(&self.machines[at]);
+        self.wires.detach(self.machines[at].id);
+        self.sim.kill(&self.machines[at].env);
+        self.bury(at);
+    }
+
+    fn bury(&mut self, at: usize) {
+        self.machines[at].env = self.sim.restart(&self.machines[at].env);
     }
 
     /// A node hands over and closes, with clients at work.
     fn close(&mut self, at: usize) {
-        let Some(node) = self.wires.node(at as u64 + 1) else { return };
-        let closing = self.machines[at].spawn("close", async move {
+        let Some(node) = self.wires.node(self.machines[at].id) else { return };
+        self.go_on(at);
+        let closing = self.machines[at].env.spawn("close", async move {
             node.hand_over().await;
             // Under faults it may well fail; what was acknowledged must be there all the same.
             let _ = node.close().await;
         });
         match self.sim.run_until_within(OPEN_LIMIT, closing) {
             Some(_) => self.stage.probe("closed gracefully"),
-            None => self.stage.fail(format!("node {} did not close within {OPEN_LIMIT:?}", at + 1)),
+            None => {
+                self.stage.fail(format!("node {} did not close within {OPEN_LIMIT:?}", self.machines[at].id));
+            }
         }
         self.kill(at);
     }
 
+    /// A node that takes rows loses its power at the moment at which the new state takes the place of the old one, or soon after: no other
+    /// one is as short, or as much of a risk.
+    fn crash_at_the_change(&mut self) {
+        let takes_rows =
+            |machine: &Machine| self.wires.node(machine.id).is_some_and(|node| node.is_catching_up());
+        let Some(at) = self.machines.iter().position(takes_rows) else { return };
+        for _ in 0..CHANGE_LOOKS {
+            self.sim.run_for(CHANGE_LOOK);
+            let files = self.sim.files(&self.machines[at].env);
+            if files.iter().any(|(path, _)| path.ends_with("IDENTITY.new")) {
+                self.stage.probe("crash while rows take the place of others");
+                self.sim.run_for(Duration::from_micros(self.random.below(1_000)));
+                return self.crash(at);
+            }
+        }
+    }
+
     /// Some node, mostly one that believes that it leads.
     fn victim(&mut self) -> usize {
-        let leads =
-            |at: &usize| self.wires.node(*at as u64 + 1).is_some_and(|node| node.leadership().is_ready);
+        let leads = |at: &usize| {
+            self.wires.node(self.machines[*at].id).is_some_and(|node| node.leadership().is_ready)
+        };
         let leaders: Vec<_> = (0..self.machines.len()).filter(leads).collect();
         if leaders.is_empty() || self.random.chance(0.4) {
             return self.random.index(self.machines.len());
@@ -187,25 +233,28 @@ impl Fleet {
             }
             Fault::IsolateLeader => self.isolate(at),
             Fault::OneWay => self.cut_one_way(at),
-            Fault::BadLinks => {
+            Fault::BadLinks | Fault::Network => {
                 self.stage.probe("links bad");
                 let late = Duration::from_micros(self.random.below(60_000));
                 let (lost, doubled) = (self.random.below(300), self.random.below(200));
                 self.wires.set_weather(Weather { lost, doubled, late });
             }
-            Fault::SlowDisk => {
-                self.stage.probe("slow disk");
-                let longest = Duration::from_millis(self.random.in_range(1..2_000));
-                let stall = [0.05, 0.5, 1.0][self.random.index(3)];
-                self.sim.update_faults(&self.machines[at], |plan| {
-                    (plan.sync.stall, plan.sync.stall_max) = (stall, longest);
-                });
+            Fault::Pause => self.pause(at),
+            Fault::Drift => {
+                self.stage.probe("clock drifts");
+                let parts = [-200_000, -20_000, -500, 500, 20_000, 200_000][self.random.index(6)];
+                self.sim.drift(&self.machines[at].env, parts);
             }
-            Fault::Calm => self.calm(),
-            other => return Err(format!("{other:?} means nothing to several nodes").into()),
+            Fault::Wipe => self.wipe(at)?,
+            Fault::Join => self.join()?,
+            Fault::Leave => self.leave(at),
+            fault => self.disturb_disk(at, fault),
         }
         let time = Duration::from_micros(self.random.below(1_200_000));
         self.sim.run_for(time);
+        if self.random.chance(0.5) {
+            self.crash_at_the_change();
+        }
         self.look();
         self.revive()?;
         if self.random.chance(0.3) {
@@ -214,11 +263,80 @@ impl Fleet {
         Ok(())
     }
 
+    /// What goes wrong with a machine's disk or wall clock. What can't be borne by a cluster's data, a bit that turns over, is no fault of it.
+    fn disturb_disk(&mut self, at: usize, fault: Fault) {
+        let (sim, random) = (&self.sim, &mut self.random);
+        let machine = &self.machines[at].env;
+        match fault {
+            Fault::SlowDisk => {
+                self.stage.probe("slow disk");
+                let longest = Duration::from_millis(random.in_range(1..2_000));
+                let stall = [0.05, 0.5, 1.0][random.index(3)];
+                sim.update_faults(machine, |plan| (plan.sync.stall, plan.sync.stall_max) = (stall, longest));
+            }
+            Fault::Stalls => {
+                self.stage.probe("stalls");
+                let longest = Duration::from_millis(random.in_range(1..2_000));
+                sim.update_faults(machine, |plan| {
+                    for faults in [&mut plan.write, &mut plan.sync, &mut plan.rename] {
+                        (faults.stall, faults.stall_max) = (0.02, longest);
+                    }
+                });
+            }
+            Fault::Errors => {
+                self.stage.probe("i/o errors");
+                let fail = [0.0005, 0.005, 0.05][random.index(3)];
+                sim.set_faults(machine, FaultPlan::failing(fail, 0.0));
+            }
+            Fault::FailingSyncs => {
+                self.stage.probe("sync failures");
+                let fail = [0.02, 0.2, 1.0][random.index(3)];
+                sim.update_faults(machine, |plan| plan.sync.fail = fail);
+            }
+            Fault::DiskFull => {
+                self.stage.probe("disk full");
+                let used: u64 = sim.files(machine).iter().map(|(_, len)| len).sum();
+                let left = random.below(64 << 10);
+                let capacity = Some(if random.chance(0.3) { used / 2 } else { used + left });
+                sim.update_faults(machine, |plan| plan.capacity = capacity);
+            }
+            Fault::Clock => {
+                self.stage.probe("wall clock moved");
+                let seconds = random.below(20_000_000);
+                sim.move_wall_clock(machine, seconds as i64 - 10_000_000);
+            }
+            _ => self.calm(),
+        }
+    }
+
+    /// The process is stopped for a while; then it has all that has come meanwhile.
+    fn pause(&mut self, at: usize) {
+        if self.wires.node(self.machines[at].id).is_none() {
+            return;
+        }
+        self.stage.probe("process stopped");
+        self.wires.set_stopped(self.machines[at].id, true);
+        self.sim.pause(&self.machines[at].env);
+        // Shorter than an election takes, or long enough for another one to lead.
+        let longest = [300_000, 1_500_000, 4_000_000][self.random.index(3)];
+        let time = Duration::from_micros(self.random.below(longest));
+        self.sim.run_for(time);
+        self.go_on(at);
+    }
+
+    /// What clients have sent meanwhile lies in its queue as what other nodes have: which of both it takes first is open.
+    fn go_on(&mut self, at: usize) {
+        self.wires.set_stopped(self.machines[at].id, false);
+        let arrives = Duration::from_micros(self.random.below(2_000));
+        self.sim.run_for(arrives);
+        self.sim.resume(&self.machines[at].env);
+    }
+
     /// Clients still reach it.
     fn isolate(&mut self, at: usize) {
         self.stage.probe("leader isolated");
-        let id = at as u64 + 1;
-        for other in 1..=self.machines.len() as u64 {
+        let id = self.machines[at].id;
+        for other in self.wires.members() {
             self.wires.cut(id, other);
             self.wires.cut(other, id);
         }
@@ -226,8 +344,8 @@ impl Fleet {
 
     fn cut_one_way(&mut self, at: usize) {
         self.stage.probe("one direction cut");
-        let (id, speaks) = (at as u64 + 1, self.random.chance(0.5));
-        for other in 1..=self.machines.len() as u64 {
+        let (id, speaks) = (self.machines[at].id, self.random.chance(0.5));
+        for other in self.wires.members() {
             if self.random.chance(0.7) {
                 if speaks { self.wires.cut(other, id) } else { self.wires.cut(id, other) }
             }
@@ -237,7 +355,7 @@ impl Fleet {
     /// A failure, with what each node believes of who leads.
     pub fn explain(&self, stop: Stop) -> Stop {
         let Stop::Failure(what) = stop else { return stop };
-        let told = (1..=self.machines.len() as u64).map(|id| match self.wires.node(id) {
+        let told = self.wires.members().into_iter().map(|id| match self.wires.node(id) {
             Some(node) => format!("node {id}: {:?}, failure {:?}", node.leadership(), node.failure()),
             None => format!("node {id} is down"),
         });
@@ -245,7 +363,7 @@ impl Fleet {
     }
 
     fn nodes(&self) -> Vec<Arc<Host>> {
-        (1..=self.machines.len() as u64).filter_map(|id| self.wires.node(id)).collect()
+        self.machines.iter().filter_map(|machine| self.wires.node(machine.id)).collect()
     }
 
     fn look(&self) {
@@ -255,10 +373,14 @@ impl Fleet {
     /// Nodes that are down, or have failed, begin anew.
     fn revive(&mut self) -> Played {
         for at in 0..self.machines.len() {
-            let node = self.wires.node(at as u64 + 1);
+            if self.machines[at].id == 0 {
+                self.come_back(at)?;
+                continue;
+            }
+            let node = self.wires.node(self.machines[at].id);
             if let Some(error) = node.as_ref().and_then(|node| node.failure()) {
                 if !is_excused(&error) {
-                    return Err(format!("node {} failed: {error}", at + 1).into());
+                    return Err(format!("node {} failed: {error}", self.machines[at].id).into());
                 }
                 self.kill(at);
                 self.open(at)?;
@@ -273,7 +395,7 @@ impl Fleet {
     pub fn calm(&mut self) {
         self.wires.heal();
         for machine in &self.machines {
-            self.sim.set_faults(machine, FaultPlan::default());
+            self.sim.set_faults(&machine.env, FaultPlan::default());
         }
     }
 
@@ -281,23 +403,25 @@ impl Fleet {
     pub fn heal(&mut self) -> Played {
         self.calm();
         for at in 0..self.machines.len() {
-            let is_down = self.wires.node(at as u64 + 1).is_none_or(|node| node.failure().is_some());
-            if is_down || self.random.chance(0.3) {
+            let id = self.machines[at].id;
+            let is_down = self.wires.node(id).is_none_or(|node| node.failure().is_some());
+            if id != 0 && (is_down || self.random.chance(0.3)) {
                 self.crash(at);
                 self.open(at)?;
             }
         }
-        Ok(())
+        self.all_come_back()
     }
 
     /// All nodes have the same rows; then they close, and every checksum in their directories holds.
     pub fn inspect(&mut self) -> Played {
-        let (wires, size) = (self.wires.clone(), self.machines.len() as u64);
-        let router = Router::new(self.stage.env().clone(), wires.clone(), size, true);
+        let wires = self.wires.clone();
+        let router = Router::new(self.stage.env().clone(), wires.clone(), true);
+        let ids: Vec<_> = self.machines.iter().map(|machine| machine.id).collect();
         let compared = self.sim.run_until_within(HEALED, async move {
             let version = router.read_version(ReadVersionRequest::default()).await?.version;
             let mut all = Vec::new();
-            for id in 1..=size {
+            for id in ids {
                 let node = wires.node(id).ok_or_else(Error::process_behind)?;
                 all.push((id, rows(&node, version).await?));
             }
@@ -305,25 +429,35 @@ impl Fleet {
         });
         let all = compared.ok_or("the nodes could not be compared in time".to_string())?;
         let all = all.map_err(|error| format!("the nodes could not be compared: {error}"))?;
-        let (_, first) = &all[0];
+        let (first_id, first) = &all[0];
         for (id, rows) in &all {
             if let Some((one, other)) = first.iter().zip(rows).find(|(one, other)| one != other) {
-                return Err(format!("node {id} has {other:?} where node 1 has {one:?}").into());
+                return Err(format!("node {id} has {other:?} where node {first_id} has {one:?}").into());
             }
             if rows.len() != first.len() {
-                return Err(format!("node {id} has {} rows, node 1 has {}", rows.len(), first.len()).into());
+                let (ours, theirs) = (rows.len(), first.len());
+                return Err(format!("node {id} has {ours} rows, node {first_id} has {theirs}").into());
             }
         }
         self.look();
         for at in 0..self.machines.len() {
             self.close(at);
-            let report = self.sim.run_until(plinth_pipeline::check(&self.machines[at], Path::new(DIR)));
-            let report = report.map_err(|error| format!("node {} can't be checked: {error}", at + 1))?;
+            let id = self.machines[at].id;
+            let env = self.machines[at].env.clone();
+            let report = self.sim.run_until(plinth_pipeline::check(&env, Path::new(DIR)));
+            let report = report.map_err(|error| format!("node {id} can't be checked: {error}"))?;
             if let Some(problem) = report.problems.first() {
-                return Err(format!("node {}: {problem}", at + 1).into());
+                return Err(format!("node {id}: {problem}").into());
             }
         }
         Ok(())
+    }
+}
+
+impl Machine {
+    fn new(sim: &Simulation, at: usize, id: NodeId) -> Self {
+        let env = sim.process(&format!("node-{}", at + 1));
+        Self { env, id, address: format!("10.0.0.{at}:4500") }
     }
 }
 

@@ -6,7 +6,8 @@
 
 use super::lock;
 use super::wires::Wires;
-use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use crate::link::LATEST;
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
@@ -19,17 +20,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a node may say nothing.
+/// How long a node may say nothing, at most: clients differ in that.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The shortest.
+const IMPATIENCE: Duration = Duration::from_millis(200);
 /// How often a request is sent before its client is told why it can't be answered.
 const TRIES: usize = 40;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Version,
+    Commit,
+    Read,
+    Watch,
+}
 
 /// The clients' end.
 #[derive(Clone)]
 pub(super) struct Router {
     pub env: Env,
     pub wires: Arc<Wires>,
-    pub size: u64,
     /// Who answered last.
     leader: Arc<Mutex<NodeId>>,
     may_lose_answers: bool,
@@ -39,12 +50,13 @@ pub(super) struct Router {
 type Ask<T> = Arc<dyn Fn(&dyn Endpoint) -> Reply<T> + Send + Sync>;
 
 impl Router {
-    pub fn new(env: Env, wires: Arc<Wires>, size: u64, may_lose_answers: bool) -> Self {
-        Self { env, wires, size, leader: Arc::new(Mutex::new(1)), may_lose_answers }
+    pub fn new(env: Env, wires: Arc<Wires>, may_lose_answers: bool) -> Self {
+        Self { env, wires, leader: Arc::new(Mutex::new(1)), may_lose_answers }
     }
 
     fn any(&self) -> NodeId {
-        1 + self.env.random_u64() % self.size
+        let members = self.wires.members();
+        members[(self.env.random_u64() % members.len() as u64) as usize]
     }
 
     async fn travel(&self) {
@@ -53,14 +65,15 @@ impl Router {
     }
 
     /// What a node answers; `None` if it is down. Its silence is a broken connection.
-    async fn ask_one<T: Send + 'static>(&self, id: NodeId, ask: &Ask<T>) -> Option<Result<T>> {
+    async fn ask_one<T: Send + 'static>(&self, id: NodeId, ask: &Ask<T>, what: What) -> Option<Result<T>> {
         self.travel().await;
-        let reply = {
-            // Nothing of a node is held while it is waited for: it may die meanwhile.
-            let endpoint = self.wires.node(id)?.endpoint();
-            ask(&endpoint)
+        let patience = self.patience(what);
+        // Nothing of a node is held while it is waited for: it may die meanwhile.
+        let reply = match self.wires.is_stopped(id) {
+            false => ask(&*self.wires.line(id)?),
+            true => self.ask_when_it_goes_on(id, ask.clone(), patience),
         };
-        let answer = match race(reply, self.env.sleep(PATIENCE)).await {
+        let answer = match race(reply, self.env.sleep(patience)).await {
             First::Left(answer) => answer,
             First::Right(()) => Err(Error::connection_failed()),
         };
@@ -68,7 +81,42 @@ impl Router {
         Some(answer)
     }
 
-    async fn ask<T: Send + 'static>(self, ask: Ask<T>, to_leader: bool, is_commit: bool, answer: Promise<T>) {
+    /// Mostly as long as it takes to see that nothing comes, sometimes much longer.
+    fn patience(&self, what: What) -> Duration {
+        // That says nothing for long.
+        if what == What::Watch {
+            return PATIENCE;
+        }
+        let random = self.env.random_u64();
+        let span = if random.is_multiple_of(4) { PATIENCE - IMPATIENCE } else { 3 * IMPATIENCE };
+        IMPATIENCE + Duration::from_micros((random >> 8) % span.as_micros() as u64)
+    }
+
+    /// What is sent to a stopped node waits for it to go on, until soon after its sender has given up.
+    fn ask_when_it_goes_on<T: Send + 'static>(
+        &self,
+        id: NodeId,
+        ask: Ask<T>,
+        patience: Duration,
+    ) -> Reply<T> {
+        let (promise, reply) = promise();
+        let (this, until) = (self.clone(), self.env.now() + patience + LATEST / 2);
+        drop(self.env.spawn("waiting request", async move {
+            while this.wires.is_stopped(id) {
+                if this.env.now() > until {
+                    return;
+                }
+                this.env.sleep(Duration::from_millis(1)).await;
+            }
+            if let Some(line) = this.wires.line(id) {
+                ask(&*line).on_complete(move |result| promise.send(result));
+            }
+        }));
+        reply
+    }
+
+    async fn ask<T: Send + 'static>(self, ask: Ask<T>, what: What, answer: Promise<T>) {
+        let to_leader = matches!(what, What::Version | What::Commit);
         let mut last = Error::process_behind();
         let mut id = if to_leader && !self.env.random_u64().is_multiple_of(8) {
             *lock(&self.leader)
@@ -76,9 +124,9 @@ impl Router {
             self.any()
         };
         for _ in 0..TRIES {
-            match self.ask_one(id, &ask).await {
+            match self.ask_one(id, &ask, what).await {
                 None => {}
-                Some(Err(error)) if is_elsewhere(&error, is_commit) => last = error,
+                Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => last = error,
                 Some(result) => {
                     if to_leader && result.is_ok() {
                         *lock(&self.leader) = id;
@@ -94,11 +142,11 @@ impl Router {
 
     fn begin<T: Send + 'static>(
         &self,
-        (to_leader, is_commit): (bool, bool),
+        what: What,
         ask: impl Fn(&dyn Endpoint) -> Reply<T> + Send + Sync + 'static,
     ) -> Reply<T> {
         let (promise, reply) = promise();
-        drop(self.env.spawn("request", self.clone().ask(Arc::new(ask), to_leader, is_commit, promise)));
+        drop(self.env.spawn("request", self.clone().ask(Arc::new(ask), what, promise)));
         reply
     }
 
@@ -106,7 +154,7 @@ impl Router {
         &self,
         ask: impl Fn(&dyn Endpoint) -> Reply<T> + Send + Sync + 'static,
     ) -> Reply<T> {
-        self.begin((false, false), ask)
+        self.begin(What::Read, ask)
     }
 }
 
@@ -129,7 +177,7 @@ impl Endpoint for Router {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        self.begin((true, false), move |node| node.read_version(request.clone()))
+        self.begin(What::Version, move |node| node.read_version(request.clone()))
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
@@ -148,11 +196,11 @@ impl Endpoint for Router {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.begin((true, true), move |node| node.commit(request.clone()))
+        self.begin(What::Commit, move |node| node.commit(request.clone()))
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
-        self.read(move |node| node.watch(key.clone(), value.clone(), version))
+        self.begin(What::Watch, move |node| node.watch(key.clone(), value.clone(), version))
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
@@ -193,6 +241,10 @@ impl Endpoint for Router {
             });
             reply
         })
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        self.read(|node| node.pin_snapshot())
     }
 
     fn may_lose_answers(&self) -> bool {

@@ -1,10 +1,11 @@
 //! The links between the nodes of a cluster: frames are encoded, late, lost, doubled and overtaken, and may be cut in one
 //! direction.
 //!
-//! They stand for the sockets between nodes. What arrives at a machine that is down is gone. Everything random comes from
+//! They stand for the sockets between nodes. What arrives at a machine that is down is gone; at one that is stopped it waits in its queue. Everything random comes from
 //! the machine that sends, and so from the seed.
 
 use super::lock;
+use crate::link::Line;
 use plinth_env::Env;
 use plinth_pipeline::Host;
 use plinth_replication::{Frame, NodeId, Parcel, Peers};
@@ -29,25 +30,69 @@ impl Default for Weather {
     }
 }
 
+/// A node that is up, and the clients' way to it.
+struct Up {
+    host: Arc<Host>,
+    line: Arc<Line>,
+}
+
 /// The links of a cluster, and who is at their ends.
 #[derive(Default)]
 pub(super) struct Wires {
-    nodes: Mutex<BTreeMap<NodeId, Arc<Host>>>,
+    nodes: Mutex<BTreeMap<NodeId, Up>>,
+    /// Who is a member, up or not.
+    members: Mutex<BTreeSet<NodeId>>,
+    /// Who is stopped: what is sent to it waits.
+    stopped: Mutex<BTreeSet<NodeId>>,
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
     weather: Mutex<Weather>,
 }
 
 impl Wires {
-    pub fn attach(&self, id: NodeId, node: Arc<Host>) {
-        lock(&self.nodes).insert(id, node);
+    pub fn attach(&self, id: NodeId, host: Arc<Host>, line: Arc<Line>) {
+        lock(&self.members).insert(id);
+        lock(&self.nodes).insert(id, Up { host, line });
     }
 
-    pub fn detach(&self, id: NodeId) -> Option<Arc<Host>> {
-        lock(&self.nodes).remove(&id)
+    /// Its process is dead, or about to be.
+    pub fn detach(&self, id: NodeId) {
+        self.set_stopped(id, false);
+        let gone = lock(&self.nodes).remove(&id);
+        if let Some(up) = gone {
+            up.line.cut();
+        }
+    }
+
+    /// It is no member any more.
+    pub fn forget(&self, id: NodeId) {
+        self.detach(id);
+        lock(&self.members).remove(&id);
     }
 
     pub fn node(&self, id: NodeId) -> Option<Arc<Host>> {
-        lock(&self.nodes).get(&id).cloned()
+        lock(&self.nodes).get(&id).map(|up| up.host.clone())
+    }
+
+    pub fn line(&self, id: NodeId) -> Option<Arc<Line>> {
+        lock(&self.nodes).get(&id).map(|up| up.line.clone())
+    }
+
+    /// Whom clients know.
+    pub fn members(&self) -> Vec<NodeId> {
+        lock(&self.members).iter().copied().collect()
+    }
+
+    pub fn set_stopped(&self, id: NodeId, is_stopped: bool) {
+        let mut stopped = lock(&self.stopped);
+        if is_stopped {
+            stopped.insert(id)
+        } else {
+            stopped.remove(&id)
+        };
+    }
+
+    pub fn is_stopped(&self, id: NodeId) -> bool {
+        lock(&self.stopped).contains(&id)
     }
 
     pub fn cut(&self, from: NodeId, to: NodeId) {
@@ -68,6 +113,8 @@ impl Wires {
 /// A machine's end of all links.
 pub(super) struct Wire {
     pub env: Env,
+    /// What is under way outlives its sender, and comes even if that is stopped.
+    pub network: Env,
     pub wires: Arc<Wires>,
 }
 
@@ -90,7 +137,7 @@ impl Wire {
                     deliver(&node, &bytes);
                 }
             };
-            self.env.call_at(self.env.now() + delay, arrives).detach();
+            self.network.call_at(self.network.now() + delay, arrives).detach();
         }
     }
 }

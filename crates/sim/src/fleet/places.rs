@@ -1,0 +1,124 @@
+//! Members that come and go: a disk is lost and its machine comes back as another node, machines are added, votes are taken and given.
+//!
+//! A disk that is lost counts as one of the machines that a cluster may lose, until all know of the one that has taken its
+//! place: no other disk is lost before. What can't be done now, because nobody leads, is tried again later.
+
+use super::{Fleet, Machine, Played};
+use crate::nemesis::DIR;
+use plinth_client::Endpoint;
+use plinth_pipeline::Host;
+use plinth_replication::NodeId;
+use plinth_types::system::EXCLUDED_PREFIX;
+use plinth_types::{CommitRequest, MutationList, MutationType};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many machines are added at most.
+const MORE: usize = 2;
+/// How long one attempt to be taken in, or a command, may take.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// How often it is attempted when everything works.
+const ATTEMPTS: usize = 60;
+
+impl Fleet {
+    fn leader(&self) -> Option<Arc<Host>> {
+        self.nodes().into_iter().find(|node| node.leadership().is_ready)
+    }
+
+    /// Whether a disk may be lost: all nodes are there, and all say the same of who votes: three at least, all of whom are there.
+    fn may_lose(&self, id: NodeId) -> bool {
+        let known: Vec<_> = self.nodes().iter().filter_map(|node| node.membership()).collect();
+        let Some(first) = known.first().filter(|_| known.len() == self.machines.len()) else { return false };
+        let is_here = |id: &NodeId| self.machines.iter().any(|machine| machine.id == *id);
+        let (members, voters) = (&first.members, first.members.voters());
+        known.iter().all(|other| other.members == *members)
+            && !members.is_joint()
+            && voters.iter().all(is_here)
+            && (voters.len() >= 3 || !voters.contains(&id))
+    }
+
+    /// The disk of a machine is lost: it comes back as another node, once somebody takes it in.
+    pub(super) fn wipe(&mut self, at: usize) -> Played {
+        let id = self.machines[at].id;
+        if id == 0 || !self.may_lose(id) {
+            return Ok(());
+        }
+        self.stage.probe("disk lost");
+        self.crash(at);
+        self.empty(at);
+        self.wires.forget(id);
+        self.machines[at].id = 0;
+        // Who listens there is another one only when nobody has heard of the old one for a while.
+        self.sim.run_for(Duration::from_millis(self.random.below(1_500)));
+        self.come_back(at)
+    }
+
+    fn empty(&mut self, at: usize) {
+        let env = self.machines[at].env.clone();
+        self.sim.set_faults(&env, plinth_env::simulated::FaultPlan::default());
+        let exists = self.sim.run_until(env.files().exists(DIR)).unwrap_or(false);
+        if exists {
+            let removed = self.sim.run_until(env.files().remove_dir_all(DIR));
+            assert_eq!(removed, Ok(()), "a disk without faults can be emptied");
+        }
+    }
+
+    /// A machine without a disk asks to be taken in. If that can't be now it will be tried again.
+    pub(super) fn come_back(&mut self, at: usize) -> Played {
+        let Some(leader) = self.leader() else { return Ok(()) };
+        let (address, asks) = (self.machines[at].address.clone(), self.stage.env().clone());
+        let taken_in = Arc::new(std::sync::Mutex::new(None));
+        let place = taken_in.clone();
+        let asking = asks.spawn("join", async move {
+            let answer = leader.take_in(&address).await;
+            *super::lock(&place) = Some(answer);
+        });
+        let _ = self.sim.run_until_within(ATTEMPT, asking);
+        let Some(Ok(membership)) = super::lock(&taken_in).take() else { return Ok(()) };
+        self.stage.probe("machine taken in");
+        self.empty(at);
+        self.make(at, &membership)?;
+        self.open(at)
+    }
+
+    /// Another machine.
+    pub(super) fn join(&mut self) -> Played {
+        if self.machines.len() >= self.founders + MORE {
+            return Ok(());
+        }
+        let at = self.machines.len();
+        self.machines.push(Machine::new(&self.sim, at, 0));
+        self.come_back(at)
+    }
+
+    /// A member is to have no vote, or those that are to have none may have one again.
+    pub(super) fn leave(&mut self, at: usize) {
+        let Some(leader) = self.leader() else { return };
+        let mut mutations = MutationList::new();
+        let all = [EXCLUDED_PREFIX, b"\xff"].concat();
+        mutations.push(MutationType::ClearRange, EXCLUDED_PREFIX, &all);
+        if self.random.chance(0.6) {
+            self.stage.probe("member excluded");
+            let key = [EXCLUDED_PREFIX, self.machines[at].address.as_bytes()].concat();
+            mutations.push(MutationType::Set, &key, b"");
+        }
+        let request = CommitRequest { mutations, ..CommitRequest::default() };
+        // Whether it comes to be is not asked.
+        let commit = leader.endpoint().commit(request);
+        let _ = self.sim.run_until_within(ATTEMPT, commit);
+    }
+
+    /// With everything at work again all machines come back.
+    pub(super) fn all_come_back(&mut self) -> Played {
+        for _ in 0..ATTEMPTS {
+            let Some(at) = self.machines.iter().position(|machine| machine.id == 0) else { return Ok(()) };
+            self.come_back(at)?;
+            self.sim.run_for(Duration::from_millis(200));
+        }
+        let lost = self.machines.iter().find(|machine| machine.id == 0);
+        match lost {
+            Some(machine) => Err(format!("the machine at {} was not taken in", machine.address).into()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Real servers of a cluster, killed, stopped and cut off at random instants, and clients whose history is judged.
+//!
+//! No simulation: processes, files, sockets. Clients read lists and append to them all the time, and each attempt is noted with its times. Meanwhile
+//! one thing after the other happens to a server, mostly the one that leads; each comes back before the next. In the
+//! end the history has to be strictly serializable, and nothing that was acknowledged may be missing (`lists`).
+//!
+//! What clients notice is a pause: the longest time between two acknowledged transactions of one client around each event.
+
+use crate::lists::{self, Attempt, Fate, Lists};
+use crate::proxy::Proxies;
+use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::{Database, RangeOptions, Transaction};
+use plinth_env::simulated::Random;
+use plinth_env::{Env, Task, block_on};
+use plinth_types::{Error, MutationType};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Clients that work all the time.
+const CLIENTS: u64 = 8;
+/// Lists that are appended to at a time, and how many transactions of a client there are before others take their place.
+const LISTS: u64 = 4;
+const EPOCH: u64 = 60;
+/// How long a cluster may take to serve again when everything is well.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Upper ends of the histogram's classes, in milliseconds.
+const CLASSES: [u64; 9] = [50, 100, 200, 400, 700, 1000, 2000, 4000, 8000];
+
+/// What happens to a server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// SIGKILL.
+    Killed,
+    /// SIGTERM.
+    Ended,
+    /// SIGSTOP, and SIGCONT after an election.
+    Stopped,
+    /// Nothing comes from it to other servers, or to it, or both.
+    CutOff,
+    /// What servers say to each other is late.
+    Delayed,
+}
+
+/// The first rounds go through these, to a server that leads and to one that follows by turns; then they are drawn.
+const EVENTS: [Event; 8] = [
+    Event::Killed,
+    Event::Killed,
+    Event::Ended,
+    Event::Stopped,
+    Event::Stopped,
+    Event::CutOff,
+    Event::CutOff,
+    Event::Delayed,
+];
+
+/// What many rounds came to.
+#[derive(Clone, Default, Debug)]
+pub struct Judged {
+    /// Attempts in the history, and how many of them were acknowledged.
+    pub attempts: usize,
+    /// See above.
+    pub acknowledged: usize,
+    /// The longest pause of a client around each event.
+    pub pauses: Vec<(Event, Duration)>,
+}
+
+impl std::fmt::Display for Judged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { attempts, acknowledged, pauses } = self;
+        writeln!(f, "{attempts} attempts, {acknowledged} acknowledged: strictly serializable, nothing lost")?;
+        let mut kinds: Vec<Event> = pauses.iter().map(|(event, _)| *event).collect();
+        kinds.sort();
+        kinds.dedup();
+        for kind in kinds {
+            let of_kind = pauses.iter().filter(|(event, _)| *event == kind).map(|(_, pause)| *pause);
+            summary(f, &format!("{kind:?}"), of_kind.collect())?;
+        }
+        summary(f, "all", pauses.iter().map(|(_, pause)| *pause).collect())?;
+        let mut least = 0;
+        for class in CLASSES.into_iter().chain([u64::MAX]) {
+            let is_in =
+                |(_, pause): &&(Event, Duration)| (least..class).contains(&(pause.as_millis() as u64));
+            let count = pauses.iter().filter(is_in).count();
+            if count > 0 {
+                let upto = if class == u64::MAX { "longer".to_string() } else { format!("to {class} ms") };
+                writeln!(f, "  {upto:>10} {count:>5} {}", "#".repeat((count * 50).div_ceil(pauses.len())))?;
+            }
+            least = class;
+        }
+        Ok(())
+    }
+}
+
+fn summary(f: &mut std::fmt::Formatter<'_>, name: &str, mut pauses: Vec<Duration>) -> std::fmt::Result {
+    pauses.sort();
+    let at = |part: usize| pauses.get((pauses.len() * part / 100).min(pauses.len().saturating_sub(1)));
+    let [half, most, greatest] =
+        [at(50), at(99), pauses.last()].map(|pause| pause.map_or(0, Duration::as_millis));
+    writeln!(
+        f,
+        "  {name:8} {:>4} pauses: half below {half} ms, 99 of 100 below {most} ms, greatest {greatest} ms",
+        pauses.len()
+    )
+}
+
+/// The processes of a cluster, which end with the value.
+struct Servers {
+    env: Env,
+    program: Vec<OsString>,
+    place: PathBuf,
+    file: PathBuf,
+    listen: Vec<SocketAddr>,
+    proxies: Proxies,
+    children: Vec<Option<Child>>,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn told(what: &str) -> impl Fn(Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Addresses of this machine at which nobody listens now.
+fn free_addresses(env: &Env, count: usize) -> Result<Vec<SocketAddr>, String> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = |_| block_on(env.sockets().listen(any)).map_err(told("find free ports"));
+    let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>()?;
+    Ok(listeners.iter().map(|listener| listener.local_address()).collect())
+}
+
+impl Servers {
+    /// Starts servers that form a cluster, each behind a proxy.
+    fn form(env: &Env, program: &[OsString], place: &Path, count: usize) -> Result<Self, String> {
+        let listen = free_addresses(env, count)?;
+        let proxies = block_on(Proxies::stand(env, &listen)).map_err(told("stand between servers"))?;
+        let file = place.join("fdb.cluster");
+        let named: Vec<_> = proxies.addresses().iter().map(ToString::to_string).collect();
+        let line = format!("kills:nodes@{}\n", named.join(","));
+        block_on(env.files().replace(&file, line.as_bytes())).map_err(told("write the cluster file"))?;
+        let children = (0..count).map(|_| None).collect();
+        let (program, place) = (program.to_vec(), place.to_path_buf());
+        let mut servers = Self { env: env.clone(), program, place, file, listen, proxies, children };
+        let mut outputs = Vec::new();
+        for at in 0..count {
+            servers.start(at, Stdio::piped())?;
+            outputs.extend(servers.children[at].as_mut().and_then(|child| child.stdout.take()));
+        }
+        for output in outputs {
+            let mut line = String::new();
+            let read = BufReader::new(output).read_line(&mut line);
+            if read.is_err() || !line.starts_with("ready ") {
+                return Err(format!("a server said {line:?} when it was to be ready"));
+            }
+        }
+        Ok(servers)
+    }
+
+    fn start(&mut self, at: usize, output: Stdio) -> Result<(), String> {
+        let (program, before) = self.program.split_first().ok_or("no program to start")?;
+        let public = self.proxies.addresses()[at].to_string();
+        let child = Command::new(program)
+            .args(before)
+            .args([
+                "server",
+                "--listen",
+                &self.listen[at].to_string(),
+                "--public-address",
+                &public,
+                "--log",
+                "text,error",
+            ])
+            .arg("--dir")
+            .arg(self.place.join(format!("node-{}", at + 1)))
+            .arg("--cluster-file")
+            .arg(&self.file)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(Stdio::null())
+            .spawn();
+        self.children[at] = Some(child.map_err(|error| format!("start a server: {error}"))?);
+        Ok(())
+    }
+
+    fn signal(&self, at: usize, signal: &str) -> Result<(), String> {
+        let Some(child) = &self.children[at] else { return Ok(()) };
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(format!("kill {signal} of server {}: {other:?}", at + 1)),
+        }
+    }
+
+    /// Waits for a process that was told to end; gives its code.
+    fn ended(&mut self, at: usize) -> Result<Option<i32>, String> {
+        let Some(mut child) = self.children[at].take() else { return Ok(None) };
+        child.wait().map(|status| status.code()).map_err(|error| format!("wait for a server: {error}"))
+    }
+
+    /// Every process that wasn't ended is there.
+    fn check(&mut self) -> Result<(), String> {
+        for (at, child) in self.children.iter_mut().enumerate() {
+            if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
+                return Err(format!("server {} has ended by itself: {status}", at + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn database(&self) -> Result<Database, String> {
+        let file =
+            block_on(ClusterFile::read(&self.env, &self.file)).map_err(told("read the cluster file"))?;
+        Ok(Database::new(Arc::new(RemoteEndpoint::connect(&self.env, file))))
+    }
+
+    /// The place of the server that leads, if that is known.
+    fn leader(&self) -> Option<usize> {
+        let file = block_on(ClusterFile::read(&self.env, &self.file)).ok()?;
+        let located = block_on(RemoteEndpoint::connect(&self.env, file).locate()).ok()?;
+        let address = located.leader_address()?.to_owned();
+        self.proxies.addresses().iter().position(|known| known.to_string() == address)
+    }
+
+    /// Does something to a server, and has it come back.
+    fn befall(&mut self, at: usize, event: Event, random: &mut Random) -> Result<(), String> {
+        let ms =
+            |random: &mut Random, least: u64, most: u64| Duration::from_millis(random.in_range(least..most));
+        let env = self.env.clone();
+        match event {
+            Event::Killed => {
+                self.signal(at, "-KILL")?;
+                self.ended(at)?;
+                block_on(env.sleep(ms(random, 0, 1200)));
+                self.start(at, Stdio::null())?;
+            }
+            Event::Ended => {
+                self.signal(at, "-TERM")?;
+                match self.ended(at)? {
+                    Some(0) => {}
+                    code => {
+                        return Err(format!("server {} ended with {code:?} when it was asked to", at + 1));
+                    }
+                }
+                self.start(at, Stdio::null())?;
+            }
+            Event::Stopped => {
+                self.signal(at, "-STOP")?;
+                block_on(env.sleep(ms(random, 300, 2500)));
+                self.signal(at, "-CONT")?;
+            }
+            Event::CutOff => {
+                let (node, ways) = (at as u64 + 1, random.below(3));
+                for other in (1..=self.listen.len() as u64).filter(|other| *other != node) {
+                    if ways != 0 {
+                        self.proxies.cut(node, other);
+                    }
+                    if ways != 1 {
+                        self.proxies.cut(other, node);
+                    }
+                }
+                block_on(env.sleep(ms(random, 500, 3000)));
+                self.proxies.heal();
+            }
+            Event::Delayed => {
+                self.proxies.delay(ms(random, 5, 120));
+                block_on(env.sleep(ms(random, 300, 1500)));
+                self.proxies.heal();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What clients have seen.
+#[derive(Default)]
+struct History {
+    attempts: Vec<Attempt>,
+    /// When each client was told of which transaction.
+    acknowledged: Vec<(u64, Duration)>,
+}
+
+fn key(list: u64) -> Vec<u8> {
+    [b"list/", &list.to_be_bytes()[..]].concat()
+}
+
+fn values(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks().0.iter().map(|value| u64::from_be_bytes(*value)).collect()
+}
+
+/// Reads one or two lists, and mostly appends to one or two.
+async fn attempt(env: &Env, tr: &Transaction, random: &mut Random, (client, number): (u64, u64)) -> Attempt {
+    let list = |random: &mut Random| number / EPOCH * LISTS + random.below(LISTS);
+    let mut attempt = Attempt {
+        began: env.now(),
+        ended: Duration::ZERO,
+        reads: Vec::new(),
+        appends: Vec::new(),
+        fate: Fate::Refused,
+    };
+    let mut wanted: Vec<u64> = (0..=random.below(2)).map(|_| list(random)).collect();
+    wanted.dedup();
+    for list in wanted {
+        match tr.get(key(list)).await {
+            Ok(found) => attempt.reads.push((list, found.map_or_else(Vec::new, |found| values(&found)))),
+            Err(_) => return Attempt { ended: env.now(), ..attempt },
+        }
+    }
+    for place in 0..random.below(3) {
+        let (list, value) = (list(random), client << 48 | number << 8 | place);
+        tr.atomic_op(key(list), value.to_be_bytes(), MutationType::AppendIfFits);
+        attempt.appends.push((list, value));
+    }
+    let fate = match tr.commit().await {
+        Ok(()) => Fate::Committed,
+        // These alone say for certain that nothing has come of it.
+        Err(error) if [Error::not_committed(), Error::transaction_too_old()].contains(&error) => {
+            Fate::Refused
+        }
+        Err(_) => Fate::Unknown,
+    };
+    Attempt { ended: env.now(), fate, ..attempt }
+}
+
+async fn work(env: Env, db: Database, client: u64, seed: u64, shared: Arc<(AtomicBool, Mutex<History>)>) {
+    let mut random = Random::new(seed ^ client << 32);
+    let mut number = 0;
+    while !shared.0.load(Ordering::Relaxed) {
+        let done = attempt(&env, &db.create_transaction(), &mut random, (client, number)).await;
+        let is_done = done.fate == Fate::Committed;
+        number += u64::from(is_done || !done.appends.is_empty());
+        {
+            let mut history = shared.1.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_done {
+                history.acknowledged.push((client, done.ended));
+            }
+            history.attempts.push(done);
+        }
+        env.sleep(Duration::from_millis(if is_done { 2 } else { 10 })).await;
+    }
+}
+
+/// The longest time between two acknowledged transactions of one client that has to do with what happened from `begin` to `end`.
+fn pause(acknowledged: &[(u64, Duration)], begin: Duration, end: Duration) -> Duration {
+    let of_client = |client: u64| {
+        let times: Vec<_> = acknowledged.iter().filter(|(by, _)| *by == client).map(|(_, at)| *at).collect();
+        let concerned = times.windows(2).filter(|pair| pair[1] >= begin && pair[0] <= end);
+        concerned.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    };
+    (0..CLIENTS).map(of_client).max().unwrap_or_default()
+}
+
+/// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges what clients saw.
+///
+/// # Errors
+/// What was lost or can't be, or why there was nothing to judge.
+pub fn rounds(program: &[OsString], nodes: usize, rounds: u64, seed: u64) -> Result<Judged, String> {
+    let env = Env::real();
+    let mut random = Random::new(seed);
+    let place = block_on(env.files().temporary_dir("plinth-kill-nodes")).map_err(told("make a directory"))?;
+    let mut servers = Servers::form(&env, program, place.path(), nodes)?;
+    let shared = Arc::<(AtomicBool, Mutex<History>)>::default();
+    let mut clients: Vec<Task> = Vec::new();
+    for client in 0..CLIENTS {
+        let work = work(env.clone(), servers.database()?, client, seed, shared.clone());
+        clients.push(env.spawn("client", work));
+    }
+    let mut happened = Vec::new();
+    for round in 0..rounds {
+        block_on(env.sleep(Duration::from_millis(random.in_range(400..900))));
+        let first = EVENTS.get(round as usize).copied();
+        let event = first.unwrap_or_else(|| EVENTS[random.index(EVENTS.len())]);
+        // The second of two of a kind befalls a server that follows.
+        let is_second = first.is_some() && round > 0 && first == EVENTS.get(round as usize - 1).copied();
+        let is_leaders = if first.is_some() { !is_second } else { random.chance(0.7) };
+        let at = match servers.leader() {
+            Some(leader) if is_leaders => leader,
+            Some(leader) => (leader + 1 + random.index(nodes - 1)) % nodes,
+            None => random.index(nodes),
+        };
+        let begin = env.now();
+        servers.befall(at, event, &mut random)?;
+        serves(&env, &shared)?;
+        servers.check()?;
+        happened.push((event, begin, env.now()));
+    }
+    shared.0.store(true, Ordering::Relaxed);
+    for client in clients {
+        block_on(client).map_err(|failed| format!("a client failed: {failed}"))?;
+    }
+    let history = std::mem::take(&mut *shared.1.lock().unwrap_or_else(PoisonError::into_inner));
+    let last = last_lists(&servers.database()?)?;
+    lists::judge(&history.attempts, &last)?;
+    let History { attempts, acknowledged } = history;
+    let pauses = happened.into_iter().map(|(event, begin, end)| (event, pause(&acknowledged, begin, end)));
+    Ok(Judged { attempts: attempts.len(), acknowledged: acknowledged.len(), pauses: pauses.collect() })
+}
+
+/// Waits until every client has been told of a transaction once more.
+fn serves(env: &Env, shared: &(AtomicBool, Mutex<History>)) -> Result<(), String> {
+    let since = env.now();
+    loop {
+        let served = {
+            let history = shared.1.lock().unwrap_or_else(PoisonError::into_inner);
+            let newest = history.acknowledged.iter().rev().take_while(|(_, at)| *at > since);
+            newest.map(|(client, _)| *client).collect::<std::collections::BTreeSet<_>>().len() as u64
+        };
+        if served == CLIENTS {
+            return Ok(());
+        }
+        if env.now() - since > PATIENCE {
+            return Err(format!(
+                "only {served} of {CLIENTS} clients are served {PATIENCE:?} after all was well again"
+            ));
+        }
+        block_on(env.sleep(Duration::from_millis(10)));
+    }
+}
+
+fn last_lists(db: &Database) -> Result<Lists, String> {
+    let read = db.transact_blocking(|tr| {
+        let rows = block_on(tr.range(RangeOptions::from(&b"list/"[..]..&b"list0"[..])).collect())?;
+        Ok(rows.iter().map(|row| (row.key.to_vec(), values(&row.value))).collect::<Vec<_>>())
+    });
+    let number = |key: &[u8]| key.last_chunk().map_or(0, |number| u64::from_be_bytes(*number));
+    let read = read.map_err(told("read the lists in the end"))?;
+    Ok(read.into_iter().map(|(key, values)| (number(&key), values)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_the_longest_one_that_has_to_do_with_an_event() {
+        let ms = Duration::from_millis;
+        let acknowledged =
+            [(0, 0), (1, 5), (0, 10), (1, 300), (0, 15), (0, 900), (1, 305)].map(|(by, at)| (by, ms(at)));
+        assert_eq!(pause(&acknowledged, ms(12), ms(20)), ms(885));
+        assert_eq!(pause(&acknowledged[..5], ms(3), ms(20)), ms(295));
+    }
+}
