@@ -81,6 +81,12 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         level: 4,
+        name: "plinth-dr",
+        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        tests_use: &["plinth"],
+    },
+    Layer {
+        level: 4,
         name: "plinth-backup",
         uses: &["plinth-types", "plinth-env", "plinth-client"],
         // Who makes a directory of rows.
@@ -163,6 +169,7 @@ const LAYERS: &[Layer] = &[
             "plinth-server",
             "plinth-bench",
             "plinth-migrate",
+            "plinth-dr",
             "plinth-sim",
         ],
         tests_use: &["plinth-capi", "plinth-series"],

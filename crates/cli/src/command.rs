@@ -33,6 +33,7 @@ pub fn command(version: &'static str) -> Command {
             crate::backup::restore_command(),
             crate::migrate::command(),
             crate::changes::command(),
+            crate::dr::command(),
             crate::series::command(),
             crate::sim::command(),
         ])

@@ -13,6 +13,7 @@
 //!   plinth backup, restore backup/      a database ─▶ plinth-backup ─▶ files, and back
 //!   plinth migrate         migrate.rs   two databases by name ─▶ plinth-migrate
 //!   plinth changes         changes.rs   streams of changes, registered and followed
+//!   plinth dr              dr.rs        two databases by name ─▶ plinth-dr
 //!   plinth series          series/      points out of and into files; lists, descriptions, plots
 //!   plinth status, top     monitor.rs   the status document, in words, once or live
 //!   plinth sim             sim.rs       seeds ─▶ plinth-sim
@@ -38,6 +39,7 @@ mod command;
 mod damage;
 mod demo;
 mod dev_nodes;
+mod dr;
 mod failure;
 mod interrupt;
 mod log;
@@ -99,6 +101,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("restore", options)) => backup::restore(options),
         Some(("migrate", options)) => migrate::run(options),
         Some(("changes", options)) => changes::run(options),
+        Some(("dr", options)) => dr::run(options),
         Some(("series", options)) => series::run(options),
         Some(("status", options)) => monitor::status(options),
         Some(("top", options)) => monitor::top(options),

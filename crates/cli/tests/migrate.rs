@@ -1,7 +1,8 @@
 //! `plinth migrate` as its users meet it: between directories, through FoundationDB's C library (ours, loaded as Apple's would
 //! be), from and to a server that is running.
 //!
-//! What a copy promises while its source is written is tested in `crates/migrate`; here it is names, words and exit codes.
+//! And `plinth dr` between two servers. What is promised while the source is written is tested in `crates/migrate` and
+//! `crates/dr`; here it is names, words and exit codes.
 
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -138,4 +139,85 @@ fn what_can_not_be_done_is_said_with_the_place_and_the_remedy() {
     refused(&here, &here, 1, "lock_file_failure");
     refused(&here, "fdb:x?y=z", 2, "fdb:CLUSTER_FILE");
     refused(&here, "fdb:x?lib=/nowhere/libfdb_c.so", 1, "/nowhere/libfdb_c.so");
+}
+
+/// `plinth dr` between two servers.
+struct Dr {
+    from: String,
+    to: String,
+}
+
+impl Dr {
+    /// Runs a command; gives its exit code and what it said.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = program().arg("dr").args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    }
+
+    fn both(&self, name: &str) -> (Option<i32>, String) {
+        self.run(&[name, "--from", &self.from, "--to", &self.to])
+    }
+
+    fn spawn(&self, name: &str) -> Server {
+        let arguments = ["dr", name, "--from", &self.from, "--to", &self.to];
+        Server(program().args(arguments).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let (code, json) = self.run(&["status", "--from", &self.from, "--to", &self.to, "--json"]);
+        assert_eq!(code, Some(0), "{json}");
+        serde_json::from_str(&json).unwrap_or_else(|_| panic!("{json}"))
+    }
+}
+
+fn put(db: &Database, key: &str) -> plinth::Result<()> {
+    let tr = db.create_transaction();
+    tr.set(key, "1");
+    tr.commit().wait()
+}
+
+/// A second site as its users meet it: two servers, an agent that is killed, a status, sides changed, an end without the first.
+#[test]
+fn a_second_site_follows_a_server_and_outlives_it() {
+    let place = place();
+    let (first, from) = Server::start(&place, "first");
+    let (_second, to) = Server::start(&place, "second");
+    let (here, there) = (Database::connect(&from).unwrap(), Database::connect(&to).unwrap());
+    let dr = Dr { from: from.clone(), to: to.clone() };
+    fill(&here, 3000);
+    let (code, said) = dr.both("wait");
+    assert!(code == Some(1) && said.contains("neither database follows"), "{said}");
+    let mut agent = dr.spawn("start");
+    // It has said nothing to wait for: until it has begun nobody follows.
+    while dr.both("status").1.contains("neither") {}
+    let (code, said) = dr.both("wait");
+    assert!(code == Some(0) && said.contains("is whole at version"), "{said}");
+    // Killed, and another one goes on.
+    agent.0.kill().unwrap();
+    let _agent = dr.spawn("agent");
+    let shown = dr.status();
+    assert!(shown["state"] == "following" && shown["tag"] == "default", "{shown}");
+    assert!(shown["lag"]["seconds"].is_f64() && shown["lag"]["versions"].is_i64(), "{shown}");
+    // They change places, and back: each time the other one takes writes, at once.
+    let back = Dr { from: to.clone(), to: from.clone() };
+    for (places, on, off) in [(&dr, &there, &here), (&back, &here, &there)] {
+        let (code, said) = places.both("switch");
+        assert!(code == Some(0) && said.contains("takes writes now"), "{said}");
+        assert_eq!(put(off, "row/nowhere"), Err(plinth::Error::database_locked()));
+        put(on, &format!("row/on {}", places.to)).unwrap();
+    }
+    let (code, said) = back.both("switch");
+    assert!(code == Some(0) && said.contains("already"), "{said}");
+    let newest = here.create_transaction().get_read_version().wait().unwrap();
+    let original = rows(&here);
+    assert_eq!(original.len(), 3002);
+    while dr.status()["second"]["whole_at_version"].as_i64() < Some(newest) {}
+    // The first is gone.
+    drop((here, first));
+    let (code, said) = dr.run(&["abort", "--to", &to, "--dstonly"]);
+    assert!(code == Some(0) && said.contains("is free, as the first was at version"), "{said}");
+    assert_eq!(rows(&there), original);
+    let (code, said) = dr.run(&["abort", "--to", &to, "--dstonly"]);
+    assert!(code == Some(1) && said.contains("follows no other one"), "{said}");
 }

@@ -21,6 +21,9 @@ const LEASE_MARGIN: i64 = LEASE_VERSIONS / 2;
 /// How stale a read version may become while nothing is committed.
 const FOLLOW_AFTER: i64 = VERSIONS_PER_SECOND / 10;
 
+/// No clock is moved further: from there on it has a hundred thousand years left.
+const FURTHEST: Version = Version::MAX / 2;
+
 const _: () = assert!(LEASE_MARGIN > limits::WINDOW_VERSIONS);
 
 /// What [`Sequencer::assign`] decided.
@@ -58,6 +61,18 @@ impl Sequencer {
     /// The newest version handed out, to a batch or to readers.
     pub fn newest(&self) -> Version {
         self.newest
+    }
+
+    /// From now on the clock reads `least` at least: for a database whose versions have to be beyond those of another one. How far
+    /// it was moved by that.
+    pub fn move_beyond(&mut self, least: Version, now: Duration) -> Version {
+        let ahead = least.saturating_sub(self.clock(now)).max(0);
+        if least > FURTHEST {
+            // Nobody could commit any more; so it is refused, as a version below it.
+            return 0;
+        }
+        self.base += ahead;
+        ahead
     }
 
     /// The version for the next batch, which is then in flight until [`Sequencer::finish`].
@@ -142,6 +157,23 @@ mod tests {
             1_000_003,
             "the clock may stand, versions don't"
         );
+    }
+
+    #[test]
+    fn the_clock_can_be_moved_ahead_but_neither_back_nor_out_of_the_world() {
+        let mut sequencer = Sequencer::starting_at(1, Duration::ZERO);
+        sequencer.assign(Duration::ZERO);
+        assert_eq!(sequencer.move_beyond(5, SECOND), 0, "it is there already");
+        assert_eq!(sequencer.move_beyond(9_000_001, SECOND), 8_000_000);
+        let assigned = sequencer.assign(SECOND);
+        assert_eq!(assigned.version, 9_000_001);
+        assert!(assigned.lease.is_some_and(|lease| lease > assigned.version));
+        sequencer.leased(assigned.lease.unwrap());
+        sequencer.finish();
+        sequencer.finish();
+        assert_eq!(sequencer.follow(9_000_001, 2 * SECOND), Some(10_000_001), "readers follow from there");
+        assert_eq!(sequencer.move_beyond(Version::MAX, SECOND), 0);
+        assert!(sequencer.assign(2 * SECOND).version < 11_000_000);
     }
 
     #[test]

@@ -36,6 +36,8 @@ impl Applied {
 /// The versions of one term.
 pub(crate) struct Versions {
     clock_base: (Version, Duration),
+    /// How far the clock has been moved ahead since.
+    ahead: AtomicI64,
     sequencer: Mutex<Sequencer>,
     /// Read versions follow the clock while nothing happens; else entries alone move them.
     follows: bool,
@@ -46,7 +48,8 @@ pub(crate) struct Versions {
 impl Versions {
     pub fn new(sequencer: Sequencer) -> Self {
         let clock_base = sequencer.clock_base();
-        Self { clock_base, sequencer: Mutex::new(sequencer), follows: true, asked: AtomicBool::new(true) }
+        let (ahead, asked) = (AtomicI64::new(0), AtomicBool::new(true));
+        Self { clock_base, ahead, sequencer: Mutex::new(sequencer), follows: true, asked }
     }
 
     /// Of a cluster, where every node has to be able to serve each read version: entries alone move them.
@@ -54,9 +57,15 @@ impl Versions {
         Self { follows: false, ..Self::new(sequencer) }
     }
 
+    #[inline]
+    fn clock_base(&self) -> (Version, Duration) {
+        let (base, since) = self.clock_base;
+        (base + self.ahead.load(Ordering::Relaxed), since)
+    }
+
     /// How far the newest version is behind the clock.
     pub fn lag(&self, applied: &Applied, now: Duration) -> Version {
-        let (base, since) = self.clock_base;
+        let (base, since) = self.clock_base();
         Sequencer::clock_at(base, since, now).saturating_sub(applied.newest())
     }
 
@@ -65,7 +74,7 @@ impl Versions {
     #[inline]
     pub fn read_version(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
         let newest = applied.newest();
-        let (base, since) = self.clock_base;
+        let (base, since) = self.clock_base();
         if !Sequencer::is_stale(base, since, newest, now) {
             return newest;
         }
@@ -86,9 +95,12 @@ impl Versions {
         followed
     }
 
-    /// The version for a batch that now is in flight.
-    pub fn assign(&self, now: Duration) -> Assigned {
-        lock(&self.sequencer).assign(now)
+    /// The version for a batch that now is in flight: not below `least`, unless that is out of the world.
+    pub fn assign(&self, now: Duration, least: Version) -> Assigned {
+        let mut sequencer = lock(&self.sequencer);
+        let ahead = sequencer.move_beyond(least, now);
+        self.ahead.fetch_add(ahead, Ordering::Relaxed);
+        sequencer.assign(now)
     }
 
     /// A batch is no longer in flight: it has taken effect, or left no trace. With it a lease may have become

@@ -150,7 +150,7 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let replica = &*leader.replica;
     assert!(!planted!("a commit worker panics before it appends"), "planted");
     let began = replica.env.now();
-    let assigned = leader.versions.assign(began);
+    let assigned = leader.versions.assign(began, batcher.metadata.min_required_commit_version());
     let version = assigned.version;
     let span = events::batch(version, batch.len());
     batcher.resolver.forget_before(replica.window_begin(version));

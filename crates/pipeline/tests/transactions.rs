@@ -8,7 +8,9 @@ mod common;
 use common::*;
 use plinth_client::ReadVersionRequest;
 use plinth_env::block_on;
-use plinth_types::system::{DATABASE_LOCKED, IDEMPOTENCY_PREFIX, METADATA_VERSION};
+use plinth_types::system::{
+    DATABASE_LOCKED, IDEMPOTENCY_PREFIX, METADATA_VERSION, MIN_REQUIRED_COMMIT_VERSION,
+};
 use plinth_types::{
     Bytes, CommitReply, Error, KeySelector, KeySpace, MutationType as M, RangeRead, Versionstamp,
 };
@@ -70,6 +72,30 @@ fn versionstamps_are_the_commits_version_and_position() {
         assert_eq!(get(&node, b"at").await.as_deref(), Some(&expected[..]));
         let reader = having_read(request(&[(M::Set, b"z", b"")]), version - 1, &[&stamped]);
         assert!(matches!(node.commit(reader).await.unwrap(), CommitReply::Conflict { .. }));
+    });
+}
+
+/// A database that takes another one's place has to go on beyond its versions, or newer stamps would sort before older ones.
+#[test]
+fn versions_can_be_moved_ahead_and_go_on_from_there() {
+    block_on(async {
+        let node = in_memory().await;
+        let least = version(&node).await + 3_600_000_000;
+        let before = set(&node, b"k", b"1").await.unwrap();
+        let mut moved = request(&[(M::Set, MIN_REQUIRED_COMMIT_VERSION, &least.to_le_bytes())]);
+        moved.lock_aware = true;
+        commit(&node, moved).await.unwrap();
+        let after = set(&node, b"k", b"2").await.unwrap();
+        assert!(before < least && after >= least, "{before} {least} {after}");
+        assert!(version(&node).await >= after);
+        assert_eq!(get(&node, b"k").await.as_deref(), Some(&b"2"[..]));
+        assert!(set(&node, b"k", b"3").await.unwrap() > after);
+        // What nobody could commit beyond is refused, as ever, and undone by nobody: but it harms nothing.
+        let last = version(&node).await;
+        let never = request(&[(M::Set, MIN_REQUIRED_COMMIT_VERSION, &i64::MAX.to_le_bytes())]);
+        commit(&node, never).await.unwrap();
+        assert_eq!(set(&node, b"k", b"4").await.unwrap_err(), Error::transaction_too_old());
+        assert!(version(&node).await >= last && version(&node).await < last + 3_600_000_000);
     });
 }
 

@@ -24,7 +24,7 @@ use plinth_types::changes::{
     LAST_ID, MAX_NAME, MAX_RANGES, MAX_STREAMS, STREAM_END, STREAM_PREFIX, acknowledged_key, name_of, number,
     stream_key, union,
 };
-use plinth_types::system::NORMAL_END;
+use plinth_types::system::{METADATA_VERSION, NORMAL_END};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, Error, KeyRange, MutationType, Result, StreamRow, Version, planted,
     printable,
@@ -64,10 +64,40 @@ impl Database {
         bound_bytes: Option<u64>,
     ) -> Reply<ChangeStream> {
         let name = Bytes::copy_from_slice(name.as_ref());
-        let ranges = match check(&name, ranges.into_iter().collect()) {
-            Ok(ranges) => ranges,
-            Err(error) => return Reply::ready(Err(error)),
-        };
+        match check(&name, ranges.into_iter().collect()) {
+            Ok(ranges) => self.register_ranges(name, ranges, bound_bytes),
+            Err(error) => Reply::ready(Err(error)),
+        }
+    }
+
+    /// Registers a stream of all that users write: the normal keys, the rows by which tenants are found, and the metadata version. For
+    /// whoever keeps a second database in step.
+    ///
+    /// # Errors
+    /// Those of [`Database::register_changes`].
+    pub fn register_all_changes(
+        &self,
+        name: impl AsRef<[u8]>,
+        bound_bytes: Option<u64>,
+    ) -> Reply<ChangeStream> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        if let Err(error) = check_name(&name) {
+            return Reply::ready(Err(error));
+        }
+        let ranges = [
+            KeyRange::new("", NORMAL_END),
+            KeyRange::new(METADATA_VERSION, plinth_types::key_after(METADATA_VERSION)),
+            KeyRange::new(&b"\xff/tenant/"[..], &b"\xff/tenant0"[..]),
+        ];
+        self.register_ranges(name, ranges.to_vec(), bound_bytes)
+    }
+
+    fn register_ranges(
+        &self,
+        name: Bytes,
+        ranges: Vec<KeyRange>,
+        bound_bytes: Option<u64>,
+    ) -> Reply<ChangeStream> {
         let database = self.clone();
         detached(async move {
             let bound = bound_bytes.unwrap_or(0);
@@ -157,11 +187,16 @@ fn removed(name: &[u8]) -> Error {
     invalid(format!("stream {} was removed meanwhile", printable(name)))
 }
 
-/// The ranges as they are registered.
-fn check(name: &[u8], ranges: Vec<KeyRange>) -> Result<Vec<KeyRange>> {
+fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(invalid(format!("the name of a stream has 1 to {MAX_NAME} bytes, not {}", name.len())));
     }
+    Ok(())
+}
+
+/// The ranges as they are registered.
+fn check(name: &[u8], ranges: Vec<KeyRange>) -> Result<Vec<KeyRange>> {
+    check_name(name)?;
     if let Some(wrong) = ranges.iter().find(|range| range.end[..] > *NORMAL_END) {
         let detail = format!("a stream covers normal keys, which {wrong:?} goes beyond");
         return Err(Error::key_outside_legal_range().with_detail(detail));

@@ -1,0 +1,168 @@
+//! Ending: both databases become free, or the second alone, when the first is gone.
+//!
+//! ```text
+//!   second   1  head: aborting
+//!   first    2  if sides were being changed: unlocked again       second   3  its stream for the other direction gone
+//!   first    4  stream gone, and to whom its changes go
+//!   second   5  unlocked, whole or cleared; head gone
+//! ```
+//! As long as the second has a head whoever comes next goes on. When the first is gone, there is step 5 alone: the second is at a
+//! version at which it is whole after every transaction, so nothing has to be finished first.
+
+use crate::lease::Run;
+use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key};
+use crate::sides::{remove_stream, set_head, take_up};
+use crate::sites::{Direction, Sites, firsts, head, identity, nothing};
+use crate::system::{self, TENANTS, lock_id, unlock};
+use plinth_client::Database;
+use plinth_types::{
+    Error, Result, Version,
+    system::{DATABASE_LOCKED, NORMAL_END},
+};
+
+/// What becomes of a second site that was never whole, when it is made free without the first.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Leftover {
+    /// Nothing: it stays as it is, and that is told.
+    #[default]
+    Refuse,
+    /// It is free with the rows that it has.
+    Keep,
+    /// It is free and empty.
+    Clear,
+}
+
+async fn take_over(to: &Database) -> Result<Run> {
+    let mut holder = Id::default();
+    to.endpoint().env().fill_random(&mut holder);
+    // Without a condition a run always begins.
+    Run::begin(to, &holder, None).await?.ok_or_else(Error::operation_cancelled)
+}
+
+/// Ends it, on both sides. Gives the version of the first that the second holds; none if it was never whole, and so is empty.
+///
+/// # Errors
+/// `client_invalid_operation` if neither follows the other.
+pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
+    let Some(mut direction) = sites.direction().await? else {
+        return forget(sites, tag).await.map(|()| None);
+    };
+    let mut run = take_over(&direction.to).await?;
+    if direction.head.wanted == Wanted::Waiting {
+        take_up(&run, &direction).await?;
+        direction = sites.direction().await?.ok_or_else(nothing)?;
+        run = take_over(&direction.to).await?;
+    }
+    let Direction { from, head, .. } = &direction;
+    let head = Head { wanted: Wanted::Aborting, ..head.clone() };
+    set_head(&run, &head).await?;
+    end_both(&run, from, &head).await
+}
+
+/// Steps 2 to 5.
+pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result<Option<Version>> {
+    if let Some(other) = &head.other {
+        system::transact(first, |tr| async move {
+            let waiting = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+            if waiting.is_some_and(|waiting| waiting.id == *other) {
+                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(*other) {
+                    tr.clear(DATABASE_LOCKED);
+                }
+                tr.clear_range(SECOND.0, SECOND.1);
+            }
+            Ok(())
+        })
+        .await?;
+        remove_stream(&run.to, other).await?;
+    }
+    remove_stream(first, &head.id).await?;
+    remove_first(first, &head.tag, &head.id).await?;
+    free(run, head, Leftover::Clear).await
+}
+
+async fn remove_first(first: &Database, tag: &str, id: &Id) -> Result<()> {
+    system::transact(first, |tr| async move {
+        let found = tr.get(first_key(tag)).await?.map(|value| First::decode(&value)).transpose()?;
+        if found.is_some_and(|found| found.id == *id) {
+            tr.clear(first_key(tag));
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The second was made free without the first, which still keeps its log for it.
+async fn forget(sites: &Sites, tag: &str) -> Result<()> {
+    let second = identity(&sites.to);
+    let found = firsts(&sites.from).await?;
+    let Some((_, first)) = found.into_iter().find(|(other, first)| other == tag && first.to == second) else {
+        return Err(nothing());
+    };
+    remove_stream(&sites.from, &first.id).await?;
+    remove_first(&sites.from, tag, &first.id).await
+}
+
+/// Makes the second free when the first is gone: it keeps what it has. Gives the version of the first that that is, if it is known.
+///
+/// # Errors
+/// `client_invalid_operation` if the database follows nobody, or was never whole and `leftover` doesn't say what becomes of that.
+pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Version>> {
+    let Some(head) = head(to).await? else {
+        let detail = "the database follows no other one";
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    };
+    let run = take_over(to).await?;
+    if let Wanted::Switching(next) = head.wanted {
+        remove_stream(to, &next).await?;
+    }
+    let version = free(&run, &head, leftover).await?;
+    if head.wanted == Wanted::Waiting {
+        // It was the first until a moment ago.
+        if let Some(before) = &head.other {
+            remove_stream(to, before).await?;
+            remove_first(to, &head.tag, before).await?;
+        }
+    }
+    Ok(version)
+}
+
+/// Step 5.
+async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Version>> {
+    let freed = run
+        .transact(|tr| async move {
+            let now = tr.get_read_version().await?;
+            let place = tr.get(PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
+            let is_whole = match &place {
+                Some(place) => place.whole_at().is_some(),
+                None => head.wanted == Wanted::Waiting,
+            };
+            if !is_whole && leftover == Leftover::Refuse {
+                let (rows, bytes) = place.map_or((0, 0), |place| (place.rows, place.bytes));
+                let detail = format!(
+                    "the second site was never whole: {rows} rows, {bytes} bytes have been copied, each as it was at some version; \
+                     keep them as they are (--keep-partial) or clear them (--clear)"
+                );
+                return Err(Error::client_invalid_operation().with_detail(detail));
+            }
+            if !is_whole && leftover == Leftover::Clear {
+                tr.clear_range(b"", NORMAL_END);
+                tr.clear_range(TENANTS.0, TENANTS.1);
+            }
+            tr.clear_range(SECOND.0, SECOND.1);
+            if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id) {
+                let beyond = place.as_ref().filter(|_| leftover != Leftover::Clear || is_whole);
+                unlock(&tr, beyond.map_or(0, |place| place.position), now)?;
+            }
+            Ok(place.and_then(|place| place.whole_at()))
+        })
+        .await;
+    match freed {
+        // The answer to the commit that did it may have been lost.
+        Err(error)
+            if error == Error::operation_cancelled() && crate::sites::head(&run.to).await?.is_none() =>
+        {
+            Ok(None)
+        }
+        freed => freed,
+    }
+}

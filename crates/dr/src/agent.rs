@@ -1,0 +1,193 @@
+//! The agent: does what is wanted of two databases for as long as it is let, or waits for its turn.
+//!
+//! It looks which of the two follows the other, begins a run, and works until that fails, is taken over, or sides have changed. So
+//! whatever was left by whoever was killed is found and gone on with, in either direction.
+
+use crate::follow::Follower;
+use crate::lease::{Other, Run};
+use crate::rows::{BEAT, Id, Wanted};
+use crate::sites::{Direction, Sites, nothing};
+use crate::{abort, copy, sides, system};
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often a waiting agent looks.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether it is to stop.
+const STOP: Duration = Duration::from_millis(20);
+/// The first pause before something is tried again, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// How long saying goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What an agent is told.
+#[derive(Clone, Default, Debug)]
+pub struct Control {
+    /// Set it to end the agent; another one goes on where it was.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// How an agent has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It was told to.
+    Stopped,
+    /// Neither database follows the other one any more.
+    Ended,
+}
+
+/// Lets one of two databases follow the other.
+pub struct Agent {
+    sites: Sites,
+    holder: Id,
+    control: Control,
+}
+
+impl Agent {
+    /// An agent for these two, whichever of them is the first.
+    pub fn new(sites: Sites, control: Control) -> Self {
+        let mut holder = Id::default();
+        sites.to.endpoint().env().fill_random(&mut holder);
+        Self { sites, holder, control }
+    }
+
+    fn is_over(&self) -> bool {
+        self.control.stop.load(Ordering::Relaxed)
+    }
+
+    /// Works until it is stopped or there is nothing left to be done.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if neither database follows the other, or one follows a third; `version_invalid` if the
+    /// stream of the first was lost; `unsupported_operation` where there are no streams, and for rows of another version of this program.
+    pub async fn run(&self) -> Result<Ending> {
+        let env = self.sites.to.endpoint().env().clone();
+        let (mut other, mut pause, mut has_worked) = (Other::default(), PAUSES[0], false);
+        while !self.is_over() {
+            let turn = match race(self.turn(&mut other, &mut has_worked), self.until_stopped()).await {
+                First::Left(turn) => turn,
+                First::Right(()) => break,
+            };
+            match turn {
+                Ok(Some(Done::Ended)) => return Ok(Ending::Ended),
+                Ok(Some(Done::Again)) => pause = PAUSES[0],
+                Ok(None) => env.sleep(LOOK).await,
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(error = %error, "a second site gets no further, and it is tried again");
+                    if race(env.sleep(pause), self.until_stopped()).await == First::Right(()) {
+                        break;
+                    }
+                    pause = (pause * 2).min(PAUSES[1]);
+                }
+            }
+        }
+        Ok(Ending::Stopped)
+    }
+
+    async fn until_stopped(&self) {
+        while !self.is_over() {
+            self.sites.to.endpoint().env().sleep(STOP).await;
+        }
+    }
+
+    /// A turn, if it is this agent's: a run.
+    async fn turn(&self, other: &mut Other, has_worked: &mut bool) -> Result<Option<Done>> {
+        let Some(direction) = self.sites.direction().await? else {
+            return if *has_worked { Ok(Some(Done::Ended)) } else { Err(nothing()) };
+        };
+        *has_worked = true;
+        let beat = system::read_one(&direction.to, BEAT).await?;
+        if !other.is_gone(&direction.to, &self.holder, beat.as_ref()) {
+            return Ok(None);
+        }
+        match Run::begin(&direction.to, &self.holder, Some(&beat)).await? {
+            Some(run) => self.work(&direction, &run).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Works until it ends by itself, fails, is taken over, or is stopped.
+    pub(crate) async fn work(&self, direction: &Direction, run: &Run) -> Result<Done> {
+        run.note_head(direction.head.clone());
+        let work = async {
+            if direction.head.wanted == Wanted::Waiting {
+                sides::take_up(run, direction).await?;
+                return Ok(Done::Again);
+            }
+            follow(run, direction).await
+        };
+        let alive = race(run.beat(&direction.from), self.until_stopped());
+        let result = match race(work, alive).await {
+            First::Left(result) => result,
+            First::Right(First::Left(error)) => Err(error),
+            First::Right(First::Right(())) => {
+                let _ = system::within(&run.to, GOODBYE, async {
+                    run.retire().await;
+                    Ok(())
+                })
+                .await;
+                return Ok(Done::Again);
+            }
+        };
+        match result {
+            // Another agent has it, or the databases are no longer what they were.
+            Err(error) if error == Error::operation_cancelled() => {
+                tracing::info!(error = %error, "a run of the second site has ended");
+                Ok(Done::Again)
+            }
+            Err(error) => {
+                let _ = system::within(&run.to, GOODBYE, run.tell_problem(&error.to_string())).await;
+                Err(error)
+            }
+            result => result,
+        }
+    }
+}
+
+/// How a run has come to an end by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Done {
+    /// The state of the two databases has changed, or another agent works: look anew.
+    Again,
+    /// Both are free.
+    Ended,
+}
+
+/// Follows until something else is wanted and done.
+async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
+    let mut follower = Follower::begin(run, direction, &direction.head).await?;
+    loop {
+        let Some(head) = run.head() else {
+            let detail = "what the second site follows has been removed";
+            return Err(Error::operation_cancelled().with_detail(detail));
+        };
+        match head.wanted {
+            Wanted::Waiting => return Ok(Done::Again),
+            Wanted::Aborting => {
+                abort::end_both(run, &direction.from, &head).await?;
+                return Ok(Done::Ended);
+            }
+            Wanted::Switching(next) if follower.place.whole_at().is_some() => {
+                sides::change_sides(&mut follower, &head, next).await?;
+                return Ok(Done::Again);
+            }
+            Wanted::Following | Wanted::Switching(_) => {}
+        }
+        if head.is_paused && head.wanted == Wanted::Following {
+            follower.env().sleep(system::PAUSE).await;
+            continue;
+        }
+        copy::round(&mut follower).await?;
+        follower.step().await?;
+    }
+}
+
+/// What no patience helps against: the stream is lost, there are none, or the two are no pair.
+fn is_final(error: &Error) -> bool {
+    [Error::version_invalid(), Error::client_invalid_operation(), Error::unsupported_operation()]
+        .contains(error)
+}

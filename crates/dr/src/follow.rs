@@ -1,0 +1,247 @@
+//! Following: rounds of the first copy, batches of changes, until something else is wanted.
+//!
+//! ```text
+//!   stream ──▶ batches (the next ones are asked for before these are committed)
+//!          ──▶ whole versions gathered up to 2 MiB ──▶ one transaction: mutations and the place they lead to
+//!          ──▶ once a second: the stream is told up to where nothing is needed any more
+//! ```
+//! Always: `place` is what the second has, `reached` what was read besides; between them nothing is to be applied but `pending`.
+
+use crate::lease::Run;
+use crate::rows::{First, Head, PLACE, Place, first_key, stream_name};
+use crate::sites::{Direction, identity};
+use crate::{apply, system};
+use plinth_client::Database;
+use plinth_env::Env;
+use plinth_env::reply::Reply;
+use plinth_env::sync::{First as Either, race};
+use plinth_types::{
+    Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, planted,
+    system::METADATA_VERSION,
+};
+use std::time::Duration;
+
+/// About how many bytes of mutations are read at a time.
+const READ_BYTES: usize = 4 << 20;
+/// Versions are gathered into a transaction up to so many bytes; a version alone may be larger.
+const GROUP_BYTES: usize = 2 << 20;
+/// What a mutation counts beside its parameters, in a transaction's size.
+const MUTATION_BYTES: usize = 35;
+/// An idle stream answers once a second: after this time something is wrong.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a place is noted to which nothing but time has led.
+const NOTE: Duration = Duration::from_millis(500);
+/// How often the stream is told what isn't needed any more.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+/// Failed reads in a row until that is told.
+const FAILURES: usize = 20;
+
+/// A run that follows.
+pub(crate) struct Follower<'r> {
+    pub run: &'r Run,
+    pub from: Database,
+    /// What the second has.
+    pub place: Place,
+    /// Everything up to here was read from the stream.
+    pub reached: Version,
+    /// Where what is left to be copied may be cut.
+    pub cuts: Vec<plinth_types::Bytes>,
+    pending: MutationList,
+    seen: Option<Version>,
+    coming: Option<Reply<Changes>>,
+    acknowledging: Option<Reply<()>>,
+    noted: Duration,
+    acknowledged: Duration,
+    failures: usize,
+}
+
+impl<'r> Follower<'r> {
+    /// Goes on where the second is, or begins: registers the stream before anything is read.
+    pub async fn begin(run: &'r Run, direction: &Direction, head: &Head) -> Result<Self> {
+        let from = direction.from.clone();
+        let place = match system::read_one(&run.to, PLACE).await? {
+            Some(value) => Place::decode(&value)?,
+            None => {
+                claim(&from, &run.to, head).await?;
+                let stream = from.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
+                let copying = Some(crate::rows::Copying::default());
+                let place =
+                    Place { stream: stream.id, position: stream.registered, copying, ..Place::default() };
+                run.transact(|tr| {
+                    let value = place.encode();
+                    async move {
+                        tr.set(PLACE, value);
+                        Ok(())
+                    }
+                })
+                .await?;
+                place
+            }
+        };
+        Ok(Self {
+            run,
+            from,
+            reached: place.position,
+            place,
+            cuts: Vec::new(),
+            pending: MutationList::new(),
+            seen: None,
+            coming: None,
+            acknowledging: None,
+            noted: Duration::ZERO,
+            acknowledged: Duration::ZERO,
+            failures: 0,
+        })
+    }
+
+    pub fn env(&self) -> &Env {
+        self.run.to.endpoint().env()
+    }
+
+    /// Takes what comes next from the stream.
+    ///
+    /// # Errors
+    /// `version_invalid` or `client_invalid_operation` if the stream is lost; those of the databases.
+    pub async fn step(&mut self) -> Result<()> {
+        let mut coming = self.coming.take().unwrap_or_else(|| self.ask(self.reached));
+        match race(&mut coming, self.env().sleep(PATIENCE)).await {
+            Either::Left(Ok(changes)) => {
+                self.failures = 0;
+                self.run.note_problem(String::new());
+                // A round that isn't there yet would be waited for by nobody.
+                self.coming = Some(self.ask(changes.upto.max(self.reached)));
+                self.apply(&changes).await?;
+            }
+            Either::Left(Err(error)) if may_get_better(&error) && self.failures < FAILURES => {
+                self.failures += 1;
+                self.env().sleep(system::PAUSE).await;
+            }
+            Either::Left(Err(error)) => return Err(error),
+            Either::Right(()) => {
+                self.run.note_problem("the first site gives no answer".into());
+                self.coming = Some(coming);
+            }
+        }
+        self.acknowledge();
+        Ok(())
+    }
+
+    fn ask(&self, behind: Version) -> Reply<Changes> {
+        let request = ChangesRequest {
+            stream: self.place.stream,
+            from: behind.saturating_add(1),
+            bytes: READ_BYTES,
+            wait: true,
+        };
+        self.from.read_changes(request)
+    }
+
+    async fn apply(&mut self, changes: &Changes) -> Result<()> {
+        for batch in &changes.batches {
+            if batch.version <= self.reached {
+                continue;
+            }
+            if !self.pending.is_empty() && size(&self.pending) + size(&batch.mutations) > GROUP_BYTES {
+                self.flush().await?;
+            }
+            apply::push(self.place.copying.as_ref(), batch.version, &batch.mutations, &mut self.pending);
+            self.reached = batch.version;
+        }
+        self.reached = self.reached.max(changes.upto);
+        let round = self.place.copying.as_ref().and_then(|copying| copying.round.as_ref());
+        let is_round_over = round.is_some_and(|round| self.reached >= round.version);
+        let is_due =
+            self.env().now().saturating_sub(self.noted) >= NOTE && self.reached > self.place.position;
+        if !self.pending.is_empty() || is_round_over || is_due {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Commits what is pending, and the place that it leads to.
+    pub async fn flush(&mut self) -> Result<()> {
+        let mut place = self.place.clone();
+        place.position = self.reached;
+        if let Some(copying) = place.copying.as_mut()
+            && let Some(round) = copying.round.take_if(|round| place.position >= round.version)
+        {
+            copying.copied = round.upto;
+            if copying.copied == apply::END {
+                place.copying = None;
+                // Whoever caches metadata of a layer reads it again.
+                self.pending.push(MutationType::SetVersionstampedValue, METADATA_VERSION, &[0; 14]);
+            }
+        }
+        let pending = std::mem::take(&mut self.pending);
+        self.noted = self.env().now();
+        if planted!("dr: the position comes behind what leads to it") {
+            self.run.commit(pending, (&self.place, &self.place), &mut self.seen).await?;
+            return self.move_to(MutationList::new(), place).await;
+        }
+        self.move_to(pending, place).await
+    }
+
+    /// Commits mutations that lead to a place.
+    pub async fn move_to(&mut self, mutations: MutationList, place: Place) -> Result<()> {
+        self.run.commit(mutations, (&self.place, &place), &mut self.seen).await?;
+        self.place = place;
+        Ok(())
+    }
+
+    /// Follows up to a version of the first, which has an entry at or behind it.
+    pub async fn follow_upto(&mut self, version: Version) -> Result<()> {
+        while self.reached < version {
+            self.step().await?;
+        }
+        if self.place.position < version {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self) {
+        let now = self.env().now();
+        let is_free = self.acknowledging.as_ref().is_none_or(Reply::is_ready);
+        if is_free && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE {
+            self.acknowledged = now;
+            // Whether it can be done shows with the next read. It is a commit, too: an idle stream goes on behind it.
+            self.acknowledging = Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
+        }
+    }
+}
+
+/// Notes at the first to whom its changes go.
+///
+/// # Errors
+/// `client_invalid_operation` if they go to another database under this tag.
+pub(crate) async fn claim(from: &Database, to: &Database, head: &Head) -> Result<()> {
+    let first = First { id: head.id, to: identity(to), since: 0 };
+    let other = system::transact(from, |tr| {
+        let first = first.clone();
+        async move {
+            match tr.get(first_key(&head.tag)).await? {
+                Some(value) => Ok(Some(First::decode(&value)?).filter(|other| other.id != first.id)),
+                None => {
+                    tr.set(first_key(&head.tag), first.encode());
+                    Ok(None)
+                }
+            }
+        }
+    })
+    .await?;
+    let Some(other) = other else { return Ok(()) };
+    let detail = format!(
+        "the first site is followed already under the tag {}, by the database {}; abort that, or take another tag",
+        head.tag, other.to
+    );
+    Err(Error::client_invalid_operation().with_detail(detail))
+}
+
+fn size(mutations: &MutationList) -> usize {
+    mutations.as_bytes().len() + MUTATION_BYTES * mutations.len()
+}
+
+/// A node that is gone, or behind: another one, or the same one later, has the answer.
+fn may_get_better(error: &Error) -> bool {
+    error.is_retryable() || matches!(error.code(), 1006 | 1026 | 1043 | 1100)
+}

@@ -1,0 +1,152 @@
+//! Changing sides: the first is locked, the second gets everything, is unlocked, and is followed by the first.
+//!
+//! ```text
+//!   second   1  head: switching, under the id of the other direction
+//!            2  a stream of its own changes
+//!   first    3  locked by that id at version L; head: waiting            ── from here on nobody can write
+//!   second   4  follows up to L
+//!            5  unlocked at version U, versions beyond L; head gone; to whom its changes go, with U   ── and up to here
+//!   first    6  old stream gone; place: whole at U - 1 of the other; head: following
+//! ```
+//! Each step looks whether it was done, so whoever comes next goes on: before 5 the second's head says what is to be done, after it
+//! the first's. Between 4 and 5 nothing but the agent writes either of them, so what the first held at L is what the second holds at U.
+
+use crate::copy::nudge;
+use crate::follow::Follower;
+use crate::lease::Run;
+use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
+use crate::sites::{Direction, firsts, identity};
+use crate::system::{self, lock, lock_id, lock_version, unlock};
+use plinth_client::Database;
+use plinth_types::{Error, Result, Version, planted, system::DATABASE_LOCKED};
+
+pub(crate) async fn set_head(run: &Run, head: &Head) -> Result<()> {
+    let value = head.encode();
+    run.transact(|tr| {
+        let value = value.clone();
+        async move {
+            tr.set(HEAD, value);
+            Ok(())
+        }
+    })
+    .await?;
+    run.note_head(head.clone());
+    Ok(())
+}
+
+/// Steps 2 to 5.
+pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next: Id) -> Result<()> {
+    let (run, first) = (follower.run, follower.from.clone());
+    run.to.register_all_changes(stream_name(&next), head.log_bytes).await?;
+    // As near as it gets while the first is still written.
+    let version = system::read_version(&first).await?;
+    nudge(&first).await?;
+    follower.follow_upto(version).await?;
+    let Some(locked) = lock_first(&first, &run.to, head, next).await? else {
+        give_up(run, head, next).await?;
+        return Err(Error::database_locked().with_detail("the first site is locked by somebody else"));
+    };
+    if !planted!("dr: the second is unlocked before it has everything") {
+        follower.follow_upto(locked).await?;
+    }
+    unlock_second(run, &identity(&first), head, next, locked).await
+}
+
+/// Step 3. Gives the version at which it was locked, or none if somebody else has done so.
+async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) -> Result<Option<Version>> {
+    let waiting = Head {
+        id: next,
+        from: identity(second),
+        wanted: Wanted::Waiting,
+        other: Some(head.id),
+        ..head.clone()
+    };
+    let is_ours = system::transact(first, |tr| {
+        let value = waiting.encode();
+        async move {
+            match tr.get(DATABASE_LOCKED).await? {
+                Some(value) => Ok(lock_id(&value) == Some(next)),
+                None => {
+                    lock(&tr, &next);
+                    tr.set(HEAD, value);
+                    Ok(true)
+                }
+            }
+        }
+    })
+    .await?;
+    if !is_ours {
+        return Ok(None);
+    }
+    Ok(system::read_one(first, DATABASE_LOCKED).await?.and_then(|value| lock_version(&value)))
+}
+
+/// Sides aren't changed after all: the first was never locked.
+async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
+    remove_stream(&run.to, &next).await?;
+    set_head(run, &Head { wanted: Wanted::Following, other: None, ..head.clone() }).await
+}
+
+/// Removes the stream of a relation, if it is there.
+pub(crate) async fn remove_stream(db: &Database, id: &Id) -> Result<()> {
+    match db.remove_changes(stream_name(id)).await {
+        Err(error) if error != Error::client_invalid_operation() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Step 5.
+async fn unlock_second(run: &Run, first: &str, head: &Head, next: Id, locked: Version) -> Result<()> {
+    let record = First { id: next, to: first.to_owned(), since: 0 }.to_be_stamped();
+    let is_ours = run
+        .transact(|tr| {
+            let record = record.clone();
+            async move {
+                let now = tr.get_read_version().await?;
+                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) != Some(head.id) {
+                    return Ok(false);
+                }
+                unlock(&tr, locked, now)?;
+                tr.clear_range(SECOND.0, SECOND.1);
+                let kind = plinth_types::MutationType::SetVersionstampedValue;
+                tr.atomic_op(first_key(&head.tag), record, kind);
+                Ok(true)
+            }
+        })
+        .await?;
+    if is_ours {
+        return Ok(());
+    }
+    let detail = "the second site isn't locked any more, or by somebody else: plinth dr abort";
+    Err(Error::client_invalid_operation().with_detail(detail))
+}
+
+/// Step 6: the second, which was the first, follows from where the other one was unlocked.
+pub(crate) async fn take_up(run: &Run, direction: &Direction) -> Result<()> {
+    let Direction { from, to, head, .. } = direction;
+    let first = firsts(from).await?.into_iter().find(|(_, first)| first.id == head.id);
+    let Some((_, first)) = first else {
+        let detail = "the two were changing sides, and the one that was to become the first was given up: \
+                      plinth dr abort --dstonly makes this one free";
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    };
+    let stream = from.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
+    if stream.registered >= first.since {
+        return Err(Error::version_invalid().with_detail("the stream of the new first site was removed"));
+    }
+    if let Some(before) = &head.other {
+        remove_stream(to, before).await?;
+    }
+    let place = Place { stream: stream.id, position: first.since - 1, ..Place::default() };
+    let head = Head { wanted: Wanted::Following, other: None, ..head.clone() };
+    run.transact(|tr| {
+        let (place, value, head) = (place.encode(), head.encode(), &head);
+        async move {
+            tr.clear(first_key(&head.tag));
+            tr.set(PLACE, place);
+            tr.set(HEAD, value);
+            Ok(())
+        }
+    })
+    .await
+}

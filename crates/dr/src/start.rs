@@ -1,0 +1,141 @@
+//! Beginning: the second is locked and says what it follows; an agent does the rest. And standing still for a while.
+
+use crate::follow::claim;
+use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted};
+use crate::sites::{Sites, firsts, head, identity, nothing};
+use crate::system::{self, TENANTS, lock};
+use plinth_client::RangeOptions;
+use plinth_types::{Error, Result, printable, system as keys};
+
+/// How a second site is begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartSettings {
+    /// A name for it; a first site can have several second ones, under different tags.
+    pub tag: String,
+    /// Clear what the second has. Without it, it must be empty.
+    pub clear: bool,
+    /// How much of its log the first may keep for it; `None`: a quarter of the free disk.
+    pub log_bytes: Option<u64>,
+}
+
+impl Default for StartSettings {
+    fn default() -> Self {
+        Self { tag: DEFAULT_TAG.to_owned(), clear: false, log_bytes: None }
+    }
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::client_invalid_operation().with_detail(what))
+}
+
+/// Has the second database follow the first. Gives false if it does already.
+///
+/// # Errors
+/// `client_invalid_operation` if the two are one database, the second is not empty, or one has such a relation already;
+/// `database_locked` if somebody else has locked the second.
+pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
+    sites.check_different().await?;
+    if settings.tag.is_empty() || settings.tag.len() > 255 {
+        return refuse("a tag has 1 to 255 bytes");
+    }
+    if let Some(direction) = sites.direction().await? {
+        if direction.is_reversed {
+            return refuse("the two have changed sides: name them the other way round");
+        }
+        if direction.head.tag != settings.tag {
+            return refuse(format!("the second site follows the first under the tag {}", direction.head.tag));
+        }
+        return Ok(false);
+    }
+    if let Some(head) = head(&sites.from).await? {
+        return refuse(format!("the first site is itself a second one, of the database {}", head.from));
+    }
+    if let Some((tag, first)) = firsts(&sites.to).await?.first() {
+        return refuse(format!(
+            "the second site is followed by the database {} under the tag {tag}",
+            first.to
+        ));
+    }
+    if let Some((tag, first)) = firsts(&sites.from).await?.iter().find(|(tag, _)| *tag == settings.tag) {
+        return refuse(format!(
+            "the first site is followed already under the tag {tag}, by the database {}; abort that, or take another tag",
+            first.to
+        ));
+    }
+    let mut id = Id::default();
+    sites.to.endpoint().env().fill_random(&mut id);
+    let head = Head {
+        id,
+        tag: settings.tag.clone(),
+        from: identity(&sites.from),
+        wanted: Wanted::Following,
+        other: None,
+        is_paused: false,
+        log_bytes: settings.log_bytes,
+    };
+    take(sites, &head, settings.clear).await?;
+    match claim(&sites.from, &sites.to, &head).await {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            give_back(sites, &id).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Locks the second, and writes what it follows.
+async fn take(sites: &Sites, head: &Head, clear: bool) -> Result<()> {
+    let refused = system::transact(&sites.to, |tr| async move {
+        match (tr.get(HEAD).await?, tr.get(keys::DATABASE_LOCKED).await?) {
+            // An attempt before has done it.
+            (Some(value), _) if Head::decode(&value)?.id == head.id => return Ok(None),
+            (None, None) => {}
+            // Not an error of the transaction: that would be tried again until somebody unlocks it.
+            _ => return Ok(Some(Error::database_locked().with_detail("the second site is locked by somebody else"))),
+        }
+        for (begin, end) in [(&b""[..], keys::NORMAL_END), TENANTS] {
+            let found = tr.get_range(RangeOptions::from(begin..end).limit(1)).await?;
+            if let Some((key, _)) = found.rows.row(0).filter(|_| !clear) {
+                let detail = format!(
+                    "the second site is not empty: it has the key {}; take an empty one, or have it cleared (--clear)",
+                    printable(key)
+                );
+                return Ok(Some(Error::restore_destination_not_empty().with_detail(detail)));
+            }
+            tr.clear_range(begin, end);
+        }
+        tr.clear_range(SECOND.0, SECOND.1);
+        tr.set(HEAD, head.encode());
+        lock(&tr, &head.id);
+        Ok(None)
+    })
+    .await?;
+    refused.map_or(Ok(()), Err)
+}
+
+async fn give_back(sites: &Sites, id: &Id) -> Result<()> {
+    system::transact(&sites.to, |tr| async move {
+        let head = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+        if head.is_some_and(|head| head.id == *id) {
+            tr.clear_range(SECOND.0, SECOND.1);
+            tr.clear(keys::DATABASE_LOCKED);
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Has the second stand still, or go on. The first keeps its log meanwhile.
+///
+/// # Errors
+/// `client_invalid_operation` if neither follows the other.
+pub async fn set_paused(sites: &Sites, is_paused: bool) -> Result<()> {
+    let direction = sites.direction().await?.ok_or_else(nothing)?;
+    system::transact(&direction.to, |tr| async move {
+        if let Some(value) = tr.get(HEAD).await? {
+            tr.set(HEAD, Head { is_paused, ..Head::decode(&value)? }.encode());
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,145 @@
+//! How a second site is: what it holds, how far behind the first that is, and who works at it.
+
+use crate::rows::{BEAT, Beat, PLACE, Place, Wanted, hex};
+use crate::sites::{Direction, Sites, head};
+use crate::system::{self, within};
+use plinth_client::Database;
+use plinth_types::{Result, Version, version::VERSIONS_PER_SECOND};
+use std::time::Duration;
+
+/// How long the first is asked before it counts as out of reach.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a second site is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nobody has begun yet: no agent.
+    Beginning,
+    /// The first copy is under way.
+    Copying,
+    /// It is whole, and follows.
+    Following,
+    /// It stands still, as it was told to.
+    Paused,
+    /// Sides are being changed.
+    Switching,
+    /// It ends.
+    Aborting,
+}
+
+impl Phase {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Beginning => "beginning",
+            Self::Copying => "copying",
+            Self::Following => "following",
+            Self::Paused => "paused",
+            Self::Switching => "switching",
+            Self::Aborting => "aborting",
+        }
+    }
+}
+
+/// How a second site is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Status {
+    /// Its tag.
+    pub tag: String,
+    /// What names the relation, as its lock.
+    pub id: String,
+    /// The one that was called the second is the first.
+    pub is_reversed: bool,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Everything up to this version of the first is in.
+    pub position: Option<Version>,
+    /// The version of the first whose rows it has; none while it isn't whole.
+    pub whole_at: Option<Version>,
+    /// The newest version of the first; as the agent saw it last if the first can't be reached.
+    pub newest: Option<Version>,
+    /// Whether the first has answered.
+    pub is_first_reached: bool,
+    /// Rows of the first copy so far, and their bytes.
+    pub copied: (u64, u64),
+    /// About how many bytes of rows the first has, while they are copied.
+    pub first_bytes: Option<u64>,
+    /// How long ago an agent gave its last sign of life, by the clocks of both; none if none works at it.
+    pub agent_age: Option<Duration>,
+    /// Why it gets no further, if it doesn't.
+    pub problem: Option<String>,
+}
+
+impl Status {
+    /// How far it is behind the first, in versions.
+    pub fn lag_versions(&self) -> Option<Version> {
+        Some((self.newest? - self.position?).max(0))
+    }
+
+    /// The same in seconds; there are about a million versions a second.
+    pub fn lag_seconds(&self) -> Option<f64> {
+        self.lag_versions().map(|versions| versions as f64 / VERSIONS_PER_SECOND as f64)
+    }
+}
+
+/// How the second of these is, or the first, if they have changed sides. Without the first: what the second alone knows.
+///
+/// # Errors
+/// Those of the second; `timed_out` if that can't be reached.
+pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Status>> {
+    let of_second = |head| Direction { from: to.clone(), to: to.clone(), head, is_reversed: false };
+    let found = match from {
+        Some(from) => {
+            let sites = Sites::new(from.clone(), to.clone());
+            match within(from, PATIENCE, sites.direction()).await {
+                Ok(found) => found.map(|direction| (direction, true)),
+                Err(error) if error.code() == 1004 => {
+                    within(to, PATIENCE, head(to)).await?.map(|head| (of_second(head), false))
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        None => within(to, PATIENCE, head(to)).await?.map(|head| (of_second(head), false)),
+    };
+    let Some((direction, is_first_reached)) = found else { return Ok(None) };
+    let (_, values) = within(&direction.to, PATIENCE, system::read(&direction.to, &[PLACE, BEAT])).await?;
+    let place = values[0].as_ref().map(|value| Place::decode(value)).transpose()?;
+    let beat = values[1].as_ref().and_then(|value| Beat::decode(value));
+    let newest = match is_first_reached {
+        true => within(&direction.from, PATIENCE, system::read_version(&direction.from)).await.ok(),
+        false => beat.as_ref().map(|beat| beat.newest).filter(|newest| *newest > 0),
+    };
+    let is_copying = place.as_ref().is_some_and(|place| place.copying.is_some());
+    let first_bytes = match is_first_reached && is_copying {
+        true => {
+            let all = plinth_types::KeyRange::new("", plinth_types::system::NORMAL_END);
+            let size = direction.from.endpoint().range_size(all).await.ok();
+            size.and_then(|size| u64::try_from(size).ok())
+        }
+        false => None,
+    };
+    let head = &direction.head;
+    let phase = match (head.wanted, &place) {
+        (Wanted::Aborting, _) => Phase::Aborting,
+        (Wanted::Switching(_) | Wanted::Waiting, _) => Phase::Switching,
+        (Wanted::Following, _) if head.is_paused => Phase::Paused,
+        (Wanted::Following, None) => Phase::Beginning,
+        (Wanted::Following, Some(_)) if is_copying => Phase::Copying,
+        (Wanted::Following, Some(_)) => Phase::Following,
+    };
+    let now = to.endpoint().env().wall_clock();
+    Ok(Some(Status {
+        tag: head.tag.clone(),
+        id: hex(&head.id),
+        is_reversed: direction.is_reversed,
+        phase,
+        position: place.as_ref().map(|place| place.position),
+        whole_at: place.as_ref().and_then(Place::whole_at),
+        newest,
+        is_first_reached,
+        copied: place.as_ref().map_or((0, 0), |place| (place.rows, place.bytes)),
+        first_bytes,
+        agent_age: beat.as_ref().map(|beat| now.saturating_sub(Duration::from_millis(beat.time))),
+        problem: beat.map(|beat| beat.problem).filter(|problem| !problem.is_empty()),
+    }))
+}

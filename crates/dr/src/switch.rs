@@ -1,0 +1,67 @@
+//! The call that has sides changed: it takes over from whoever works, writes what is wanted, and works until that is so.
+
+use crate::agent::{Agent, Control, Done};
+use crate::lease::Run;
+use crate::rows::{Head, Id, PLACE, Place, Wanted};
+use crate::sides::set_head;
+use crate::sites::{Direction, Sites, nothing};
+use crate::system::{self, PAUSE};
+use plinth_types::{Error, Result};
+use std::sync::atomic::Ordering;
+
+/// Lets the two change places: afterwards the second takes writes, and the first follows it. Gives false if that was so already.
+///
+/// # Errors
+/// `client_invalid_operation` if neither follows the other, or the second isn't whole yet; `database_locked` if somebody else has
+/// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on.
+pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
+    let agent = Agent::new(sites.clone(), control.clone());
+    let mut is_begun = false;
+    loop {
+        let direction = sites.direction().await?.ok_or_else(nothing)?;
+        if direction.is_reversed && direction.head.wanted == Wanted::Following {
+            return Ok(is_begun);
+        }
+        if control.stop.load(Ordering::Relaxed) {
+            let detail = "stopped while sides are changed: an agent, or the same command, goes on";
+            return Err(Error::operation_cancelled().with_detail(detail));
+        }
+        let mut holder = Id::default();
+        let env = sites.to.endpoint().env();
+        env.fill_random(&mut holder);
+        let Some(run) = Run::begin(&direction.to, &holder, None).await? else { continue };
+        let direction = begin(direction, &run).await?;
+        is_begun = true;
+        let result = agent.work(&direction, &run).await;
+        run.retire().await;
+        match result {
+            Ok(Done::Again) => {}
+            Ok(Done::Ended) => return Err(nothing()),
+            Err(error) if error.is_retryable() && error != Error::database_locked() => env.sleep(PAUSE).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes that sides are to be changed, if that isn't so yet.
+async fn begin(mut direction: Direction, run: &Run) -> Result<Direction> {
+    if direction.head.wanted != Wanted::Following {
+        return Ok(direction);
+    }
+    let place = system::read_one(&run.to, PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
+    if place.is_none_or(|place| place.whole_at().is_none()) {
+        let detail = "the second site isn't whole yet: plinth dr wait, then switch";
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    }
+    let mut next = Id::default();
+    run.to.endpoint().env().fill_random(&mut next);
+    let head = Head {
+        wanted: Wanted::Switching(next),
+        other: Some(next),
+        is_paused: false,
+        ..direction.head.clone()
+    };
+    set_head(run, &head).await?;
+    direction.head = head;
+    Ok(direction)
+}

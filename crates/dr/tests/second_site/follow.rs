@@ -1,0 +1,252 @@
+//! Following: the first copy under writes, kills, lost answers; and the end of it.
+//!
+//! A history of the first says what it was at each version. Whenever an agent was killed, the second is compared with it, at the
+//! version that it says. Mistakes that are planted show that the comparison would notice.
+
+use crate::world::*;
+use plinth_dr::{Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status};
+use plinth_env::simulated::Simulation;
+use plinth_types::{Error, Result, marks};
+use std::time::Duration;
+
+/// What a round was like.
+#[derive(Default)]
+struct Seen {
+    checked_whole: usize,
+    killed_copying: usize,
+}
+
+/// Follows a database under writes, kills agents at random, and compares each time with what the first was. Gives the difference.
+fn follow_with_kills(seed: u64, kills: usize) -> Result<Seen, String> {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let mut random = Random::new(seed);
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let mut history = History::default();
+        for _ in 0..300 {
+            history.write(&client(&first), &mut random).await;
+        }
+        // The first in pieces, the second with lost answers.
+        let sites = Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, 9));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        let writer = Writer::start(&machine, &client(&first), history, seed + 2);
+        let mut seen = Seen::default();
+        for _ in 0..kills {
+            let time = Duration::from_micros(random.index(1_000_000) as u64);
+            writer.rest(&machine).await;
+            assert!(run_for(&machine, &sites, time).await.is_none());
+            assert!(is_locked(&sites.to).await);
+            // What was sent late arrives.
+            machine.sleep(Duration::from_millis(random.index(2) as u64 * 400)).await;
+            let before = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+            let Some(version) = before.whole_at else {
+                seen.killed_copying += usize::from(before.phase == Phase::Copying);
+                continue;
+            };
+            let rows = rows_of(&sites.to).await;
+            if status(Some(&sites.from), &sites.to).await.unwrap().unwrap().position != before.position {
+                continue;
+            }
+            if rows != writer.model_at(&machine, version).await {
+                return Err(format!("seed {seed}: not what the first was at {version}"));
+            }
+            seen.checked_whole += 1;
+        }
+        let history = writer.stop().await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(history.newest())).await;
+        if rows_of(&sites.to).await != history.at(history.newest()) {
+            return Err(format!("seed {seed}: the end is another one"));
+        }
+        Ok(seen)
+    })
+}
+
+#[test]
+fn the_second_is_what_the_first_was_at_the_version_it_says() {
+    let mut seen = Seen::default();
+    for seed in 0..6 {
+        let round = follow_with_kills(seed, 7).unwrap();
+
+        seen.checked_whole += round.checked_whole;
+        seen.killed_copying += round.killed_copying;
+    }
+    println!("{} compared, {} killed while copying", seen.checked_whole, seen.killed_copying);
+    assert!(seen.checked_whole > 8 && seen.killed_copying > 5);
+}
+
+#[test]
+fn mistakes_in_following_are_noticed() {
+    for (bug, seeds) in [
+        ("dr: the position comes behind what leads to it", 12),
+        ("dr: clears are applied last", 12),
+        ("dr: what follows a round begins late", 12),
+    ] {
+        let noticed = (0..seeds).find(|seed| {
+            marks::plant(Some(bug));
+            let result = std::panic::catch_unwind(|| follow_with_kills(*seed, 5));
+            marks::plant(None);
+            !matches!(result, Ok(Ok(_)))
+        });
+        println!("{bug}: noticed by seed {noticed:?}");
+        assert!(noticed.is_some(), "{bug} was not noticed by {seeds} seeds");
+    }
+}
+
+/// Both free, at any moment: a second site that was whole is a state that the first was in.
+#[test]
+fn an_end_at_any_moment_leaves_a_state_of_the_first() {
+    let (mut alone, mut empty) = (0, 0);
+    for seed in 0..8 {
+        let simulation = Simulation::new(seed);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let mut random = Random::new(seed);
+            let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+            let mut history = History::default();
+            for _ in 0..40 {
+                history.write(&client(&first), &mut random).await;
+            }
+            let sites = Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, 9));
+            start(&sites, &StartSettings::default()).await.unwrap();
+            let writer = Writer::start(&machine, &client(&first), history, seed + 2);
+            let time = Duration::from_micros(random.index(1_000_000) as u64);
+            assert!(run_for(&machine, &sites, time).await.is_none());
+            let version = if seed % 2 == 0 {
+                alone += 1;
+                match abort_second(&sites.to, Leftover::Refuse).await {
+                    Err(error) => {
+                        assert_eq!(error, Error::client_invalid_operation());
+                        assert!(error.to_string().contains("never whole"), "{error}");
+                        abort_second(&sites.to, Leftover::Clear).await.unwrap()
+                    }
+                    freed => freed.unwrap(),
+                }
+            } else {
+                abort(&sites, "default").await.unwrap()
+            };
+            assert!(!is_locked(&sites.to).await);
+            machine.sleep(Duration::from_millis(500)).await;
+            let expected = match version {
+                Some(version) => writer.model_at(&machine, version).await,
+                None => {
+                    empty += 1;
+                    Model::new()
+                }
+            };
+            assert!(rows_of(&sites.to).await == expected, "seed {seed}, {version:?}");
+            // And neither keeps anything of it.
+            if seed % 2 == 0 {
+                assert_eq!(
+                    client(&first).list_changes().await.unwrap().len(),
+                    usize::from(time > Duration::ZERO)
+                );
+                abort(&sites, "default").await.unwrap();
+            }
+            assert_eq!(client(&first).list_changes().await.unwrap(), []);
+            assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+            assert!(status(Some(&sites.from), &sites.to).await.unwrap().is_none());
+            writer.stop().await;
+            // A second beginning finds a place that is free, if it may clear it.
+            start(&sites, &StartSettings { clear: true, ..StartSettings::default() }).await.unwrap();
+            run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        });
+    }
+    println!("{alone} without the first, {empty} before they were whole");
+}
+
+#[test]
+fn a_paused_one_stands_still_and_goes_on() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        assert!(!start(&sites, &StartSettings::default()).await.unwrap(), "it goes on");
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        set_paused(&sites, true).await.unwrap();
+        let tr = sites.from.create_transaction();
+        tr.set("news", "1");
+        tr.commit().await.unwrap();
+        machine.sleep(Duration::from_secs(11)).await;
+        assert!(run_for(&machine, &sites, Duration::from_secs(3)).await.is_none());
+        assert_eq!(read_aware(&sites.to, "news").await, None);
+        assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap().unwrap().phase, Phase::Paused);
+        set_paused(&sites, false).await.unwrap();
+        machine.sleep(Duration::from_secs(11)).await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version())).await;
+        assert_eq!(read_aware(&sites.to, "news").await.as_deref(), Some(&b"1"[..]));
+    });
+}
+
+/// Tenants are keys of users' behind a number that a row of the system's has: both go along. Metadata versions rise on both sides.
+#[test]
+fn tenants_and_the_metadata_version_go_along() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        let make = async |name: &str| {
+            let tr = sites.from.create_transaction();
+            tr.set_option(plinth::client::TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+            tr.set(format!("\u{0}\u{0}{name}"), "");
+            tr.reset();
+            tr.set_option(plinth::client::TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+            tr.set([&b"\xff\xff/management/tenant/map/"[..], name.as_bytes()].concat(), "");
+            tr.commit().await.unwrap();
+        };
+        make("before").await;
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        make("after").await;
+        let version = |db: plinth_client::Database| async move {
+            let tr = db.create_transaction();
+            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+            tr.get(plinth_types::system::METADATA_VERSION).await.unwrap()
+        };
+        let before = version(sites.to.clone()).await;
+        let tr = sites.from.create_transaction();
+        tr.atomic_op(
+            plinth_types::system::METADATA_VERSION,
+            [0; 14],
+            plinth::client::MutationType::SetVersionstampedValue,
+        );
+        tr.commit().await.unwrap();
+        machine.sleep(Duration::from_secs(11)).await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version())).await;
+        let rows = rows_of(&sites.to).await;
+        assert!(rows == rows_of(&sites.from).await);
+        let tenants = rows.keys().filter(|key| key.starts_with(b"\xff/tenant/nameIndex/")).count();
+        assert_eq!(tenants, 2);
+        assert!(version(sites.to.clone()).await > before, "{before:?}");
+    });
+}
+
+/// Two agents: one works, the other one takes over when it is dead, and neither harms the other.
+#[test]
+fn two_agents_take_turns() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), lossy(&second, 3, 5));
+        let mut history = History::default();
+        history.write(&sites.from, &mut Random::new(1)).await;
+        start(&sites, &StartSettings::default()).await.unwrap();
+        let writer = Writer::start(&machine, &sites.from, history, 4);
+        let mut killed = 0;
+        for _ in 0..4 {
+            let pair = plinth_env::sync::race(
+                run_for(&machine, &sites, Duration::from_secs(3)),
+                run_for(&machine, &sites, Duration::from_secs(60)),
+            );
+            drop(pair.await);
+            killed += 1;
+        }
+        let history = writer.stop().await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(history.newest())).await;
+        assert!(rows_of(&sites.to).await == history.at(history.newest()) && killed == 4);
+    });
+}

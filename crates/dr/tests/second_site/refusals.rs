@@ -1,0 +1,117 @@
+//! What can't be done is said, with what to do, and leaves everything as it was.
+
+use crate::world::*;
+use plinth_dr::{
+    Agent, Control, Leftover, Sites, StartSettings, abort_second, set_paused, start, status, switch,
+};
+use plinth_env::simulated::Simulation;
+use plinth_types::{Error, system};
+use std::time::Duration;
+
+async fn put(db: &plinth_client::Database, key: &str) {
+    let tr = db.create_transaction();
+    tr.set(key, "1");
+    tr.commit().await.unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second, third) =
+            (open(&machine, "/first").await, open(&machine, "/second").await, open(&machine, "/third").await);
+        let pair = |from: &plinth::Database, to: &plinth::Database| Sites::new(client(from), client(to));
+        let sites = pair(&first, &second);
+        let usual = StartSettings::default();
+        let refused = async |sites: &Sites, settings: &StartSettings, code: i32, words: &str| {
+            let error = start(sites, settings).await.unwrap_err();
+            assert!(error.code() == code && error.to_string().contains(words), "{error}");
+        };
+        refused(&pair(&first, &first), &usual, 2000, "the same database").await;
+        let nothing = Agent::new(sites.clone(), Control::default()).run().await.unwrap_err();
+        assert!(nothing.to_string().contains("plinth dr start"), "{nothing}");
+        assert_eq!(switch(&sites, &Control::default()).await, Err(Error::client_invalid_operation()));
+        assert_eq!(set_paused(&sites, true).await, Err(Error::client_invalid_operation()));
+        assert_eq!(abort_second(&sites.to, Leftover::Keep).await, Err(Error::client_invalid_operation()));
+        put(&sites.to, "mine").await;
+        refused(&sites, &usual, Error::restore_destination_not_empty().code(), "it has the key mine").await;
+        assert!(!is_locked(&sites.to).await);
+        // Somebody else's lock stays.
+        let lock = |db: plinth_client::Database, value: Option<&'static [u8]>| async move {
+            let tr = db.create_transaction();
+            tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+            match value {
+                Some(value) => tr.set(system::DATABASE_LOCKED, value),
+                None => tr.clear(system::DATABASE_LOCKED),
+            }
+            tr.commit().await.unwrap();
+        };
+        lock(sites.to.clone(), Some(b"0123456789abcdefghijklmnop")).await;
+        let clear = StartSettings { clear: true, ..StartSettings::default() };
+        refused(&sites, &clear, 1038, "locked by somebody else").await;
+        assert_eq!(read_aware(&sites.to, "mine").await.as_deref(), Some(&b"1"[..]));
+        lock(sites.to.clone(), None).await;
+        assert!(start(&sites, &clear).await.unwrap());
+        assert_eq!(read_aware(&sites.to, "mine").await, None);
+        let not_whole = switch(&sites, &Control::default()).await.unwrap_err();
+        assert!(not_whole.to_string().contains("isn't whole"), "{not_whole}");
+        // Neither a second first, nor a second second, nor a chain.
+        refused(&pair(&third, &second), &usual, 2000, "follows the database").await;
+        refused(&pair(&first, &third), &usual, 2000, "another tag").await;
+        refused(&pair(&second, &third), &usual, 2000, "itself a second one").await;
+        refused(&pair(&third, &first), &usual, 2000, "is followed by the database").await;
+        assert!(!is_locked(&client(&third)).await && !is_locked(&client(&first)).await);
+        let other = StartSettings { tag: "other".into(), ..StartSettings::default() };
+        refused(&sites, &other, 2000, "under the tag default").await;
+        assert!(start(&pair(&first, &third), &other).await.unwrap());
+        for second in [&second, &third] {
+            let sites = pair(&first, second);
+            run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        }
+    });
+}
+
+/// A stream that was lost is told: in the agent's end, and in the status.
+#[test]
+fn a_lost_stream_is_told() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let stream = sites.from.list_changes().await.unwrap().remove(0);
+        sites.from.remove_changes(&stream.name).await.unwrap();
+        put(&sites.from, "unseen").await;
+        machine.sleep(Duration::from_secs(11)).await;
+        let ended = run_for(&machine, &sites, Duration::from_secs(20)).await.unwrap().unwrap_err();
+        assert!(ended.to_string().contains("no stream has the id"), "{ended}");
+        let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+        assert!(shown.problem.unwrap().contains("no stream has the id"));
+        // What it has is whole, and can be used.
+        assert!(abort_second(&sites.to, Leftover::Refuse).await.unwrap().is_some());
+    });
+}
+
+/// A row of another version of this program is refused with words, and nothing is done by guesses.
+#[test]
+fn rows_of_another_version_are_refused() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        let tr = sites.to.create_transaction();
+        tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+        tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+        tr.set(b"\xff\x02/plinth/dr/to/head", b"\x02{}");
+        tr.commit().await.unwrap();
+        let ended = run_for(&machine, &sites, Duration::from_secs(5)).await.unwrap().unwrap_err();
+        assert!(ended.to_string().contains("another version of this program"), "{ended}");
+        assert_eq!(status(None, &sites.to).await, Err(Error::unsupported_operation()));
+    });
+}

@@ -1,0 +1,293 @@
+//! Changing sides: under clients that count, with kills at any moment of it. Nothing that was acknowledged is lost, nobody writes both,
+//! stamps go on rising, and clients stand still for less than a second.
+//!
+//! Each client counts what was acknowledged to it, and puts a row with a stamp beside it. What is there must be just that, in that order.
+
+use crate::world::*;
+use plinth::client::MutationType;
+use plinth_dr::{
+    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status, switch,
+};
+use plinth_env::Env;
+use plinth_env::simulated::Simulation;
+use plinth_env::sync::{First, race};
+use plinth_types::{Bytes, Error, marks, system};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What clients were told.
+#[derive(Default)]
+struct Told {
+    counted: u64,
+    /// Stamps in the order in which they were acknowledged to one client after the other.
+    stamps: Vec<Vec<Bytes>>,
+    longest: Duration,
+}
+
+impl Told {
+    fn note(&mut self, client: usize, stamp: Bytes, took: Duration) {
+        self.counted += 1;
+        self.stamps[client].push(stamp);
+        self.longest = self.longest.max(took);
+    }
+}
+
+/// Clients that add to a counter wherever they may, and note it.
+struct Counting {
+    told: Arc<Mutex<Told>>,
+    stop: Arc<AtomicBool>,
+    tasks: Vec<plinth_env::Task>,
+}
+
+impl Counting {
+    fn start(env: &Env, dbs: [plinth_client::Database; 2], clients: usize) -> Self {
+        let (told, stop) = (Arc::new(Mutex::new(Told::default())), Arc::new(AtomicBool::new(false)));
+        told.lock().unwrap().stamps = vec![Vec::new(); clients];
+        let tasks = (0..clients).map(|client| {
+            let (told, stop, env, dbs) = (told.clone(), stop.clone(), env.clone(), dbs.clone());
+            env.clone().spawn("client", async move {
+                let (mut random, mut side) = (Random::new(client as u64), 0);
+                while !stop.load(Ordering::Relaxed) {
+                    let begun = env.now();
+                    let stamp = loop {
+                        match count(&dbs[side], client).await {
+                            Ok(stamp) => break stamp,
+                            Err(error) => assert!(error.is_retryable(), "{error}"),
+                        }
+                        side = 1 - side;
+                        env.sleep(Duration::from_millis(1)).await;
+                    };
+                    told.lock().unwrap().note(client, stamp, env.now() - begun);
+                    env.sleep(Duration::from_micros(random.index(8000) as u64)).await;
+                }
+            })
+        });
+        Self { tasks: tasks.collect(), told, stop }
+    }
+
+    async fn stop(self) -> Told {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+/// One more, and a row in a queue: its key has the stamp.
+async fn count(db: &plinth_client::Database, client: usize) -> plinth_types::Result<Bytes> {
+    let tr = db.create_transaction();
+    tr.add(format!("counter{client}"), 1_u64.to_le_bytes());
+    let key = [b"queue/", &[0; 10][..], &[client as u8], &[6, 0, 0, 0]].concat();
+    tr.atomic_op(&key, b"", MutationType::SetVersionstampedKey);
+    let stamp = tr.versionstamp();
+    tr.commit().await?;
+    Ok(Bytes::copy_from_slice(stamp.await?.as_bytes()))
+}
+
+fn counted(rows: &Model) -> u64 {
+    let range = Bytes::from("counter")..Bytes::from("countes");
+    rows.range(range).map(|(_, value)| u64::from_le_bytes(value[..].try_into().unwrap())).sum()
+}
+
+fn check(told: &Told, rows: &Model, seed: u64) -> Result<(), String> {
+    if counted(rows) != told.counted {
+        return Err(format!("seed {seed}: {} acknowledged, {} there", told.counted, counted(rows)));
+    }
+    let queued = rows.keys().filter(|key| key.starts_with(b"queue/")).count();
+    if queued as u64 != told.counted || told.stamps.iter().any(|stamps| !stamps.is_sorted()) {
+        return Err(format!("seed {seed}: stamps don't rise: {queued} of {}", told.counted));
+    }
+    Ok(())
+}
+
+/// Changes sides, and back, under clients, with kills. Gives the longest pause of a client.
+fn change_with_kills(seed: u64) -> Result<Duration, String> {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let mut random = Random::new(seed);
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        // The first has been there for a while: its versions are ahead.
+        machine.sleep(Duration::from_secs(30)).await;
+        let (first, second) = (lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
+        let (mut sites, mut longest) = (Sites::new(first.clone(), second.clone()), Duration::ZERO);
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let counting = Counting::start(&machine, [first, second], 4);
+        for turn in 0..2 {
+            machine.sleep(Duration::from_millis(20 + random.index(100) as u64)).await;
+            let mut kills = 1 + random.index(4);
+            let changed = loop {
+                let time = if kills > 0 { random.index(120_000) as u64 } else { 60_000_000 };
+                kills = kills.saturating_sub(1);
+                let control = Control::default();
+                match race(switch(&sites, &control), machine.sleep(Duration::from_micros(time))).await {
+                    First::Left(changed) => break changed,
+                    First::Right(()) if random.index(3) == 0 => {
+                        // Instead of the command, an agent goes on.
+                        machine.sleep(Duration::from_secs(11)).await;
+                        drop(
+                            run_for(&machine, &sites, Duration::from_micros(random.index(200_000) as u64))
+                                .await,
+                        );
+                    }
+                    First::Right(()) => {}
+                }
+            };
+            changed.map_err(|error| format!("seed {seed}: {error}"))?;
+            let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+            assert!(shown.is_reversed && shown.phase == Phase::Following, "{shown:?}");
+            assert!(is_locked(&sites.from).await && !is_locked(&sites.to).await);
+            assert_eq!(switch(&sites, &Control::default()).await, Ok(false), "it is so already");
+            sites = Sites::new(sites.to.clone(), sites.from.clone());
+            if turn == 0 {
+                machine.sleep(Duration::from_millis(30)).await;
+            }
+        }
+        let told = counting.stop().await;
+        longest = longest.max(told.longest);
+        check(&told, &rows_of(&sites.from).await, seed)?;
+        // And the other one gets there, too.
+        machine.sleep(Duration::from_secs(11)).await;
+        let newest = sites.from.create_transaction().get_read_version().await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(newest)).await;
+        if rows_of(&sites.from).await != rows_of(&sites.to).await {
+            return Err(format!("seed {seed}: the two differ"));
+        }
+        for (db, streams) in [(&sites.from, 1), (&sites.to, 0)] {
+            assert_eq!(db.list_changes().await.unwrap().len(), streams, "seed {seed}");
+        }
+        Ok(longest)
+    })
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_sides_are_changed() {
+    for seed in 0..8 {
+        change_with_kills(seed).unwrap();
+    }
+}
+
+#[test]
+fn unlocking_before_everything_is_there_is_noticed() {
+    let noticed = (0..12).find(|seed| {
+        marks::plant(Some("dr: the second is unlocked before it has everything"));
+        let result = std::panic::catch_unwind(|| change_with_kills(*seed));
+        marks::plant(None);
+        !matches!(result, Ok(Ok(_)))
+    });
+    println!("noticed by seed {noticed:?}");
+    assert!(noticed.is_some());
+}
+
+/// Without kills clients stand still for a few round trips: far less than the second that is promised, by the simulated clock.
+#[test]
+fn clients_stand_still_for_less_than_a_second() {
+    let simulation = Simulation::new(7);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(lossy(&first, 1, usize::MAX), lossy(&second, 2, usize::MAX));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        let agent = Agent::new(sites.clone(), Control::default());
+        let work = async {
+            while status(Some(&sites.from), &sites.to).await.unwrap().is_none_or(|it| it.whole_at.is_none()) {
+                machine.sleep(Duration::from_millis(10)).await;
+            }
+            let counting = Counting::start(&machine, [sites.from.clone(), sites.to.clone()], 4);
+            machine.sleep(Duration::from_millis(300)).await;
+            assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
+            machine.sleep(Duration::from_millis(300)).await;
+            let told = counting.stop().await;
+            check(&told, &rows_of(&sites.to).await, 7).unwrap();
+            told.longest
+        };
+        match race(agent.run(), work).await {
+            First::Left(ended) => panic!("{ended:?}"),
+            First::Right(longest) => {
+                println!("longest {longest:?}");
+                assert!(longest < Duration::from_secs(1), "{longest:?}");
+            }
+        }
+    });
+}
+
+/// While sides are changed either may go away for good: whoever is left can be made free, and has everything.
+#[test]
+fn either_may_go_away_while_sides_are_changed() {
+    let (mut firsts, mut seconds, mut both) = (0, 0, 0);
+    for seed in 0..18 {
+        let simulation = Simulation::new(seed);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let mut random = Random::new(seed);
+            let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+            let sites = Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
+            start(&sites, &StartSettings::default()).await.unwrap();
+            run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+            let counting = Counting::start(&machine, [sites.from.clone(), sites.from.clone()], 2);
+            machine.sleep(Duration::from_millis(50)).await;
+            let told = counting.stop().await;
+            let control = Control::default();
+            let time = Duration::from_micros(random.index(60_000) as u64);
+            if let First::Left(changed) = race(switch(&sites, &control), machine.sleep(time)).await {
+                changed.unwrap();
+            }
+            match seed % 3 {
+                0 => {
+                    // The second is left.
+                    match abort_second(&sites.to, Leftover::Refuse).await {
+                        Ok(_) => seconds += 1,
+                        // It is the first already.
+                        Err(error) => assert!(error.to_string().contains("follows no other one"), "{error}"),
+                    }
+                    assert!(!is_locked(&sites.to).await, "seed {seed}");
+                }
+                1 => {
+                    // The first is left: locked or not, it has everything.
+                    match abort_second(&sites.from, Leftover::Refuse).await {
+                        Ok(_) => firsts += 1,
+                        Err(error) => assert!(error.to_string().contains("follows no other one"), "{error}"),
+                    }
+                    assert!(!is_locked(&sites.from).await, "seed {seed}");
+                    check(&told, &rows_of(&sites.from).await, seed).unwrap();
+                }
+                _ => {
+                    both += 1;
+                    abort(&sites, "default").await.unwrap();
+                    for db in [&sites.from, &sites.to] {
+                        assert!(!is_locked(db).await, "seed {seed}");
+                        assert_eq!(db.list_changes().await.unwrap(), [], "seed {seed}");
+                    }
+                    check(&told, &rows_of(&sites.from).await, seed).unwrap();
+                    assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+                }
+            }
+        });
+    }
+    println!("{firsts} first, {seconds} second, {both} both");
+    assert!(firsts > 1 && seconds > 1);
+}
+
+/// Somebody else's lock on the first keeps sides from being changed, and everything goes on as before.
+#[test]
+fn a_first_that_somebody_has_locked_stays_the_first() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let tr = sites.from.create_transaction();
+        tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+        tr.set(system::DATABASE_LOCKED, b"0123456789abcdefghijklmnop");
+        tr.commit().await.unwrap();
+        assert_eq!(switch(&sites, &Control::default()).await, Err(Error::database_locked()));
+        let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+        assert!(!shown.is_reversed && shown.phase == Phase::Following, "{shown:?}");
+        assert_eq!(sites.to.list_changes().await.unwrap(), []);
+    });
+}
