@@ -1,9 +1,10 @@
-//! Proofs of leadership: one round for all read versions that were asked for while the last one ran.
+//! Proofs of leadership: a few rounds at a time for all read versions that are asked for.
 //!
 //! A read version may be given only by a node that leads at that moment: another one may have been
 //! elected meanwhile and have committed what this one doesn't know. Where a round trip is needed to
-//! know that, all requests that come while one is under way share the next. A round that was begun
-//! before a request came proves nothing for it.
+//! know that, requests share rounds. One that comes while fewer than [`ROUNDS`] are under way begins one; others
+//! wait for the next, which begins when one has ended. A round that was begun before a request came proves
+//! nothing for it.
 //!
 //! Where one process has the only log nothing has to be proven, and nobody asks here.
 
@@ -11,6 +12,9 @@ use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Result, probe};
 use std::sync::{Arc, Mutex};
+
+/// So many rounds are under way at most: with one alone a request waits for half of another one before its own begins.
+const ROUNDS: usize = 2;
 
 /// What can tell whether this node still leads.
 pub(crate) trait Prover: Send + Sync {
@@ -26,9 +30,8 @@ pub(crate) struct Proofs {
 
 #[derive(Default)]
 struct Rounds {
-    is_running: bool,
-    /// Whoever waits for the round under way, and for the one after it.
-    running: Vec<Promise<()>>,
+    running: usize,
+    /// Whoever waits for the next one.
     next: Vec<Promise<()>>,
 }
 
@@ -42,52 +45,34 @@ impl Proofs {
         let (promise, reply) = promise();
         {
             let mut rounds = lock(&self.rounds);
-            rounds.next.push(promise);
-            if rounds.is_running {
+            if rounds.running >= ROUNDS {
                 probe!("pipeline: a read version waits for the next proof");
+                rounds.next.push(promise);
                 return reply;
             }
-            rounds.begin();
+            rounds.running += 1;
         }
-        self.run();
+        self.run(vec![promise]);
         reply
     }
 
-    /// How many requests wait.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
-        let rounds = lock(&self.rounds);
-        rounds.running.len() + rounds.next.len()
-    }
-
-    fn run(self: &Arc<Self>) {
+    fn run(self: &Arc<Self>, waiting: Vec<Promise<()>>) {
         let this = self.clone();
-        self.prover.prove().on_complete(move |proven| this.ended(&proven));
+        self.prover.prove().on_complete(move |proven| this.ended(waiting, &proven));
     }
 
-    fn ended(self: &Arc<Self>, proven: &Result<()>) {
-        let (told, is_next) = {
+    fn ended(self: &Arc<Self>, told: Vec<Promise<()>>, proven: &Result<()>) {
+        let next = {
             let mut rounds = lock(&self.rounds);
-            let told = std::mem::take(&mut rounds.running);
-            rounds.is_running = false;
-            let is_next = !rounds.next.is_empty();
-            if is_next {
-                rounds.begin();
-            }
-            (told, is_next)
+            let next = std::mem::take(&mut rounds.next);
+            assert!(rounds.running > 0, "a round ends once");
+            rounds.running -= usize::from(next.is_empty());
+            next
         };
         told.into_iter().for_each(|promise| promise.send(proven.clone()));
-        if is_next {
-            self.run();
+        if !next.is_empty() {
+            self.run(next);
         }
-    }
-}
-
-impl Rounds {
-    fn begin(&mut self) {
-        assert!(!self.is_running && self.running.is_empty(), "one round at a time");
-        self.is_running = true;
-        self.running = std::mem::take(&mut self.next);
     }
 }
 
@@ -120,24 +105,30 @@ mod tests {
     fn requests_that_come_during_a_round_share_the_next() {
         let slow = Slow::default();
         let proofs = Proofs::new(Box::new(slow.clone()));
-        let first = proofs.ask();
+        let first: Vec<_> = (0..ROUNDS).map(|_| proofs.ask()).collect();
         let later: Vec<_> = (0..100).map(|_| proofs.ask()).collect();
-        slow.end(Ok(()));
-        assert!(first.is_ready());
+        assert_eq!(lock(&slow.0).len(), ROUNDS, "no more than these at a time");
+        for first in first {
+            slow.end(Ok(()));
+            assert!(first.is_ready());
+        }
         assert!(later.iter().all(|reply| !reply.is_ready()), "a round begun earlier proves nothing");
         assert_eq!(lock(&slow.0).len(), 1, "one round for a hundred");
         slow.end(Ok(()));
         assert!(later.iter().all(Reply::is_ready));
-        assert_eq!(proofs.waiting(), 0);
+        assert_eq!(lock(&proofs.rounds).running, 0);
     }
 
     #[test]
     fn a_failed_round_fails_those_who_waited_for_it_and_no_others() {
         let slow = Slow::default();
         let proofs = Proofs::new(Box::new(slow.clone()));
-        let (first, second) = (proofs.ask(), proofs.ask());
-        slow.end(Err(Error::broken_promise()));
-        assert_eq!(first.wait(), Err(Error::broken_promise()));
+        let first: Vec<_> = (0..ROUNDS).map(|_| proofs.ask()).collect();
+        let second = proofs.ask();
+        for first in first {
+            slow.end(Err(Error::broken_promise()));
+            assert_eq!(first.wait(), Err(Error::broken_promise()));
+        }
         slow.end(Ok(()));
         assert_eq!(second.wait(), Ok(()));
     }

@@ -1,9 +1,9 @@
 //! The step: events in, work out.
 //!
 //! ```text
-//!   tick, receive, propose, read ──▶ Core ──▶ work(): promise, void, append, send, committed, reads
-//!                                      ▲                       │ sync
-//!                                      └──── persisted(ticket) ┘──▶ send what had to wait for it
+//!   tick, receive, propose ──▶ Core ──▶ work(): promise, void, append, send, committed
+//!                                ▲                      │ sync
+//!                                └─── persisted(ticket) ┘──▶ send what had to wait for it
 //! ```
 //!
 //! Whoever drives it takes all work after each event, in order, and does it in the order of [`Work`]'s fields. A
@@ -27,8 +27,8 @@ use slog::{Discard, Logger, o};
 use crate::NodeId;
 use crate::members::Members;
 use crate::message::{MAX_ENTRIES, Message, MessageKind};
-use crate::proving::Proving;
 use crate::raft_message::{from_raft, to_raft};
+use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
 
 /// Who a node is, and among whom.
@@ -83,17 +83,6 @@ pub struct Promise {
     pub commit: u64,
 }
 
-/// What a node is in its term.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// It leads.
-    Leader,
-    /// It follows this node, or nobody yet.
-    Follower(Option<NodeId>),
-    /// It wants to lead.
-    Candidate,
-}
-
 /// What a leader knows of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Follower {
@@ -125,9 +114,6 @@ pub struct Work {
     pub committed: Option<u64>,
     /// The last of them changes who is a member: [`Core::take_effect`] is to be called with what it says, before there is more work.
     pub members: bool,
-    /// Reads that are proven: the number of each, and the index that has to be applied before it is answered. It may
-    /// not be synced here yet.
-    pub reads: Vec<(u64, u64)>,
 }
 
 /// Messages that wait for a sync.
@@ -153,10 +139,6 @@ pub struct Core {
     known: u64,
     /// Such a change, which was told.
     changing: Option<u64>,
-    /// Whom proofs are asked of.
-    proving: Proving,
-    /// Reads answered without proof: a planted bug.
-    unproven: Vec<(u64, u64)>,
     /// Answers to a leader whose log begins behind what it believes that this node has.
     answers: Vec<Message>,
     /// The entry behind which the leader's log begins, of which this node lacks entries from before.
@@ -226,8 +208,6 @@ impl Core {
             committed: commit,
             known: commit,
             changing: None,
-            proving: Proving::default(),
-            unproven: Vec::new(),
             answers: Vec::new(),
             behind: None,
         };
@@ -292,10 +272,6 @@ impl Core {
             return;
         }
         self.node.tick();
-        if self.proving.tick() {
-            // With what the last proof was asked for, which proves those before it too.
-            self.node.ping();
-        }
         self.guard();
     }
 
@@ -334,9 +310,6 @@ impl Core {
         );
         if has_it_elected && self.would_lead_unsynced() {
             return Ok(());
-        }
-        if message.kind == MessageKind::HeartbeatReply && message.context.is_some() {
-            self.proving.answered(message.from, self.config.id, &self.members);
         }
         // What it refuses it has no use for.
         let _ = self.node.step(to_raft(message));
@@ -478,7 +451,6 @@ impl Core {
             found => return refuse(&format!("members that come to be {found:?}")),
         }
         (self.members, self.members_index, self.changing) = (members, index, None);
-        self.proving.ask_all();
         self.node.advance_apply_to(index);
         if self.node.raft.state == StateRole::Leader && !self.node.raft.promotable() {
             let term = self.node.raft.term;
@@ -488,23 +460,12 @@ impl Core {
         Ok(())
     }
 
-    /// Asks for proof that this node led after now. The proof comes with work, under this number. False if it doesn't
-    /// lead, or knows of no entry yet that is committed in its term: ask again later.
-    pub fn read(&mut self, number: u64) -> bool {
+    /// What proofs of leadership need to know of this node. It is published before anything is sent that comes of the same event.
+    pub fn stand(&self) -> Stand {
         let raft = &self.node.raft;
-        if raft.state != StateRole::Leader || !raft.commit_to_current_term() {
-            return false;
-        }
-        if self.plants_unproven_reads() {
-            self.unproven.push((number, self.committed));
-            return true;
-        }
-        let first = self.node.raft.msgs.len();
-        self.node.read_index(number.to_le_bytes().to_vec());
-        let term = self.node.raft.term;
-        self.proving.begin(number, term, &mut self.node.raft.msgs, first);
-        self.guard();
-        true
+        let leads = raft.state == StateRole::Leader && raft.commit_to_current_term();
+        let committed = leads.then_some(raft.raft_log.committed);
+        Stand { term: self.term(), role: self.role(), committed }
     }
 
     /// Has another voter lead, the one that has most of the log, unless that is under way. Nothing can be proposed until it
@@ -557,7 +518,7 @@ impl Core {
         }
         let mut besides = self.tell_those_behind();
         besides.append(&mut self.answers);
-        if !self.node.has_ready() && self.unproven.is_empty() && besides.is_empty() {
+        if !self.node.has_ready() && besides.is_empty() {
             let mut work = Work::default();
             self.tell_committed(&mut work);
             return work.committed.is_some().then_some(work);
@@ -575,13 +536,6 @@ impl Core {
                 work.promise = Some(self.promised);
             }
         }
-        let read = |state: &raft::ReadState| {
-            let number = u64::from_le_bytes(state.request_ctx.as_slice().try_into().ok()?);
-            Some((number, state.index))
-        };
-        work.reads = ready.read_states().iter().filter_map(read).collect();
-        work.reads.last().inspect(|(number, _)| self.proving.proven(*number));
-        work.reads.append(&mut self.unproven);
         if let Some(last) = ready.take_committed_entries().last() {
             assert!(last.index > self.known, "what is committed only grows");
             self.known = last.index;
@@ -726,10 +680,6 @@ impl Config {
 
 #[cfg(feature = "planted-bugs")]
 impl Core {
-    fn plants_unproven_reads(&self) -> bool {
-        self.config.planted == crate::planted::Planted::ReadWithoutProof
-    }
-
     fn plant_early_messages(&self, after: &mut Vec<Message>, now: &mut Vec<Message>) {
         use crate::planted::Planted;
         let early = match self.config.planted {
@@ -763,10 +713,6 @@ impl Core {
 
 #[cfg(not(feature = "planted-bugs"))]
 impl Core {
-    const fn plants_unproven_reads(&self) -> bool {
-        false
-    }
-
     const fn plant_early_messages(&self, _after: &mut Vec<Message>, _now: &mut Vec<Message>) {}
 
     const fn plant_counting(&mut self) {}

@@ -16,11 +16,13 @@ use plinth_log::{Entry, EntryHead, EntryKind, EntryReader, Position, ReplicaLog,
 use plinth_types::{Bytes, Error, Result, Version, planted, probe};
 
 use crate::NodeId;
-use crate::core::{Core, Follower, Role, Work};
-use crate::inbox::{Event, Inbox};
-use crate::member::{Frame, Left, Peers, Records};
+use crate::core::{Core, Follower, Work};
+use crate::inbox::{Event, Inbox, Left};
 use crate::members::Members;
 use crate::message::{Message, MessageKind};
+use crate::peers::{Frame, Peers, Records};
+use crate::proofs::{Proofs, not_leading};
+use crate::stand::{Role, Stand};
 use crate::terms::EntryId;
 
 /// How often the core is told that time passes.
@@ -61,11 +63,9 @@ pub(crate) struct Driver {
     inbox: Arc<Inbox>,
     /// For each node that entries are sent to, where they are read.
     readers: BTreeMap<NodeId, EntryReader>,
-    /// Proofs that are asked for, by number.
-    proofs: BTreeMap<u64, Promise<Version>>,
-    /// Those that are there, by number: up to which index entries were committed when they were asked for.
-    proven: BTreeMap<u64, u64>,
-    last_proof: u64,
+    /// Where it publishes how it stands.
+    proofs: Arc<Proofs>,
+    stand: Stand,
     /// Since when the disk has synced nothing of what it is to sync, and the last of that.
     stalled: Option<(Duration, u64)>,
     /// The newest work that was to be synced.
@@ -84,10 +84,9 @@ impl Driver {
         core: Core,
         log: ReplicaLog,
         (peers, records): (Arc<dyn Peers>, Arc<dyn Records>),
-        inbox: Arc<Inbox>,
+        (inbox, proofs): (Arc<Inbox>, Arc<Proofs>),
     ) -> Self {
-        let env = env.clone();
-        let (readers, proofs, proven) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (env, readers, stand) = (env.clone(), BTreeMap::new(), core.stand());
         Self {
             env,
             core,
@@ -97,8 +96,7 @@ impl Driver {
             inbox,
             readers,
             proofs,
-            proven,
-            last_proof: 0,
+            stand,
             stalled: None,
             ticket: 0,
             heard: BTreeMap::new(),
@@ -124,6 +122,8 @@ impl Driver {
                 next_tick = self.env.now() + TICK;
                 self.core.forget(self.log.first_index() - 1);
                 self.core.tick();
+                self.publish();
+                self.proofs.tick();
                 let is_stalled = self.stalled.is_some_and(|(since, _)| self.env.now() > since + STALLED);
                 if is_stalled && self.core.role() == Role::Leader {
                     probe!("replication: a leader whose disk stalls gives way");
@@ -164,7 +164,7 @@ impl Driver {
         let left = Left { promised: self.log.promised(), terms: self.core.terms().clone() };
         self.inbox.with(|told| told.left = Some(left));
         self.inbox.end(&cause);
-        self.proofs.into_values().for_each(|proof| proof.send(Err(cause.clone())));
+        self.proofs.end(&cause);
         drop(self.readers);
         answer.send(self.log.close().await);
     }
@@ -174,7 +174,7 @@ impl Driver {
             proposal.answer.send(Err(cause.clone()));
         }
         self.inbox.end(cause);
-        self.proofs.into_values().for_each(|proof| proof.send(Err(cause.clone())));
+        self.proofs.end(cause);
     }
 
     async fn handle(&mut self, event: Event, bodies: &mut Bodies) {
@@ -194,14 +194,6 @@ impl Driver {
                     }
                     Ok(None) => answer.send(Ok(self.log.last_position())),
                     Err(error) => answer.send(Err(error)),
-                }
-            }
-            Event::Prove(answer) => {
-                self.last_proof += 1;
-                if self.core.read(self.last_proof) {
-                    self.proofs.insert(self.last_proof, answer);
-                } else {
-                    answer.send(Err(not_leading()));
                 }
             }
             Event::Mark(answer) => {
@@ -311,9 +303,8 @@ impl Driver {
                 self.change_members(index).await?;
             }
             self.log.commit(index)?;
+            self.proofs.settle();
         }
-        self.proven.extend(work.reads);
-        self.answer_proven();
         Ok(())
     }
 
@@ -384,22 +375,17 @@ impl Driver {
     /// Tells who is a member.
     fn tell_members(&self) {
         let (members, index) = (Arc::new(self.core.members().clone()), self.core.members_index());
+        self.proofs.change_members(&members);
         self.peers.members(&members);
         self.inbox.change(|told| told.members = (members, index));
     }
 
-    /// Another node may have applied what was committed when a proof was asked for, before it is synced here: whoever saw
-    /// that there is to see it here.
-    fn answer_proven(&mut self) {
-        let version = self.log.view().committed().version;
-        while let Some(first) =
-            self.proven.first_entry().filter(|first| *first.get() <= self.core.committed())
-        {
-            let (number, _) = first.remove_entry();
-            // Those asked for before it are proven by it too.
-            let later = self.proofs.split_off(&(number + 1));
-            let proven = std::mem::replace(&mut self.proofs, later);
-            proven.into_values().for_each(|proof| proof.send(Ok(version)));
+    /// Publishes how this node stands, which others rely on before they hear of it: see [`Proving`](crate::Proving).
+    fn publish(&mut self) {
+        let stand = self.core.stand();
+        if stand != self.stand {
+            self.stand = stand;
+            self.proofs.stand(stand);
         }
     }
 
@@ -428,6 +414,7 @@ impl Driver {
 
     /// Sends messages, with the entries that they speak of.
     async fn send(&mut self, messages: Vec<Message>) {
+        self.publish();
         for message in messages {
             if message.kind != MessageKind::Append || message.entries.is_empty() {
                 self.peers.send(Frame { message, entries: Vec::new() });
@@ -471,10 +458,8 @@ impl Driver {
         let leads = self.core.role() == Role::Leader;
         if !leads {
             self.begun = None;
-            self.proven.clear();
-            let proofs = std::mem::take(&mut self.proofs);
-            proofs.into_values().for_each(|proof| proof.send(Err(not_leading())));
         }
+        self.publish();
         let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
         let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
@@ -494,10 +479,6 @@ impl Driver {
             });
         }
     }
-}
-
-fn not_leading() -> Error {
-    Error::process_behind().with_detail("this node doesn't lead in that term, or no longer")
 }
 
 /// Syncs what is due, again and again, until the member ends.

@@ -15,9 +15,9 @@
 use plinth_log::{Entry, EntryHead, EntryKind};
 use plinth_types::{Bytes, Error, Result, Version};
 
-use crate::member::Frame;
 use crate::members::Members;
 use crate::message::{MAX_FRAME, Message};
+use crate::peers::Frame;
 
 const LENGTH: usize = 4;
 const MESSAGE_LENGTH: usize = LENGTH + 4;

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::Signal;
-use plinth_env::reply::Promise;
-use plinth_log::{EntryKind, Position};
+use plinth_env::reply::{Promise, promise};
+use plinth_log::{EntryKind, Position, Vote};
 use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::NodeId;
 use crate::core::Follower;
-use crate::member::{Frame, Left};
 use crate::members::Members;
-use crate::terms::EntryId;
+use crate::peers::Frame;
+use crate::terms::{EntryId, Terms};
 
 /// Something for the task.
 pub(crate) enum Event {
@@ -30,8 +30,6 @@ pub(crate) enum Event {
         body: Bytes,
         answer: Promise<Position>,
     },
-    /// Proof is wanted that this node still leads. Its answer: the version up to which entries are committed.
-    Prove(Promise<Version>),
     /// The disk is to say how far the log is durable.
     Mark(Promise<()>),
     /// Everything up to this ticket is synced.
@@ -41,6 +39,15 @@ pub(crate) enum Event {
     /// It wants another node to lead.
     HandOver,
     Close(Promise<()>),
+}
+
+/// What a member that was closed has promised, and has in its log.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Its newest promise.
+    pub promised: Vote,
+    /// The terms of its entries.
+    pub terms: Terms,
 }
 
 /// What a member tells of itself.
@@ -94,7 +101,6 @@ struct Queue {
 fn answer(event: Event, why: &Error) {
     match event {
         Event::Append { answer, .. } => answer.send(Err(why.clone())),
-        Event::Prove(answer) => answer.send(Err(why.clone())),
         Event::Mark(answer) | Event::Close(answer) => answer.send(Err(why.clone())),
         Event::Frame(_) | Event::Synced(_) | Event::Campaign | Event::HandOver => {}
     }
@@ -154,6 +160,14 @@ impl Inbox {
         Some(event)
     }
 
+    /// Has the member end.
+    pub(crate) async fn close(&self) -> Result<()> {
+        self.check()?;
+        let (promise, reply) = promise();
+        self.post(Event::Close(promise));
+        reply.await
+    }
+
     /// Whether somebody waits for its end.
     pub(crate) fn is_to_close(&self) -> bool {
         self.queue().events.iter().any(|event| matches!(event, Event::Close(_)))
@@ -171,7 +185,7 @@ impl Inbox {
 
     /// Answers those who want something that a node does which has room on its disk, and which doesn't come to it for a while.
     pub(crate) fn refuse(&self, why: &Error) {
-        let asks = |event: &Event| matches!(event, Event::Append { .. } | Event::Prove(_) | Event::Mark(_));
+        let asks = |event: &Event| matches!(event, Event::Append { .. } | Event::Mark(_));
         let asked: VecDeque<_> = {
             let mut queue = self.queue();
             let (asked, others) = std::mem::take(&mut queue.events).into_iter().partition(asks);

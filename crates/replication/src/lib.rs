@@ -2,11 +2,11 @@
 //!
 //! ## Role
 //! Two halves. A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader wants an entry, writes are
-//! durable, somebody wants to know whether this node still leads. Work goes out ([`Work`]): entries to append or to
-//! void, a promise to write down, messages to send, how far entries are committed, reads that are proven. It does no
-//! I/O, takes no lock, and reads no clock: the same events give the same work. And the task that does this work
-//! ([`Member`]): on this node's log, and through whatever brings frames to other nodes ([`Peers`]). Who leads has a
-//! [`ReplicatedLog`] for its term: the commit log that the pipeline stands on.
+//! durable. Work goes out ([`Work`]): entries to append or to void, a promise to write down, messages to send, how far
+//! entries are committed. It does no I/O, takes no lock, and reads no clock: the same events give the same work. And the task
+//! that does this work ([`Member`]): on this node's log, and through whatever brings frames to other nodes ([`Peers`]). Who leads
+//! has a [`ReplicatedLog`] for its term: the commit log that the pipeline stands on. Whether this node still leads is proven beside
+//! the task, by a second pure step ([`Proving`]).
 //!
 //! ## Data structure
 //! The algorithm is Raft's, by TiKV's crate `raft`, which nobody sees outside of this crate. What it knows of an entry is
@@ -29,7 +29,7 @@
 //! Files (`log`), sockets, who is to be a member (`pipeline`). That a node needs rows, since the leader's log begins behind its own, is found
 //! here ([`Standing::behind`]), and what they travel in is a [`Parcel`]; who sends and takes them is `pipeline`.
 //!
-//! Read next: `core.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
+//! Read next: `core.rs`, `proving.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
 
 mod core;
@@ -40,20 +40,27 @@ mod member;
 mod members;
 mod message;
 mod parcel;
+mod peers;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;
+mod proofs;
 mod proving;
 mod raft_message;
 mod replicated;
+mod stand;
 mod terms;
 
-pub use core::{Config, Core, Follower, Promise, Role, Work};
-pub use member::{Doing, Frame, Left, Member, Peers, Records, Standing};
+pub use core::{Config, Core, Follower, Promise, Work};
+pub use inbox::Left;
+pub use member::{Member, Standing};
 pub use members::{MAX_ADDRESS, MAX_MEMBERS, MAX_VOTERS, MemberNode, Members, Part};
 pub use message::{MAX_ENTRIES, MAX_FRAME, Message, MessageKind};
 pub use parcel::{MAX_KEY, Parcel, ParcelKind};
+pub use peers::{Doing, Frame, Peers, Records};
+pub use proving::{Proving, Taken};
 pub use replicated::ReplicatedLog;
+pub use stand::{Role, Stand};
 pub use terms::{EntryId, Terms};
 
 /// A node: a number that is never 0 and never used again.

@@ -3,68 +3,22 @@
 //! The handle asks by putting events into the member's queue, and waits for what its task tells. It ends once, for
 //! one reason: it was closed, or its log broke. From then on the node says nothing to others.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Task};
-use plinth_log::{Entry, EntryKind, LocalView, ReplicaLog, Vote};
+use plinth_log::{LocalView, ReplicaLog};
 use plinth_types::{Error, Result, Version};
 
 use crate::NodeId;
 use crate::core::{Config, Core, Follower, Promise};
 use crate::driver::{self, Driver};
-use crate::inbox::{Event, Inbox, Told};
+use crate::inbox::{Event, Inbox, Left, Told};
 use crate::members::Members;
-use crate::message::Message;
-use crate::parcel::Parcel;
+use crate::peers::{Frame, Peers, Records};
+use crate::proofs::Proofs;
 use crate::replicated::ReplicatedLog;
 use crate::terms::{EntryId, Terms};
-
-/// What one node sends another: a message, and the entries that it speaks of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// The message.
-    pub message: Message,
-    /// The entries of an append, whole: as many as the message has terms.
-    pub entries: Vec<Entry>,
-}
-
-impl Frame {
-    /// Whether the entries are those of the message.
-    pub(crate) fn is_whole(&self) -> bool {
-        let Message { index, entries, .. } = &self.message;
-        let ids = (index + 1..).zip(entries.iter().copied());
-        self.entries.len() == entries.len()
-            && self.entries.iter().zip(ids).all(|(entry, id)| {
-                let is_of_kind = (entry.kind == EntryKind::Members) == self.message.members.contains(&id.0);
-                (entry.index, entry.term) == id && is_of_kind
-            })
-    }
-}
-
-/// How frames get to other nodes.
-pub trait Peers: Send + Sync {
-    /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled, or overtaken.
-    fn send(&self, frame: Frame);
-
-    /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or overtaken.
-    fn send_parcel(&self, parcel: Parcel);
-
-    /// These are the members from now on: frames go to the others of them, at their addresses.
-    fn members(&self, members: &Arc<Members>) {
-        let _ = members;
-    }
-}
-
-/// Something that is done when it is done.
-pub type Doing<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
-
-/// Where a node writes down who is a member.
-pub trait Records: Send + Sync {
-    /// Writes down that these are the members as of the entry with this index; durable when ready.
-    fn keep<'a>(&'a self, members: &'a Members, index: u64) -> Doing<'a>;
-}
 
 /// What a member knows of who leads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -93,19 +47,11 @@ pub struct Standing {
     pub full: Option<Error>,
 }
 
-/// What a member that was closed has promised, and has in its log.
-#[derive(Clone, Debug)]
-pub struct Left {
-    /// Its newest promise.
-    pub promised: Vote,
-    /// The terms of its entries.
-    pub terms: Terms,
-}
-
 /// A node's part in a replicated log. Dropping it ends nothing: see [`Member::close`].
 pub struct Member {
     id: NodeId,
     inbox: Arc<Inbox>,
+    proofs: Arc<Proofs>,
     view: LocalView,
     tasks: Mutex<Vec<Task>>,
 }
@@ -130,16 +76,17 @@ impl Member {
             commit: promised.commit.max(log.committed_index()),
         };
         let (id, inbox, view) = (config.id, Inbox::new(), log.view().clone());
-        let core = Core::new(config, terms, known)?;
+        let core = Core::new(config.clone(), terms, known)?;
         let members = (Arc::new(core.members().clone()), core.members_index());
+        let proofs = Proofs::new(&config, core.stand(), members.0.clone(), peers.clone(), view.clone());
         inbox.with(|told| told.members = members);
         let syncs = (0..driver::SYNCS)
             .map(|_| env.spawn("replication-sync", driver::sync(inbox.clone(), log.syncer())))
             .collect::<Vec<_>>();
-        let driver = Driver::new(env, core, log, (peers, records), inbox.clone());
+        let driver = Driver::new(env, core, log, (peers, records), (inbox.clone(), proofs.clone()));
         let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
-        Ok(Self { id, inbox, view, tasks: Mutex::new(tasks) })
+        Ok(Self { id, inbox, proofs, view, tasks: Mutex::new(tasks) })
     }
 
     /// This node.
@@ -149,7 +96,9 @@ impl Member {
 
     /// A frame has arrived.
     pub fn receive(&self, frame: Frame) {
-        self.inbox.post_frame(frame);
+        if !self.proofs.receive(&frame.message) {
+            self.inbox.post_frame(frame);
+        }
     }
 
     /// Has this node want to lead, without waiting until it hears of no leader.
@@ -198,12 +147,7 @@ impl Member {
     /// # Errors
     /// `process_behind` if it doesn't lead, or ceases to before there is proof; why the member has ended.
     pub fn prove(&self) -> Reply<Version> {
-        let (promise, reply) = promise();
-        if let Err(ended) = self.inbox.check() {
-            return Reply::ready(Err(ended));
-        }
-        self.inbox.post(Event::Prove(promise));
-        reply
+        self.proofs.ask()
     }
 
     /// Has this node's disk say of every entry so far that it is durable.
@@ -245,7 +189,7 @@ impl Member {
     /// # Errors
     /// Those of closing the log; why the member has ended, if it had.
     pub async fn close(&self) -> Result<()> {
-        let closed = close(&self.inbox).await;
+        let closed = self.inbox.close().await;
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
             task.await.map_err(Error::from)?;
@@ -270,14 +214,6 @@ fn standing(told: &Told) -> Standing {
         behind,
         full: told.full.clone(),
     }
-}
-
-/// Has a member end.
-pub(crate) async fn close(inbox: &Inbox) -> Result<()> {
-    inbox.check()?;
-    let (promise, reply) = promise();
-    inbox.post(Event::Close(promise));
-    reply.await
 }
 
 impl std::fmt::Debug for Member {

@@ -10,7 +10,6 @@ use plinth_log::{CommitLog, EntryKind, LocalView, LogReader, LogView, Position, 
 use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::inbox::{Event, Inbox};
-use crate::member;
 
 /// The writer of a replicated log, for the term in which this node leads.
 pub struct ReplicatedLog {
@@ -80,7 +79,7 @@ impl CommitLog for ReplicatedLog {
     }
 
     fn close(self: Box<Self>) -> Waiting<'static, Result<()>> {
-        Box::pin(async move { member::close(&self.inbox).await })
+        Box::pin(async move { self.inbox.close().await })
     }
 
     fn check_invariants(&self) {

@@ -6,7 +6,10 @@
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
-use plinth_replication::{Config, Core, EntryId, Members, Message, MessageKind, Part, Promise, Role, Terms};
+use plinth_replication::{
+    Config, Core, EntryId, Members, Message, MessageKind, Part, Promise, Proving, Role, Taken, Terms,
+};
+use std::sync::Arc;
 
 fn message(random: &mut Random, core: &Core) -> Message {
     let kind = MessageKind::ALL[random.index(MessageKind::ALL.len())];
@@ -70,26 +73,33 @@ fn some_change(random: &mut Random, members: &Members) -> Members {
     }
 }
 
+/// Node 1 of these, with entries 5 to 9.
+fn first_of(members: &Members, seed: u64) -> (Core, Proving) {
+    let config = Config {
+        id: 1,
+        members: members.clone(),
+        members_index: 0,
+        seed,
+        heartbeat_ticks: 2,
+        election_ticks: 5,
+        message_entries: 8,
+        planted: Planted::None,
+    };
+    let mut terms = Terms::new(EntryId { index: 4, term: 2 });
+    (5..10).for_each(|index| terms.push(EntryId { index, term: 2 + index / 4 }));
+    let promised = Promise { term: 4, vote: 0, commit: 6 };
+    let core = Core::new(config, terms, promised).expect("a core");
+    let proving = Proving::new(core.id(), core.stand(), Arc::new(members.clone()));
+    (core, proving)
+}
+
 #[test]
 fn no_message_makes_a_core_panic() {
-    let (mut taken, mut led, mut committed, mut changed) = (0, 0, 0, 0);
+    let (mut taken, mut proofs, mut led, mut committed, mut changed) = (0, 0, 0, 0, 0);
     let members = Members::of_voters((1..=3).map(|id| (id, format!("node:{id}"))));
     for seed in 0..2000 {
         let mut random = Random::new(seed);
-        let config = Config {
-            id: 1,
-            members: members.clone(),
-            members_index: 0,
-            seed,
-            heartbeat_ticks: 2,
-            election_ticks: 5,
-            message_entries: 8,
-            planted: Planted::None,
-        };
-        let mut terms = Terms::new(EntryId { index: 4, term: 2 });
-        (5..10).for_each(|index| terms.push(EntryId { index, term: 2 + index / 4 }));
-        let promised = Promise { term: 4, vote: 0, commit: 6 };
-        let mut core = Core::new(config, terms, promised).expect("a core");
+        let (mut core, mut proving) = first_of(&members, seed);
         let (mut tickets, mut sent) = (Vec::new(), Vec::<Message>::new());
         for _ in 0..300 {
             match random.index(10) {
@@ -97,9 +107,7 @@ fn no_message_makes_a_core_panic() {
                 1 => {
                     core.propose();
                 }
-                2 => {
-                    core.read(random.below(20));
-                }
+                2 => drop(proving.ask()),
                 3 if random.chance(0.2) => core.campaign(),
                 4 => {
                     if let Some(ticket) = tickets.pop() {
@@ -115,7 +123,10 @@ fn no_message_makes_a_core_panic() {
                 }
                 _ => {
                     let message = message(&mut random, &core);
-                    taken += u64::from(core.receive(&message).is_ok());
+                    match proving.receive(&message) {
+                        Taken::No => taken += u64::from(core.receive(&message).is_ok()),
+                        Taken::Counted | Taken::Answer(_) => proofs += 1,
+                    }
                 }
             }
             while let Some(work) = core.work() {
@@ -125,16 +136,22 @@ fn no_message_makes_a_core_panic() {
                     let next = core.members().clone();
                     let next = if next.is_joint() { next.leave() } else { some_change(&mut random, &next) };
                     changed += u64::from(core.take_effect(next).is_ok());
+                    proving.change_members(Arc::new(core.members().clone()));
                 }
+                proving.stand(core.stand());
                 sent.extend(work.send);
                 if work.needs_sync {
                     tickets.push(work.ticket);
                 }
             }
+            proving.stand(core.stand());
+            proving.tick();
+            while proving.proven().is_some() {}
             led += u64::from(core.role() == Role::Leader);
             core.check_invariants();
         }
     }
     println!("{taken} messages were taken, led at {led} steps, {committed} times something was committed");
+    assert!(proofs > 100, "{proofs} messages were part of proofs");
     assert!(taken > 10_000 && led > 1000 && committed > 500 && changed > 100, "{changed} changes");
 }

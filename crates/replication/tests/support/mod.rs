@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
-use plinth_replication::{Config, Core, EntryId, Members, Message, NodeId, Part, Promise, Role, Terms, Work};
+use plinth_replication::{
+    Config, Core, EntryId, Members, Message, NodeId, Part, Promise, Proving, Role, Taken, Terms, Work,
+};
+use std::sync::Arc;
 
 /// Something that a disk does.
 #[derive(Clone, Debug)]
@@ -46,6 +49,10 @@ fn address(id: NodeId) -> String {
 struct Node {
     /// `None`: it is down.
     core: Option<Core>,
+    /// Beside the core, and told of how it stands at the latest before something is sent.
+    proving: Option<Proving>,
+    /// Reads that it was asked for, by round.
+    asked: BTreeMap<u64, u64>,
     synced: Disk,
     written: Disk,
     /// Written and not synced: ticket, and what it wrote.
@@ -97,8 +104,6 @@ struct Oracle {
     chain: BTreeMap<EntryId, u64>,
     /// By index, from 1: the entry, and the term of the leader that committed it.
     committed: Vec<(EntryId, u64)>,
-    /// By number: up to where entries were committed when it was asked.
-    reads: BTreeMap<u64, u64>,
     /// Who became a member at which entry, as committed.
     members: Vec<(u64, Members)>,
     /// What entries say of members.
@@ -132,6 +137,8 @@ impl Cluster {
             members: (members.clone(), 0),
             is_gone: false,
             core: None,
+            proving: None,
+            asked: BTreeMap::new(),
             synced: disk.clone(),
             written: disk.clone(),
             unsynced: VecDeque::new(),
@@ -174,7 +181,9 @@ impl Cluster {
         let node = &mut self.nodes[at];
         let core = Core::new(config, node.synced.terms.clone(), node.synced.promise).expect("a core");
         node.told = core.committed();
-        node.core = Some(core);
+        let mut proving = Proving::new(core.id(), core.stand(), Arc::new(core.members().clone()));
+        proving.plant(self.planted);
+        (node.core, node.proving) = (Some(core), Some(proving));
     }
 
     fn crash(&mut self, at: usize) {
@@ -182,6 +191,8 @@ impl Cluster {
         if node.core.take().is_none() {
             return;
         }
+        node.proving = None;
+        node.asked.clear();
         self.stats.crashes += 1;
         let ops: Vec<_> = node.unsynced.drain(..).flat_map(|(_, ops)| ops).collect();
         let kept = self.random.index(ops.len() + 1);
@@ -205,6 +216,8 @@ impl Cluster {
             // Clocks run at different speeds.
             if self.random.chance(0.95) {
                 self.with(at, weather, Core::tick)?;
+                let asked = self.nodes[at].proving.as_mut().map(Proving::tick).unwrap_or_default();
+                self.send(asked, weather);
             }
             if self.random.chance(weather.sync) {
                 self.sync(at, weather)?;
@@ -274,6 +287,15 @@ impl Cluster {
             self.network.insert((due, self.sent), bytes.to_vec());
             return Ok(());
         }
+        let taken = self.nodes[at].proving.as_mut().map(|proving| proving.receive(&message));
+        match taken {
+            Some(Taken::Answer(answer)) => {
+                self.send(vec![answer], weather);
+                return Ok(());
+            }
+            Some(Taken::Counted) => return self.look_at_proofs(at),
+            Some(Taken::No) | None => {}
+        }
         let mut refused = None;
         self.with(at, weather, |core| refused = core.receive(&message).err())?;
         // A leader says that what a wiped node has acknowledged is committed.
@@ -289,11 +311,36 @@ impl Cluster {
     }
 
     fn read(&mut self, at: usize, weather: &Weather) -> Result<(), String> {
-        let (number, needed) = (self.now * 100 + at as u64, self.oracle.committed.len() as u64);
-        self.oracle.reads.insert(number, needed);
-        self.with(at, weather, |core| {
-            core.read(number);
-        })
+        let node = &mut self.nodes[at];
+        let Some((number, messages)) = node.proving.as_mut().and_then(Proving::ask) else { return Ok(()) };
+        node.asked.insert(number, self.oracle.committed.len() as u64);
+        self.send(messages, weather);
+        self.look_at_proofs(at)
+    }
+
+    /// A proven read brings an index up to which it sees what was committed anywhere when it was asked.
+    fn look_at_proofs(&mut self, at: usize) -> Result<(), String> {
+        let (id, node) = (at as u64 + 1, &mut self.nodes[at]);
+        while let Some((number, index)) = node.proving.as_mut().and_then(Proving::proven) {
+            self.stats.reads += 1;
+            let needed = node.asked.remove(&number).unwrap_or(0);
+            if index < needed {
+                return Err(format!(
+                    "node {id} proves a read up to {index}, {needed} was committed when it was asked"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node publishes how it stands.
+    fn publish(&mut self, at: usize) {
+        let Node { core: Some(core), proving: Some(proving), asked, .. } = &mut self.nodes[at] else {
+            return;
+        };
+        if proving.stand(core.stand()) {
+            asked.clear();
+        }
     }
 
     /// A disk syncs some of what was written.
@@ -308,6 +355,7 @@ impl Cluster {
         }
         let Some(ticket) = last else { return Ok(()) };
         let messages = core.persisted(ticket);
+        self.publish(at);
         self.send(messages, weather);
         self.drain(at, weather)
     }
@@ -333,6 +381,10 @@ impl Cluster {
             let Some(core) = &mut self.nodes[at].core else { return Ok(()) };
             let Some(work) = core.work() else { break };
             let sent = self.take_work(at, work)?;
+            // Until something is sent others may meet what was published earlier.
+            if !sent.is_empty() || self.random.chance(0.5) {
+                self.publish(at);
+            }
             self.send(sent, weather);
         }
         self.look_at_role(at)?;
@@ -341,7 +393,7 @@ impl Cluster {
     }
 
     fn take_work(&mut self, at: usize, work: Work) -> Result<Vec<Message>, String> {
-        let Work { ticket, rewind, append, promise, needs_sync, send, committed, members, reads } = work;
+        let Work { ticket, rewind, append, promise, needs_sync, send, committed, members } = work;
         let id = at as u64 + 1;
         let node = &mut self.nodes[at];
         let term = node.core.as_ref().map_or(0, Core::term);
@@ -373,15 +425,6 @@ impl Cluster {
             self.look_at_committed(at, upto)?;
             if members {
                 self.take_effect(at, upto)?;
-            }
-        }
-        for (number, index) in reads {
-            self.stats.reads += 1;
-            let needed = self.oracle.reads.get(&number).copied().unwrap_or(0);
-            if index < needed {
-                return Err(format!(
-                    "node {id} proves a read up to {index}, {needed} was committed when it was asked"
-                ));
             }
         }
         Ok(send)
@@ -463,11 +506,16 @@ impl Cluster {
         let Some(core) = &mut node.core else { return Ok(()) };
         let led = core.role() == Role::Leader;
         core.take_effect(members.clone()).map_err(|error| error.to_string())?;
+        if let Some(proving) = &mut node.proving {
+            proving.change_members(Arc::new(members.clone()));
+        }
         self.stats.led_and_left += u64::from(led && core.role() != Role::Leader);
         while (self.nodes.len() as u64) < members.next_id - 1 {
             let disk = Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
             self.nodes.push(Node {
                 core: None,
+                proving: None,
+                asked: BTreeMap::new(),
                 synced: disk.clone(),
                 written: disk,
                 unsynced: VecDeque::new(),
