@@ -10,13 +10,14 @@ mod leftovers;
 mod links;
 mod readme;
 mod size;
+mod suites;
 
 use crate::finding::Finding;
 use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 12] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 13] = [
         size::files,
         size::functions_and_structs,
         size::weight,
@@ -29,6 +30,7 @@ pub fn all(repository: &Repository) -> Vec<Finding> {
         links::no_orphans,
         readme::is_run,
         circles::of_modules,
+        suites::whole,
     ];
     let mut findings = Vec::new();
     for rule in rules {

@@ -4,7 +4,7 @@
 //! looked at once.
 
 use super::{OURS, get, get_with, json, open_console, post, start, status};
-use crate::common::*;
+use super::common::*;
 use plinth_client::{Database, MutationType};
 use plinth_env::{Env, block_on};
 use plinth_server::{ConsoleConfig, Server};

@@ -1,0 +1,56 @@
+//! All tests of this crate in one program, but those that plant panics for the whole process.
+//!
+//! A program for each file took four fifths of the time that it takes to build them: each instantiates the crates below anew.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "each file has a support of its own, as where it is part of another suite"
+)]
+
+#[path = "catching_up.rs"]
+mod catching_up;
+#[path = "changes.rs"]
+mod changes;
+#[path = "changes_cluster.rs"]
+mod changes_cluster;
+#[path = "cluster.rs"]
+mod cluster;
+#[path = "cluster_full_disk.rs"]
+mod cluster_full_disk;
+#[path = "creation.rs"]
+mod creation;
+#[path = "damage.rs"]
+mod damage;
+#[path = "depth.rs"]
+mod depth;
+#[path = "durability.rs"]
+mod durability;
+#[path = "each_file.rs"]
+mod each_file;
+#[path = "full_disk.rs"]
+mod full_disk;
+#[path = "generations.rs"]
+mod generations;
+#[path = "imports.rs"]
+mod imports;
+#[path = "members.rs"]
+mod members;
+#[path = "opening.rs"]
+mod opening;
+#[path = "overload.rs"]
+mod overload;
+#[path = "permission.rs"]
+mod permission;
+#[path = "pinned.rs"]
+mod pinned;
+#[path = "room.rs"]
+mod room;
+#[path = "small_disk.rs"]
+mod small_disk;
+#[path = "ssd.rs"]
+mod ssd;
+#[path = "ssd_files.rs"]
+mod ssd_files;
+#[path = "status.rs"]
+mod status;
+#[path = "transactions.rs"]
+mod transactions;

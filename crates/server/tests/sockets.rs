@@ -1,0 +1,30 @@
+//! Tests of a server with sockets of the system in one program, but those that look at the whole process or at its speed.
+//!
+//! A program for each file took four fifths of the time that it takes to build them: each instantiates the crates below anew.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "each file has a support of its own, as where it is part of another suite"
+)]
+
+#[path = "console.rs"]
+mod console;
+#[path = "hostile.rs"]
+mod hostile;
+#[path = "http.rs"]
+mod http;
+#[path = "one_database.rs"]
+mod one_database;
+#[path = "requests.rs"]
+mod requests;
+#[path = "series.rs"]
+mod series;
+#[path = "series_bad_luck.rs"]
+mod series_bad_luck;
+#[path = "series_http.rs"]
+mod series_http;
+#[path = "series_unavailable.rs"]
+mod series_unavailable;
+#[path = "tls.rs"]
+mod tls;
+#[path = "usual.rs"]
+mod usual;
