@@ -37,6 +37,10 @@ WELL = {
     'plinth_peer_connected{job="plinth", instance="a", address="b"}': "1x240",
     'plinth_follower_lag_entries{instance="a", node="2"}': "5x240",
     'plinth_elections_total{instance="a"}': "3x240",
+    'plinth_catching_up{instance="a"}': "0x240",
+    'plinth_log_waits_for_room{instance="a"}': "0x240",
+    'plinth_series_owner{job="plinth", instance="a"}': "0x240",
+    'plinth_series_owner{job="plinth", instance="b"}': "1x240",
     'plinth_backup_behind_seconds{instance="a", tag="default"}': "1x240",
     'plinth_backup_broken_total{instance="a", tag="default"}': "2x240",
     'plinth_changes_lost{instance="a", stream="orders"}': "0x240",
@@ -64,6 +68,9 @@ UNWELL = {
     "PlinthNobodyLeads": ({'plinth_is_leader{job="plinth", instance="a"}': "0x240"}, []),
     "PlinthNodeGone": ({'plinth_peer_connected{job="plinth", instance="a", address="b"}': "0x240"}, []),
     "PlinthFollowerBehind": ({'plinth_follower_lag_entries{instance="a", node="2"}': "0+200x240"}, []),
+    "PlinthCatchesUpForLong": ({'plinth_catching_up{instance="a"}': "1x240"}, []),
+    "PlinthLogWaitsForRoom": ({'plinth_log_waits_for_room{instance="a"}': "1x240"}, []),
+    "PlinthSeriesNobodys": ({'plinth_series_owner{job="plinth", instance="b"}': "0x240"}, []),
     "PlinthElections": ({'plinth_elections_total{instance="a"}': "0+1x240"}, []),
     "PlinthCertificates": ({'plinth_server_tls_failures_total{instance="a"}': "0+1x240"}, []),
 }
@@ -108,7 +115,7 @@ def names_are_the_programs():
     sources = "".join(path.read_text() for path in (ROOT / "crates").rglob("src/**/*.rs"))
     asked = set(re.findall(r"plinth_[a-z_]+", "".join(WELL)))
     # The server's have their prefix from one place.
-    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_").removeprefix("plinth_peer_")
+    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_").removeprefix("plinth_peer_").removeprefix("plinth_series_")
     missing = [name for name in asked if f'"{named(name)}"' not in sources]
     print(f"test the measurements have the program's names ... {'FAILED: ' + ', '.join(missing) if missing else 'ok'}")
     return not missing

@@ -15,12 +15,13 @@ use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::backup::Agent;
+use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on};
 use plinth_env::Env;
 use plinth_env::sync::race;
 use plinth_server::{
-    ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
+    Among, ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -213,7 +214,8 @@ fn serve(
         measured.metrics_text() + &of_process + &of_backups()
     }));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let mut config = ServerConfig { metrics, peers, ..config(env, settings, &file, usual)? };
+    let among = member.as_ref().map(|_| among(env, &file, settings)).transpose()?;
+    let mut config = ServerConfig { metrics, peers, among, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
@@ -272,7 +274,6 @@ fn open(
     let builder = builder(env, settings, dir);
     match cluster(env, file)? {
         Some(named) => {
-            refuse_series(settings)?;
             let listen = settings.addresses("listen");
             let plan = Plan {
                 file: &named,
@@ -293,15 +294,25 @@ fn open(
     }
 }
 
-/// A member takes no series yet: their store would have to commit to whoever leads, and only one member may own it.
-fn refuse_series(settings: &Settings) -> Result<(), Failure> {
-    const LISTENERS: [&str; 4] = ["series-resp", "series-udp", "series-opentsdb", "series-http"];
-    match LISTENERS.into_iter().find(|name| settings.address(name).is_some()) {
-        None => Ok(()),
-        Some(name) => Err(Failure::new(format!(
-            "a server of a cluster takes no time series yet: leave out --{name}, and have a server of its own take them"
-        ))),
-    }
+/// With whom a member shares the series: with all other members, on the database of their cluster, whoever leads it.
+fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> {
+    let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
+    let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
+    let tls = tls_of_nodes(settings)?;
+    let options = RemoteOptions {
+        name: "series of a server".to_owned(),
+        tls: tls.clone().unwrap_or_default(),
+        ..RemoteOptions::new(env)
+    };
+    let public = settings.address("public-address").or_else(|| settings.addresses("listen").first().copied());
+    let endpoint = RemoteEndpoint::with_options(env, named, &options);
+    Ok(Among {
+        database: plinth::client::Database::new(Arc::new(endpoint)),
+        // A server is told apart by where it is: no other one is there while it lives.
+        name: public.map(|address| address.to_string()).unwrap_or_default(),
+        machine: public.map(|address| address.ip()).filter(|ip| !ip.is_unspecified()),
+        tls,
+    })
 }
 
 /// How the database is to be opened.
@@ -380,6 +391,7 @@ fn config(
             limits: series_limits(settings),
             new_series: settings.count("series-new-limit").and_then(|count| u32::try_from(count).ok()),
         },
+        among: None,
         metrics: None,
         peers: None,
         limits,

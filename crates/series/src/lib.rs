@@ -24,10 +24,10 @@
 //! 2. A leaf or node with a wrong or missing byte is an error, never a wrong point, never a panic.
 //! 3. Nodes never change once written; the times of a tree's leaves ascend.
 //! 4. What `sync` covered is there after a crash, once; so is what a transaction committed, and nothing of one that did not. Only the owner's commits
-//!    change a tree; there is one owner of a prefix.
+//!    change a tree; there is one owner of a prefix, and nobody's commit says so but the database's: each has the owner's row among its read conflicts.
 //!
 //! ## Not here
-//! Sockets: those are the server's. Several owners of one prefix. A series may be written by several threads, which take its lock in turn.
+//! Sockets: those are the server's. Several owners of one prefix: several servers take turns, by a lease (`store/lease.rs`), and post points to whoever has it (`store/post.rs`). A series may be written by several threads, which take its lock in turn.
 //! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs`, `store/flush.rs` and `store/inbox.rs`,
 //! [`ingest`] for what comes in as text, and `query/mod.rs` for what is asked.
 //! `docs/format/series.md` draws the bytes.
@@ -57,8 +57,8 @@ pub use query::{
 };
 pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
-    Appended, GroupStream, Listing, Newcomers, PointStream, Retention, Series, SeriesLayer, SeriesLimits,
-    SeriesStore, Settings, StoreStats,
+    Appended, Candidate, Claim, GroupStream, Holder, Listing, Look, Newcomers, PointStream, Retention,
+    Series, SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

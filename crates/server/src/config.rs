@@ -1,11 +1,15 @@
-//! How a server is to be run.
+//! How a server is to be run: where it listens and for whom, what it shows besides, with whom it shares series, and how much it takes on.
+//!
+//! Everything has a default that harms nobody: loopback alone, no HTTP, no series. What other machines could reach has to be asked for, and
+//! whether that is allowed is judged where it starts (`server.rs`), not here.
 
 use crate::console::ConsoleConfig;
 use crate::http::Page;
 use crate::series::SeriesConfig;
 use crate::wanted::Wanted;
+use plinth_client::Database;
 use plinth_peers::Mesh;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +43,8 @@ pub struct ServerConfig {
     pub console: ConsoleConfig,
     /// Where to take in time series. The rule about other machines is that of `listen`.
     pub series: SeriesConfig,
+    /// With whom this server shares the series of its database, if it isn't the only one that takes some in.
+    pub among: Option<Among>,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
     /// The connections of this node with the others of its cluster, if it is a member of one: they come in where clients do.
@@ -61,6 +67,7 @@ impl Default for ServerConfig {
             http: None,
             console: ConsoleConfig::default(),
             series: SeriesConfig::default(),
+            among: None,
             metrics: None,
             peers: None,
             limits: Limits::default(),
@@ -76,6 +83,21 @@ impl ServerConfig {
         }
         self.listen.iter().copied().map(Wanted::asked).collect()
     }
+}
+
+/// Several servers that take in the series of one database: one of them at a time owns those, by a lease, which another one takes over within seconds of its death. The others post
+/// what they are sent to the owner, and pass on to it what they are asked.
+#[derive(Clone, Debug)]
+pub struct Among {
+    /// The database that they share, wherever it is led.
+    pub database: Database,
+    /// Which of them this server is: the same after a restart, and nobody else's.
+    pub name: String,
+    /// The address of this server's machine, as the others reach it, where [`SeriesConfig::http`] stands for all addresses.
+    pub machine: Option<IpAddr>,
+    /// What this server shows the others, and wants of them, where the doors of series have TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<plinth_tls::TlsOptions>,
 }
 
 /// Addresses that give way: if one is in use, the server takes a port that the system chooses, of the same address, in its place.

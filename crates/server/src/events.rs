@@ -125,6 +125,21 @@ pub(crate) fn series_open() {
     tracing::info!("series are open");
 }
 
+/// This server owns the series of a database that several share: it has the lease.
+pub(crate) fn series_ours() {
+    tracing::info!("series are open: this server has the lease");
+}
+
+/// It doesn't any more.
+pub(crate) fn series_lost() {
+    tracing::warn!("the lease of the series was lost: points are posted to whoever has it");
+}
+
+/// Another one owns them.
+pub(crate) fn series_elsewhere(name: &str, address: &str) {
+    tracing::info!(name, address, "another server has the lease of the series: points are posted to it");
+}
+
 /// Time series can be neither written nor asked for, and why. Opening them is tried again every second.
 pub(crate) fn series_unavailable(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");

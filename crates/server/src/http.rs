@@ -275,7 +275,7 @@ impl Body for Whole {
 }
 
 /// A stream as hyper wants it, without what it would take to read into memory that isn't initialised.
-struct Io<S>(S);
+pub(crate) struct Io<S>(pub(crate) S);
 
 impl<S: AsyncRead + Unpin> hyper::rt::Read for Io<S> {
     fn poll_read(

@@ -63,11 +63,18 @@ pub(crate) fn text(shared: &Shared) -> String {
 /// What is measured of time series.
 fn series(hub: &Hub, text: &mut String) {
     let opened = hub.slot.now();
-    let is_open = f64::from(u8::from(opened.is_ok()));
+    let is_owner = f64::from(u8::from(opened.is_ok()));
+    let is_open = f64::from(u8::from(opened.is_ok() || hub.slot.holder().is_some()));
     let stats = opened.map(|opened| opened.store.stats()).unwrap_or_default();
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
     let numbers = [
         ("open", "gauge", "1 while the series are open; 0 while nobody can write or ask.", is_open),
+        (
+            "owner",
+            "gauge",
+            "1 while this server owns the series; 0 while another one does, or none.",
+            is_owner,
+        ),
         ("points_total", "counter", "Points taken since the start.", count(&hub.counts.points)),
         (
             "refused_total",

@@ -5,6 +5,9 @@
 //! not acknowledged. All of them write one series besides their own, at times of their own. Another one sends datagrams, over a network that loses some and
 //! delivers others twice. A seed is a run.
 
+#[path = "series_simulated/cluster.rs"]
+mod cluster;
+
 use plinth_client::Database;
 use plinth_env::simulated::{NetworkPlan, Random, Simulation};
 use plinth_env::{Env, Signal, Stream};
@@ -72,8 +75,8 @@ async fn line(stream: &mut Stream) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// A session, until it breaks.
-async fn session(env: &Env, at: SocketAddr, sender: u64, told: &Mutex<Told>) -> Option<()> {
+/// A session, until it breaks, with pauses of at most so long.
+async fn session(env: &Env, at: SocketAddr, sender: u64, told: &Mutex<Told>, pause: Duration) -> Option<()> {
     let mut stream = env.sockets().connect(at).await.ok()?;
     let first = told.lock().unwrap().durable + 1;
     let mut next = first;
@@ -96,7 +99,7 @@ async fn session(env: &Env, at: SocketAddr, sender: u64, told: &Mutex<Told>) -> 
             return None;
         }
         told.lock().unwrap().durable = next - 1;
-        env.sleep(Duration::from_micros(env.random_u64() % 20_000)).await;
+        env.sleep(Duration::from_micros(env.random_u64() % pause.as_micros() as u64)).await;
     }
 }
 
@@ -175,7 +178,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
         let (theirs, log) = (env.clone(), told.clone());
         drop(env.spawn("sender", async move {
             loop {
-                let _ = session(&theirs, ports[1], sender, &log).await;
+                let _ = session(&theirs, ports[1], sender, &log, Duration::from_millis(20)).await;
                 theirs.sleep(Duration::from_millis(20)).await;
             }
         }));

@@ -8,6 +8,7 @@
 mod common;
 mod faults;
 mod places;
+mod series;
 
 use common::{Running, scratch};
 use plinth::client::Endpoint;
@@ -28,6 +29,8 @@ struct Cluster {
     file: PathBuf,
     addresses: Vec<String>,
     servers: Vec<Option<Running>>,
+    /// What else each of them is told.
+    more: Vec<Vec<String>>,
 }
 
 fn command(place: &Path, file: &Path, address: &str, at: usize) -> Command {
@@ -48,12 +51,21 @@ fn free_addresses(count: usize) -> Vec<String> {
 impl Cluster {
     /// Three servers that form a cluster.
     fn form(place: &Path) -> Self {
-        let addresses = free_addresses(3);
-        Self::form_at(place, &addresses.clone(), addresses)
+        Self::form_with(place, vec![Vec::new(); 3])
     }
 
-    /// The same, with other names in the cluster file for where they listen.
+    /// Three servers that are told more form a cluster.
+    fn form_with(place: &Path, more: Vec<Vec<String>>) -> Self {
+        let addresses = free_addresses(3);
+        Self::form_all(place, &addresses.clone(), addresses, more)
+    }
+
+    /// Three servers, with other names in the cluster file for where they listen.
     fn form_at(place: &Path, named: &[String], addresses: Vec<String>) -> Self {
+        Self::form_all(place, named, addresses, vec![Vec::new(); 3])
+    }
+
+    fn form_all(place: &Path, named: &[String], addresses: Vec<String>, more: Vec<Vec<String>>) -> Self {
         let file = place.join("fdb.cluster");
         let line = format!("test:three@{}\n", named.join(","));
         block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
@@ -62,15 +74,22 @@ impl Cluster {
             .enumerate()
             .map(|(at, address)| {
                 let mut command = command(place, &file, address, at);
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+                command
+                    .args(&more[at])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap()
             })
             .collect();
         let servers = children.drain(..).map(|child| Some(Running::ready(child))).collect();
-        Self { place: place.to_path_buf(), file, addresses, servers }
+        Self { place: place.to_path_buf(), file, addresses, servers, more }
     }
 
     fn start(&mut self, at: usize) {
         let mut command = command(&self.place, &self.file, &self.addresses[at], at);
+        command.args(self.more.get(at).into_iter().flatten());
         self.servers[at] = Some(Running::of(&mut command));
     }
 

@@ -8,9 +8,8 @@
 use plinth_client::{Database, Endpoint, Transaction};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_pipeline::cluster::{Membership, Voter};
+use plinth_pipeline::cluster::{Frame, Membership, Parcel, Peers, Voter};
 use plinth_pipeline::{Host, Node, NodeConfig};
-use plinth_replication::{Frame, NodeId, Parcel, Peers};
 use plinth_types::{Bytes, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const DIR: &str = "/db";
+
+type NodeId = u64;
 
 /// What the machines share.
 #[derive(Default)]
@@ -84,6 +85,8 @@ pub struct Machines {
     pub config: NodeConfig,
     /// How many it was founded with.
     pub voters: usize,
+    /// Whether members are known by the addresses that their machines have, so that clients find them.
+    pub has_addresses: bool,
 }
 
 impl Machines {
@@ -103,11 +106,15 @@ impl Machines {
         let envs = (0..size).map(|at| sim.process(&format!("node-{}", at + 1))).collect();
         let network = Arc::new(Network::default());
         lock(&network.nodes).resize(size, None);
-        Self { sim, envs, network, config, voters: size }
+        Self { sim, envs, network, config, voters: size, has_addresses: false }
     }
 
     pub fn membership(&self, at: usize) -> Membership {
-        let voter = |at: usize| Voter { id: at as u64 + 1, address: format!("10.0.0.{at}:4500") };
+        let address = |at: usize| match self.has_addresses {
+            true => format!("{}:4500", self.sim.ip(&self.envs[at])),
+            false => format!("10.0.0.{at}:4500"),
+        };
+        let voter = |at: usize| Voter { id: at as u64 + 1, address: address(at) };
         let voters = (0..self.voters).map(voter).collect();
         Membership::founding([7; 16], at as u64 + 1, voters)
     }

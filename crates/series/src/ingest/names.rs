@@ -265,6 +265,18 @@ impl Names {
         refused
     }
 
+    /// All targets are to be looked up anew, in another store.
+    pub(super) fn close(&mut self) {
+        for target in &mut self.targets {
+            if let Target::Open(series) = target {
+                *target = Target::Named(series.name().clone());
+            }
+        }
+        self.same.clear();
+        self.by_series.clear();
+        self.unopened = 0;
+    }
+
     /// Whether there may not be the series of this target.
     pub(super) fn is_refused(&self, target: u32) -> bool {
         self.has_refused && matches!(self.targets.get(target as usize), Some(Target::Refused(_)))

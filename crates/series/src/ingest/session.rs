@@ -164,6 +164,11 @@ impl Session {
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
     }
 
+    /// What comes goes to another store from now on; what was saved is the old one's to keep. The sender notices nothing.
+    pub fn move_on(&mut self) {
+        self.intake.names.close();
+    }
+
     /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether that was all that was left of it. If not, it goes on
     /// behind [`Session::save`]. What is wrong with one of its series is told among the replies, and the others are taken.
     pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {

@@ -12,7 +12,7 @@
 use super::keys::Id;
 use super::nodes::Through;
 use super::rest::{self, Rounds, Seen};
-use super::{Cell, Shared, State, inbox, lock, pending, prefetch_cells, retry, side, tail};
+use super::{Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, side, tail};
 use crate::error::Result;
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
@@ -42,12 +42,14 @@ pub(super) struct Flusher {
     /// When the oldest point of the steps came.
     pub(super) since: Option<u64>,
     /// Empty: room for what comes while a flush is prepared.
-    room: pending::List,
+    pub(super) room: pending::List,
 }
 
 /// What one transaction saves.
 #[derive(Default)]
 struct Step {
+    /// Rows for the inbox, of a store that posts; then there is nothing else.
+    posted: post::Mail,
     batches: Vec<(u64, Vec<u8>)>,
     leaves: Vec<(Arc<Cell>, Vec<Arc<Points>>)>,
     late: Vec<(Arc<Cell>, Vec<Point>)>,
@@ -168,7 +170,7 @@ pub(super) async fn turn(shared: &Shared) {
 async fn flush_now(shared: &Arc<Shared>, sealed: Sealed<'_>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
-    let steps = prepare(shared, sealed);
+    let steps = if shared.is_poster() { prepare_mail(shared) } else { prepare(shared, sealed) };
     lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
     commit_steps(shared).await
 }
@@ -201,6 +203,9 @@ async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
 }
 
 async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Vec<Trunk>> {
+    if !step.posted.is_empty() {
+        return post::try_commit(shared, tr, &step.posted).await.map(|()| Vec::new());
+    }
     shared.check_owner(tr).await?;
     let may_be_there = step.tried.swap(true, Ordering::Relaxed);
     let keys = &shared.keys;
@@ -388,6 +393,11 @@ impl Gathered {
         }
         steps
     }
+}
+
+/// The steps of a flush where points only go through.
+fn prepare_mail(shared: &Shared) -> Vec<Step> {
+    post::prepare(shared).into_iter().map(|posted| Step { posted, ..Step::default() }).collect()
 }
 
 /// Decides what is saved and how: the steps of a flush.

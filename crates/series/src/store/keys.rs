@@ -21,6 +21,7 @@ const TAIL: i64 = 10;
 const INBOX: i64 = 11;
 const INBOX_SIZE: i64 = 12;
 const COUNT: i64 = 13;
+const LEASE: i64 = 14;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +66,10 @@ impl Keys {
 
     pub(crate) fn owner(&self) -> Vec<u8> {
         self.pack(&(OWNER,))
+    }
+
+    pub(crate) fn lease(&self) -> Vec<u8> {
+        self.pack(&(LEASE,))
     }
 
     pub(crate) fn next_id(&self) -> Vec<u8> {

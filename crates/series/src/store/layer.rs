@@ -1,7 +1,7 @@
 //! The series of a database for everybody: who writes them in transactions, owns them, or looks at them.
 
-use super::inbox::{self, Appended, Letter};
 use super::keys::Keys;
+use super::letter::{self, Appended, Letter};
 use super::{SeriesStore, Settings};
 use crate::error::Result;
 use crate::name::Name;
@@ -86,7 +86,7 @@ impl SeriesLayer {
         }
         rows.extend(letter.rest());
         let appended = Appended::new(tr, &self.keys, self.settings.inbox_bytes);
-        rows.iter().for_each(|row| inbox::put(tr, &self.keys, row));
+        rows.iter().for_each(|row| letter::put(tr, &self.keys, row));
         appended
     }
 

@@ -15,17 +15,21 @@
 //! looked for in three places: tree, late points, memory; `query.rs` merges them.
 
 mod budget;
+mod candidate;
 mod flush;
 mod inbox;
 mod keys;
 mod late;
 mod layer;
+mod lease;
+mod letter;
 mod limits;
 mod mask;
 mod names;
 mod nodes;
 mod open;
 mod pending;
+mod post;
 mod query;
 mod remove;
 mod rest;
@@ -36,9 +40,11 @@ mod side;
 mod tail;
 
 pub(crate) use budget::Share;
-pub use inbox::Appended;
+pub use candidate::{Candidate, Look};
 pub use keys::Listing;
 pub use layer::SeriesLayer;
+pub use lease::{Claim, Holder};
+pub use letter::Appended;
 pub(crate) use limits::Admitted;
 pub use limits::{Newcomers, SeriesLimits};
 pub use query::{GroupStream, PointStream};
@@ -54,6 +60,7 @@ use crate::value::{Point, Points, Value};
 use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
+use lease::Token;
 use pending::Pending;
 use plinth_client::{Database, Transaction};
 use plinth_env::sync::Signal;
@@ -151,8 +158,7 @@ struct Shared {
     database: Database,
     keys: Keys,
     settings: Settings,
-    /// What is in the owner's key as long as these series are ours.
-    owner: [u8; 16],
+    role: Role,
     /// The series that are known, by canonical name.
     names: Mutex<Known>,
     used: limits::Used,
@@ -171,6 +177,16 @@ struct Shared {
     queries: Arc<Budget>,
     /// Why nothing can be written any more.
     failure: OnceLock<Error>,
+}
+
+/// What a store may do with the series.
+enum Role {
+    /// They are its own, as long as this is what the owner's key has; with a lease, whose secret is known to whoever reads the database.
+    Owner { token: Token, lease: Option<[u8; 16]> },
+    /// It reads them.
+    Reader,
+    /// It takes points, and passes them on to whoever owns the series.
+    Poster,
 }
 
 /// One series. What each append needs comes first: see [`HOT_LINES`].
@@ -256,6 +272,37 @@ impl SeriesStore {
     /// As [`SeriesStore::open`].
     pub async fn open_with(database: &Database, settings: Settings) -> Result<Self> {
         Ok(Self { shared: open::open(database, settings).await? })
+    }
+
+    /// Points go through this store to whoever owns the series, who may be somebody else at any time: they are committed to the inbox, as those of
+    /// transactions are ([`SeriesLayer`]), many in one commit, and names within [`Settings::limits`]. What [`SeriesStore::sync`] covered is
+    /// there, whatever becomes of the owner. Nothing can be read here. While more waits for the owner than [`Settings::inbox_bytes`] `sync` waits for him.
+    pub fn post(database: &Database, settings: Settings) -> Self {
+        Self { shared: open::post(database, settings) }
+    }
+
+    /// Gives a lease up after a last commit of what was appended: nobody owns the series then, and the next one has them at once. Without a lease, and
+    /// where somebody else has them already, it is a `sync`.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::sync`]; the series are given up all the same, if the database takes that.
+    pub async fn give_up(&self) -> Result<()> {
+        let synced = self.sync().await;
+        if let Role::Owner { token, lease: Some(_) } = &self.shared.role
+            && self.shared.failure.get().is_none()
+        {
+            lease::give_up(&self.shared.database, &self.shared.keys, token).await?;
+            let _ = self.shared.failure.set(Error::NotOwner);
+        }
+        synced
+    }
+
+    /// The secret of the lease that this store has: whoever reads the database knows it, and nobody else.
+    pub fn lease_secret(&self) -> Option<[u8; 16]> {
+        match &self.shared.role {
+            Role::Owner { lease, .. } if self.shared.failure.get().is_none() => *lease,
+            _ => None,
+        }
     }
 
     /// The series of this name, which is made if there is none.
@@ -355,6 +402,14 @@ impl SeriesStore {
         open::has_owner(database, settings).await
     }
 
+    /// Who owns the series of a database, in this process or another one.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::has_owner`]; [`Error::Damaged`].
+    pub async fn holder(database: &Database, settings: &Settings) -> Result<Option<Holder>> {
+        lease::holder(database, &Keys::new(&settings.prefix)).await
+    }
+
     /// Commits all that was appended before. When it returns, that survives a crash.
     ///
     /// # Errors
@@ -369,28 +424,61 @@ impl Shared {
         self.failure.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Fails unless the series are ours; puts the owner's key among the transaction's read conflicts.
+    /// Whether points only go through here.
+    fn is_poster(&self) -> bool {
+        matches!(self.role, Role::Poster)
+    }
+
+    /// Fails unless the series are ours; puts the owner's key among the transaction's read conflicts. Who posts owns nothing, and needs nothing of that.
     async fn check_owner(&self, tr: &Transaction) -> Result<()> {
+        let token = match &self.role {
+            Role::Poster => return Ok(()),
+            Role::Reader => None,
+            Role::Owner { token, .. } => Some(&token[..]),
+        };
         let owner = tr.get(self.keys.owner()).await?;
-        if owner.as_deref() == Some(&self.owner[..]) {
+        if token.is_some() && owner.as_deref() == token {
             return Ok(());
         }
         Err(self.failure.get_or_init(|| Error::NotOwner).clone())
     }
 
+    /// Whether transactions have written what waits to be taken in, as `tr` sees it. Where there is a lease, somebody else may have more than is known here: then that is the error,
+    /// before a reader is told what was true once.
+    async fn sees_inbox(&self, tr: &Transaction) -> Result<bool> {
+        match &self.role {
+            Role::Poster => return Err(Error::NotOwner),
+            Role::Owner { token, lease: Some(_) } => {
+                self.check()?;
+                let owner = tr.snapshot().get(self.keys.owner());
+                let any = inbox::has_any(tr, &self.keys).await?;
+                if owner.await?.as_deref() != Some(&token[..]) {
+                    return Err(self.failure.get_or_init(|| Error::NotOwner).clone());
+                }
+                return Ok(any);
+            }
+            Role::Reader | Role::Owner { .. } => {}
+        }
+        match self.failure.get() {
+            Some(_) => Ok(false),
+            None => Ok(inbox::has_any(tr, &self.keys).await?),
+        }
+    }
+
     /// Takes in what waits in the inbox, unless these series are not ours to write: then what was read of it has to do.
     async fn take_in(self: &Arc<Self>) -> Result<()> {
-        if self.failure.get().is_some() {
-            return Ok(());
-        }
-        let waits =
-            retry::transact(&self.database, |tr| async move { inbox::has_any(&tr, &self.keys).await })
-                .await?;
+        let tr = self.database.create_transaction();
+        let waits = loop {
+            match self.sees_inbox(&tr).await {
+                Err(error) => retry::again(&tr, error).await?,
+                Ok(waits) => break waits,
+            }
+        };
         if !waits {
             return Ok(());
         }
         match flush::take_in(self).await {
-            Err(Error::NotOwner) => Ok(()),
+            Err(Error::NotOwner) if !matches!(self.role, Role::Owner { lease: Some(_), .. }) => Ok(()),
             result => result,
         }
     }
@@ -521,6 +609,9 @@ impl Series {
         let shared = &self.shared;
         if let Err(error) = shared.check() {
             return (0, Err(error));
+        }
+        if shared.is_poster() {
+            return shared.post(&self.cell, points);
         }
         let mut state = lock(&self.cell.state);
         match state.standing {

@@ -124,6 +124,8 @@ async fn look_up_unknown(
                     looked.made += 1;
                     looked.add(id, name.clone(), Trunk::default());
                 }
+                // Points that only go through need no tree.
+                Ok((id, false)) if shared.is_poster() => looked.add(id, name.clone(), Trunk::default()),
                 Ok((id, false)) => looked.add(id, name.clone(), open::trunk(shared, id).await?),
                 Err(why) => drop(looked.refused.insert(name.clone(), why)),
             }

@@ -4,7 +4,7 @@
 //! do not change: when its transaction gets too old it takes another.
 
 use super::keys::{Id, Keys};
-use super::{Shared, inbox, mask, retry};
+use super::{Shared, mask, retry};
 use crate::error::{Error, Result};
 use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summary, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
@@ -82,13 +82,10 @@ impl Reader {
 
     /// Whether transactions have written what waits to be taken in, for a store that could do so.
     pub(super) async fn sees_inbox(&self, shared: &Shared) -> Result<bool> {
-        if shared.failure.get().is_some() {
-            return Ok(false);
-        }
         loop {
-            match inbox::has_any(&self.tr, &shared.keys).await {
-                Ok(any) => return Ok(any),
-                Err(error) => self.again(error.into()).await?,
+            match shared.sees_inbox(&self.tr).await {
+                Err(error) => self.again(error).await?,
+                seen => return seen,
             }
         }
     }

@@ -6,8 +6,9 @@
 use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
+use super::lease::{self, Rows, Tenure, Token};
 use super::nodes::Reader;
-use super::{Cell, Pending, Settings, Shared, inbox, limits, lock, names, rest, retry, tail};
+use super::{Cell, Pending, Role, Settings, Shared, inbox, limits, lock, names, rest, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::tree::Trunk;
@@ -34,19 +35,53 @@ const FORMAT: &[u8] = &[1];
 
 pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<Arc<Shared>> {
     settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let owner = take_over(database, &Keys::new(&settings.prefix)).await?;
-    let shared = new(database, settings, owner);
-    recover(&shared).await?;
+    let token = take_over(database, &Keys::new(&settings.prefix)).await?;
+    let shared = new(database, settings, Role::Owner { token, lease: None });
+    own(&shared).await?;
+    Ok(shared)
+}
+
+/// Opens them with a lease, which is renewed from the takeover on: reading the tail may take longer than it lasts. `None` if its rows are not as they were seen.
+pub(super) async fn open_leased(
+    database: &Database,
+    mut settings: Settings,
+    tenure: Tenure,
+    seen: &Rows,
+) -> Result<Option<Arc<Shared>>> {
+    settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
+    let keys = Keys::new(&settings.prefix);
+    let (is_ours, format) = lease::take_over(database, &keys, (&tenure, seen), FORMAT).await?;
+    if !is_ours {
+        return Ok(None);
+    }
+    check_format(format.as_deref())?;
+    let shared = new(database, settings, tenure.role());
+    lease::start_renewing(&shared, tenure);
+    own(&shared).await?;
+    Ok(Some(shared))
+}
+
+/// Brings back what the tail has, for whoever has just become the owner.
+async fn own(shared: &Arc<Shared>) -> Result<()> {
+    recover(shared).await?;
     shared.turn.notify();
     // Before anything else is written: some of it may be in the tree already, from a life that ended in the middle.
-    flush::take_in(&shared).await?;
+    flush::take_in(shared).await?;
+    start_committing(shared);
+    Ok(())
+}
+
+/// Opens them to post points to whoever owns them. Reads nothing.
+pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
+    let shared = new(database, settings, Role::Poster);
+    shared.turn.notify();
     start_committing(&shared);
-    Ok(shared)
+    shared
 }
 
 /// Opens what there is to be read. The inbox is read first and the trees last, since points move from there to here.
 pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
-    let shared = new(database, settings, [0; 16]);
+    let shared = new(database, settings, Role::Reader);
     let ours = &shared;
     let found = |tr: Transaction| async move {
         Ok((tr.get(ours.keys.format()).await?, inbox::all_rows(&tr, ours).await?))
@@ -60,13 +95,13 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
     Ok(shared)
 }
 
-fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> {
+fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
     let query_bytes = settings.query_bytes;
     Arc::new(Shared {
         database: database.clone(),
         keys: Keys::new(&settings.prefix),
         settings,
-        owner,
+        role,
         names: Mutex::new(BTreeMap::new()),
         used: limits::Used::default(),
         pending: Pending::default(),
@@ -81,7 +116,7 @@ fn new(database: &Database, settings: Settings, owner: [u8; 16]) -> Arc<Shared> 
     })
 }
 
-async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
+async fn take_over(database: &Database, keys: &Keys) -> Result<Token> {
     let mut owner = [0; 16];
     database.endpoint().env().fill_random(&mut owner);
     let format = retry::transact(database, |tr| async move {
@@ -89,6 +124,7 @@ async fn take_over(database: &Database, keys: &Keys) -> Result<[u8; 16]> {
         if format.as_deref().is_none_or(|format| format == FORMAT) {
             tr.set(keys.format(), FORMAT);
             tr.set(keys.owner(), owner);
+            tr.clear(keys.lease());
         }
         Ok(format)
     })
@@ -184,9 +220,11 @@ fn start_committing(shared: &Arc<Shared>) {
             let Some(shared) = shared.upgrade() else { return };
             if timer.now() >= next {
                 looked = timer.now();
-                // What goes wrong here is told to whoever reads or syncs.
-                let _ = shared.take_in().await;
-                let _ = rest::go_on(&shared).await;
+                // What goes wrong here is told to whoever reads or syncs. Who posts has nothing to take in, and no leaves.
+                if !shared.is_poster() {
+                    let _ = shared.take_in().await;
+                    let _ = rest::go_on(&shared).await;
+                }
             }
             // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {

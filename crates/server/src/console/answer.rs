@@ -51,6 +51,16 @@ impl Answer {
         Self::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 
+    /// What another server has answered to the same question.
+    pub(crate) fn passed(status: StatusCode, text: Bytes) -> Self {
+        Self::new(status, "application/json", text)
+    }
+
+    /// What is passed on of it.
+    pub(crate) fn into_parts(self) -> (StatusCode, Bytes) {
+        (self.status, self.body)
+    }
+
     /// A JSON document.
     pub(crate) fn json(text: String) -> Self {
         Self::new(StatusCode::OK, "application/json", text)

@@ -36,7 +36,7 @@ mod history;
 mod overview;
 mod page;
 mod query;
-mod series;
+pub(crate) mod series;
 
 pub use access::ConsoleConfig;
 pub(crate) use access::{PENANCE, is_local, is_same, token};
@@ -162,8 +162,7 @@ async fn route(
         "/api/history" => Ok(Answer::json(shared.console.history.document(&query, &shared.console.boot)?)),
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,
-        "/api/series" => series::names(shared, &query).await,
-        "/api/points" => series::points(shared, &query).await,
+        path if series::owns(path) => series::ask(shared, &head).await,
         path => match path.strip_prefix(CHANGES).filter(|name| !name.is_empty()) {
             Some(name) => feed::open(shared, name, &query, &head.headers, patience).await,
             None => Err(Answer::not_found()),

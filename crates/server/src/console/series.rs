@@ -5,7 +5,9 @@
 
 use super::answer::Answer;
 use super::query::Query;
+use crate::series::Hub;
 use crate::server::Shared;
+use hyper::http::request::Parts;
 use plinth_series::{Error, Listing, SeriesStore};
 use serde_json::{Value, json};
 
@@ -20,10 +22,30 @@ const MOST_BUCKETS: u64 = 1000;
 const MOST_SECONDS: u64 = 600 * 365 * 86_400;
 const MILLISECOND: i64 = 1_000_000;
 
-fn store(shared: &Shared) -> Result<SeriesStore, Answer> {
+/// Whether a request is about series.
+pub(crate) fn owns(path: &str) -> bool {
+    matches!(path, "/api/series" | "/api/points")
+}
+
+/// Answers, or has the server answer that owns the series.
+pub(super) async fn ask(shared: &Shared, head: &Parts) -> Result<Answer, Answer> {
     let hub = shared.hub.as_ref();
     let hub = hub.ok_or_else(|| Answer::missing("this server takes in no time series"))?;
-    hub.slot.now().map(|opened| opened.store.clone()).map_err(failed)
+    if hub.is_shared() {
+        let (status, text) = hub.ask_owner(head).await.map_err(failed)?;
+        return Ok(Answer::passed(status, text));
+    }
+    let store = hub.slot.now().map(|opened| opened.store.clone()).map_err(failed)?;
+    here(hub, &store, head).await
+}
+
+/// Answers by what this server owns.
+pub(crate) async fn here(hub: &Hub, store: &SeriesStore, head: &Parts) -> Result<Answer, Answer> {
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    match head.uri.path() {
+        "/api/series" => names(store, &query).await,
+        _ => points(hub, store, &query).await,
+    }
 }
 
 fn failed(error: Error) -> Answer {
@@ -36,8 +58,7 @@ fn failed(error: Error) -> Answer {
 }
 
 /// What may be meant by `q`: metrics, or series once there is a whole metric.
-pub(super) async fn names(shared: &Shared, query: &Query) -> Result<Answer, Answer> {
-    let store = store(shared)?;
+async fn names(store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
     let typed = query.text("q").unwrap_or_default().trim_start();
     let Some((metric, tags)) = divide(typed) else {
         let found = store.list(&Listing::Metrics, typed, None, NAMES + 1).await.map_err(failed)?;
@@ -77,8 +98,7 @@ fn listed(kind: &str, mut names: Vec<String>, are_more: bool) -> Answer {
 }
 
 /// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many `buckets`.
-pub(super) async fn points(shared: &Shared, query: &Query) -> Result<Answer, Answer> {
-    let store = store(shared)?;
+async fn points(hub: &Hub, store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
     let name = query.text("name").ok_or_else(|| Answer::bad_request("name says which series"))?;
     if name.starts_with('!') {
         return Err(Answer::bad_request(
@@ -88,7 +108,7 @@ pub(super) async fn points(shared: &Shared, query: &Query) -> Result<Answer, Ans
     let found = store.existing(name).await.map_err(failed)?;
     let series = found.ok_or_else(|| Answer::missing(&format!("there is no series {name}")))?;
     let buckets = query.number("buckets")?.unwrap_or(BUCKETS).clamp(1, MOST_BUCKETS);
-    let now = i64::try_from(shared.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let (from, to) = match query.number("span")? {
         Some(seconds) => {
             let to =

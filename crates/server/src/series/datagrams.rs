@@ -41,7 +41,7 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok((len, from))) => {
                 hub.counts.datagrams.fetch_add(1, Ordering::Relaxed);
-                let opened = hub.slot.now();
+                let opened = hub.slot.takes_now();
                 if let Ok(opened) = &opened
                     && known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, opened))
                 {

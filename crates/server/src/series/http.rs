@@ -5,20 +5,24 @@
 //! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line. A
 //! stream of Arrow's has no room for one: it breaks off, and its reader finds no end.
 
-use super::{Hub, bodies, write};
+use super::opening::Asked;
+use super::{Hub, bodies, pass, write};
+use crate::console;
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult,
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, SeriesStore,
     delete_series, is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
+use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +31,11 @@ use std::time::Duration;
 
 /// How long a connection may be without a whole request.
 const IDLE: Duration = Duration::from_secs(60);
+/// For how long somebody is looked for who owns the series, where several servers share them, and how long it is from one try to the next.
+const OWNER: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of an answer to the console, at most: far more than a thousand buckets take.
+const MAX_CONSOLE: usize = 4 << 20;
 /// How long a reader may leave a piece of its answer untouched.
 const STALLED: Duration = Duration::from_secs(300);
 
@@ -87,6 +96,8 @@ enum State {
     /// Text that is there, and the answer that comes behind it.
     Text(Bytes, Option<Box<Work>>),
     Making(Piece),
+    /// What the owner of the series answers, to which this was passed on.
+    Passed(Incoming),
     /// It failed, and its reader can't be told by what is in it.
     Broken(QueryError),
     End,
@@ -128,6 +139,22 @@ impl Body for Reply {
                         (_, Err(error)) => State::Broken(error),
                     };
                 }
+                State::Passed(answer) => {
+                    let frame = Pin::new(answer).poll_frame(context);
+                    if frame.is_pending() {
+                        self.patience.stop();
+                    }
+                    match ready!(frame) {
+                        Some(Ok(frame)) if frame.is_data() => {
+                            self.patience.set(STALLED);
+                            return Poll::Ready(Some(Ok(frame)));
+                        }
+                        Some(Ok(_)) => {}
+                        // It breaks off here too, so that its reader finds no end.
+                        Some(Err(why)) => self.state = State::Broken(QueryError::Series(lost(&why))),
+                        None => self.state = State::End,
+                    }
+                }
                 State::Broken(error) => {
                     let error = error.clone();
                     self.state = State::End;
@@ -165,28 +192,50 @@ fn refusal(error: &QueryError) -> Vec<u8> {
     format!("-{line}\r\n").into_bytes()
 }
 
+/// Why the rest of an answer that was passed on doesn't come.
+fn lost(why: &hyper::Error) -> plinth_series::Error {
+    plinth_types::Error::connection_failed().with_detail(why.to_string()).into()
+}
+
+/// Whether a request may be answered: another server that passes it on proves that it knows the lease, and everybody else himself.
+async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    if let Some(told) = headers.get(pass::LEASE) {
+        let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));
+        return if is_known { Ok(()) } else { Err((pass::MOVED, "the lease of the series is another one")) };
+    }
+    hub.access.check(&hub.env, headers).await?;
+    if is_from_a_page(headers) {
+        return Err((StatusCode::FORBIDDEN, "series have no business with pages in a browser"));
+    }
+    Ok(())
+}
+
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
-    let (status, kind, state) = match hub.access.check(&hub.env, request.headers()).await {
-        Ok(()) if is_from_a_page(request.headers()) => {
-            (StatusCode::FORBIDDEN, TEXT, State::text("-series have no business with pages in a browser\r\n"))
-        }
+    let (status, kind, state) = match check(hub, request.headers()).await {
         Ok(()) => admitted(hub, request, patience).await,
-        Err((status, why)) => (status, TEXT, State::text(format!("-{why}\r\n"))),
+        Err((status, why)) => (status, HeaderValue::from_static(TEXT), State::text(format!("-{why}\r\n"))),
     };
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {
         response.headers_mut().insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
     }
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     // What somebody wrote into a name is never taken for a page.
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+/// An answer: its status, its content type, what comes.
+type Answered = (StatusCode, HeaderValue, State);
+
+fn told(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answered {
+    (status, HeaderValue::from_static(kind), State::text(text))
 }
 
 /// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has any business here: it would
@@ -196,11 +245,7 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
 }
 
 /// What somebody is answered who may ask.
-async fn admitted(
-    hub: &Hub,
-    request: Request<Incoming>,
-    patience: &Patience,
-) -> (StatusCode, &'static str, State) {
+async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Answered {
     let path = request.uri().path().to_string();
     let mut held = hub.bodies.hold();
     match (path.as_str(), request.method()) {
@@ -210,42 +255,111 @@ async fn admitted(
                 Ok(content) => {
                     let (status, text) =
                         write::answer(hub, &head, &content, (patience.other_side(), &mut held)).await;
-                    (status, write::kind(&text), State::text(text))
+                    told(status, write::kind(&text), text)
                 }
-                Err(status) => (status, TEXT, State::text(format!("{}\n", why_not(status, "32 MiB")))),
+                Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))),
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             let (head, content) = request.into_parts();
             match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
-                Ok(text) => asked(hub, &path, &head.headers, &text).await,
-                Err(status) => (status, TEXT, State::text(format!("-{}\r\n", why_not(status, "1 MiB")))),
+                Ok(text) => asked(hub, &head, &text).await,
+                Err(status) => told(status, TEXT, format!("-{}\r\n", why_not(status, "1 MiB"))),
             }
         }
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
-            (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("-POST expected, with JSON as the body\r\n"))
+            told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "-POST expected, with JSON as the body\r\n")
         }
-        (_, &Method::GET | &Method::POST) if is_prometheus(&path) => {
-            let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;
-            (status, JSON, State::text(text))
+        (asked, &Method::GET | &Method::POST) if is_prometheus(asked) => {
+            prometheus_answer(hub, request, patience, &mut held).await
         }
-        (DELETE, &Method::POST | &Method::PUT) => {
-            let (status, text) = prometheus_answer(hub, &path, request, patience, &mut held).await;
-            (status, JSON, State::text(text))
+        (DELETE, &Method::POST | &Method::PUT) => prometheus_answer(hub, request, patience, &mut held).await,
+        (DELETE, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST or PUT expected\n"),
+        // The console of another server asks: nobody else has shown the lease.
+        (asked, &Method::GET) if console::series::owns(asked) && is_passed(request.headers()) => {
+            let (head, _) = request.into_parts();
+            match of_owner(hub, &head, b"").await {
+                Ok(answered) => answered,
+                Err(why) => told(pass::MOVED, TEXT, format!("-{why}\r\n")),
+            }
         }
-        (DELETE, _) => (StatusCode::METHOD_NOT_ALLOWED, TEXT, State::text("POST or PUT expected\n")),
-        ("/api/stats", &Method::GET | &Method::HEAD) => (StatusCode::OK, JSON, State::text(stats(hub))),
+        ("/api/stats", &Method::GET | &Method::HEAD) => told(StatusCode::OK, JSON, stats(hub)),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
-            (StatusCode::OK, TEXT, State::text(FUNCTION_NAMES.join("\n") + "\n"))
+            told(StatusCode::OK, TEXT, FUNCTION_NAMES.join("\n") + "\n")
         }
         // Where Prometheus' clients look whether it is there.
         ("/" | "/-/healthy" | "/-/ready", &Method::GET | &Method::HEAD) => {
-            (StatusCode::OK, TEXT, State::text("Plinth answers queries of time series here.\n"))
+            told(StatusCode::OK, TEXT, "Plinth answers queries of time series here.\n")
         }
         ("/api/version", &Method::GET | &Method::HEAD) => {
-            (StatusCode::OK, TEXT, State::text(format!("Plinth {}\n", env!("CARGO_PKG_VERSION"))))
+            told(StatusCode::OK, TEXT, format!("Plinth {}\n", env!("CARGO_PKG_VERSION")))
         }
-        _ => (StatusCode::NOT_FOUND, TEXT, State::text(format!("-Invalid url {path}\r\n"))),
+        _ => told(StatusCode::NOT_FOUND, TEXT, format!("-Invalid url {path}\r\n")),
+    }
+}
+
+/// Whether another server has passed a request on.
+fn is_passed(headers: &HeaderMap) -> bool {
+    headers.contains_key(pass::LEASE)
+}
+
+impl Hub {
+    /// Whether several servers share the series.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.slot.among().is_some()
+    }
+
+    /// What the owner of the series answers to a question of the console's.
+    ///
+    /// # Errors
+    /// Why nobody answers.
+    pub(crate) async fn ask_owner(&self, head: &Parts) -> plinth_series::Result<(StatusCode, Bytes)> {
+        let (status, _, state) = of_owner(self, head, b"").await?;
+        let mut text = Vec::new();
+        let mut reply =
+            Reply { state, patience: Arc::new(Patience::new(&self.env, Ipv4Addr::LOCALHOST.into())) };
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut reply).poll_frame(context)).await {
+            let lost =
+                |why: QueryError| plinth_types::Error::connection_failed().with_detail(why.to_string());
+            text.extend_from_slice(&frame.map_err(lost)?.into_data().unwrap_or_default());
+            if text.len() > MAX_CONSOLE {
+                let why = plinth_types::Error::internal_error().with_detail("the answer is too long");
+                return Err(why.into());
+            }
+        }
+        Ok((status, text.into()))
+    }
+}
+
+/// Has the owner of the series answer: this server if it is that, else the one to which it is passed on. Whoever loses the series while he answers has not
+/// answered: the next owner is asked, for some seconds.
+///
+/// # Errors
+/// Why nobody answers.
+async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result<Answered> {
+    let until = hub.env.now() + OWNER;
+    loop {
+        let why = match hub.slot.asks().await? {
+            Asked::Here(opened) => {
+                let answered = here(hub, &opened.store, head, text).await;
+                match opened.store.failure().filter(|_| hub.is_shared()) {
+                    None => return Ok(answered),
+                    Some(why) => why,
+                }
+            }
+            Asked::There(holder) => match pass::ask(hub, &holder, head, text).await {
+                Ok(response) => {
+                    let kind = response.headers().get(CONTENT_TYPE).cloned();
+                    let kind = kind.unwrap_or(HeaderValue::from_static(TEXT));
+                    return Ok((response.status(), kind, State::Passed(response.into_body())));
+                }
+                Err(why) => why.into(),
+            },
+        };
+        if hub.env.now() >= until || hub.is_stopping() || is_passed(&head.headers) {
+            return Err(why);
+        }
+        hub.env.sleep(PAUSE).await;
     }
 }
 
@@ -262,42 +376,61 @@ const JSON: &str = "application/json";
 /// Where Prometheus' administrators delete series.
 const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
 
+/// What is answered here.
+async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answered {
+    let path = head.uri.path();
+    if console::series::owns(path) {
+        let (Ok(answer) | Err(answer)) = console::series::here(hub, store, head).await;
+        let (status, text) = answer.into_parts();
+        return told(status, JSON, text);
+    }
+    if !is_prometheus(path) && path != DELETE {
+        return match begun(hub, store, head, text).await {
+            Ok((kind, state)) => (StatusCode::OK, HeaderValue::from_static(kind), state),
+            Err(error) => refused(&head.headers, &error),
+        };
+    }
+    let parameters = [head.uri.query().unwrap_or_default().as_bytes(), text];
+    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let (status, text) = match path {
+        DELETE => delete_series(store, &parameters).await,
+        _ => prometheus(store, path, &parameters, now).await,
+    };
+    told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
+}
+
+/// What is wrong with a query of Akumuli's.
+fn refused(headers: &HeaderMap, error: &QueryError) -> Answered {
+    let wants_arrow = accepts(headers, ARROW_CONTENT_TYPE);
+    told(if wants_arrow { StatusCode::BAD_REQUEST } else { StatusCode::OK }, TEXT, refusal(error))
+}
+
 /// What a request in Prometheus' language is answered; its parameters stand in the URL, the body, or both.
 async fn prometheus_answer(
     hub: &Hub,
-    path: &str,
     request: Request<Incoming>,
     patience: &Patience,
     held: &mut bodies::Held<'_>,
-) -> (StatusCode, String) {
-    let url = request.uri().query().unwrap_or_default().to_string();
-    let form = match body(request.into_body(), MAX_QUERY_BYTES, patience, held).await {
+) -> Answered {
+    let failed = |status: StatusCode, kind: &str, why: &str| {
+        let text = serde_json::json!({ "status": "error", "errorType": kind, "error": why });
+        told(status, JSON, text.to_string())
+    };
+    let (head, content) = request.into_parts();
+    let form = match body(content, MAX_QUERY_BYTES, patience, held).await {
         Ok(form) => form,
         Err(status) => {
             let (kind, status) = match status {
                 StatusCode::SERVICE_UNAVAILABLE => ("unavailable", status),
                 _ => ("bad_data", StatusCode::BAD_REQUEST),
             };
-            let why = why_not(status, "1 MiB");
-            let text = serde_json::json!({ "status": "error", "errorType": kind, "error": why });
-            return (status, text.to_string());
+            return failed(status, kind, &why_not(status, "1 MiB"));
         }
     };
-    let parameters = [url.as_bytes(), &form];
-    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
-    let opened = match hub.slot.opened().await {
-        Ok(opened) => opened,
-        Err(why) => {
-            let why = why.to_string();
-            let text = serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
-            return (StatusCode::SERVICE_UNAVAILABLE, text.to_string());
-        }
-    };
-    let (status, text) = match path {
-        DELETE => delete_series(&opened.store, &parameters).await,
-        _ => prometheus(&opened.store, path, &parameters, now).await,
-    };
-    (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), text)
+    match of_owner(hub, &head, &form).await {
+        Ok(answered) => answered,
+        Err(why) => failed(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &why.to_string()),
+    }
 }
 
 /// Whether somebody takes answers of this kind, and says so by its name.
@@ -311,37 +444,40 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
 
 /// The beginning of an answer: its first piece, so that what is wrong is all there is. Whoever takes streams of Arrow's is no client of Akumuli's, and
 /// is told by the status too.
-async fn asked(hub: &Hub, path: &str, headers: &HeaderMap, text: &[u8]) -> (StatusCode, &'static str, State) {
-    let wants_arrow = accepts(headers, ARROW_CONTENT_TYPE);
+async fn asked(hub: &Hub, head: &Parts, text: &[u8]) -> Answered {
+    match of_owner(hub, head, text).await {
+        Ok(answered) => answered,
+        Err(why) => refused(&head.headers, &why.into()),
+    }
+}
+
+async fn begun(
+    hub: &Hub,
+    store: &SeriesStore,
+    head: &Parts,
+    text: &[u8],
+) -> QueryResult<(&'static str, State)> {
     let prepared = |parsed: QueryResult<Query>| {
         let mut query = parsed?;
-        if wants_arrow && let Err(error) = query.prefer_arrow() {
-            let takes_text = ["*/*", "text/*", "text/plain"].iter().any(|kind| accepts(headers, kind));
+        if accepts(&head.headers, ARROW_CONTENT_TYPE)
+            && let Err(error) = query.prefer_arrow()
+        {
+            let takes_text = ["*/*", "text/*", "text/plain"].iter().any(|kind| accepts(&head.headers, kind));
             return if takes_text { Ok(query) } else { Err(error) };
         }
         Ok(query)
     };
-    let begun = async {
-        let opened = hub.slot.opened().await?;
-        let answer = match path {
-            "/api/suggest" => opened.store.suggest(text)?,
-            "/api/search" => opened.store.query(&prepared(Query::parse_search(text))?).await?,
-            _ => opened.store.query(&prepared(Query::parse(text))?).await?,
-        };
-        let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
-        let mut work = Work::new(hub, answer);
-        let first = work.answer.next().await?;
-        // What is all there goes out at once, with its length.
-        let rest = (!work.answer.is_ended()).then_some(work);
-        Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), rest))))
+    let answer = match head.uri.path() {
+        "/api/suggest" => store.suggest(text)?,
+        "/api/search" => store.query(&prepared(Query::parse_search(text))?).await?,
+        _ => store.query(&prepared(Query::parse(text))?).await?,
     };
-    match begun.await {
-        Ok((kind, state)) => (StatusCode::OK, kind, state),
-        Err(error) => {
-            let status = if wants_arrow { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-            (status, TEXT, State::text(refusal(&error)))
-        }
-    }
+    let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
+    let mut work = Work::new(hub, answer);
+    let first = work.answer.next().await?;
+    // What is all there goes out at once, with its length.
+    let rest = (!work.answer.is_ended()).then_some(work);
+    Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), rest))))
 }
 
 /// What the store has in memory.
@@ -393,8 +529,6 @@ mod tests {
     use super::*;
     use plinth_env::block_on;
     use plinth_pipeline::{Node, NodeConfig};
-    use plinth_series::SeriesStore;
-    use std::net::Ipv4Addr;
 
     /// What a reader hears of an answer that fails halfway.
     fn heard(format: &str) -> Result<String, String> {

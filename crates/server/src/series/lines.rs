@@ -7,6 +7,7 @@
 
 use super::Hub;
 use super::callers::Caller;
+use super::opening::Opened;
 use crate::events;
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
@@ -14,6 +15,7 @@ use plinth_series::SeriesStore;
 use plinth_series::ingest::{MAX_LINE_BYTES, Protocol, Session};
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,18 +34,25 @@ thread_local! {
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, caller: &Caller) {
     let mut session = hub.session(protocol, stream.peer_address().ip());
-    let store = match race(caller.stop.wait(), hub.slot.opened()).await {
+    let taker = match race(caller.stop.wait(), hub.slot.takes()).await {
         First::Left(()) => return,
-        First::Right(Ok(opened)) => Some(opened.store.clone()),
+        First::Right(Ok(opened)) => Some(opened),
         First::Right(Err(why)) => {
             session.refuse(&why);
             None
         }
     };
-    let mut connection =
-        Connection { stream, session, held: Vec::new(), counted: (0, 0), is_gone: false, is_new: true };
-    if let Some(store) = store {
-        connection.receive_all(hub, &store, caller).await;
+    let mut connection = Connection {
+        stream,
+        session,
+        taker,
+        held: Vec::new(),
+        counted: (0, 0),
+        is_gone: false,
+        is_new: true,
+    };
+    if connection.taker.is_some() {
+        connection.receive_all(hub, caller).await;
     }
     connection.count(hub);
     if connection.is_gone || caller.is_displaced() {
@@ -79,6 +88,8 @@ enum Received {
 struct Connection {
     stream: Stream,
     session: Session,
+    /// Where its points go.
+    taker: Option<Arc<Opened>>,
     /// Received and not taken: the beginning of a line.
     held: Vec<u8>,
     /// Points and refusals that were counted for all to see.
@@ -91,7 +102,7 @@ struct Connection {
 
 impl Connection {
     /// Takes points in until the sender has said all or is gone, the store fails, or the server stops. What went wrong is among the last replies.
-    async fn receive_all(&mut self, hub: &Hub, store: &SeriesStore, caller: &Caller) {
+    async fn receive_all(&mut self, hub: &Hub, caller: &Caller) {
         loop {
             // The signal is looked at here too: what is always ready would never wait for it.
             if hub.is_stopping() {
@@ -105,7 +116,9 @@ impl Connection {
                 }
                 First::Right(Received::End) => {
                     let rest = std::mem::take(&mut self.held);
-                    let _ = self.session.end(&rest, store).await;
+                    if let Ok(store) = self.store(hub).await {
+                        let _ = self.session.end(&rest, &store).await;
+                    }
                     return;
                 }
                 First::Right(Received::Bytes(buffer, len)) if self.is_new && may_be_http(&buffer[..len]) => {
@@ -120,19 +133,19 @@ impl Connection {
                 }
                 First::Right(Received::Bytes(buffer, len)) => {
                     self.is_new = false;
-                    match self.take(hub, store, buffer, len).await {
+                    match self.take(hub, buffer, len).await {
                         Ok(lines) => caller.heard(hub.env.now(), lines, !self.held.is_empty()),
                         Err(_) => break,
                     }
                 }
                 First::Right(Received::NothingMore) => {
-                    if self.save(hub, store).await.is_err() {
+                    if self.save(hub).await.is_err() {
                         break;
                     }
                 }
             }
         }
-        let _ = self.save(hub, store).await;
+        let _ = self.save(hub).await;
     }
 
     /// Sends replies, and receives unless too many of them wait.
@@ -170,20 +183,14 @@ impl Connection {
     }
 
     /// Takes in what was received, and holds what is no whole line; says whether there were any. Points wait for those behind them, until they are many or nothing more comes.
-    async fn take(
-        &mut self,
-        hub: &Hub,
-        store: &SeriesStore,
-        buffer: Vec<u8>,
-        len: usize,
-    ) -> plinth_series::Result<bool> {
+    async fn take(&mut self, hub: &Hub, buffer: Vec<u8>, len: usize) -> plinth_series::Result<bool> {
         let mut at = 0;
         loop {
             at += self.session.feed(&buffer[at..len]);
             if !self.session.wants_save() {
                 break;
             }
-            self.save(hub, store).await?;
+            self.save(hub).await?;
         }
         debug_assert!(len - at <= MAX_LINE_BYTES + 1, "less than a line is left");
         self.held.extend_from_slice(&buffer[at..len]);
@@ -192,13 +199,39 @@ impl Connection {
     }
 
     /// Saves what was taken in, if that is anything.
-    async fn save(&mut self, hub: &Hub, store: &SeriesStore) -> plinth_series::Result<()> {
+    async fn save(&mut self, hub: &Hub) -> plinth_series::Result<()> {
         if !self.session.has_points() {
             return Ok(());
         }
-        let saved = self.session.save(store).await;
+        let store = self.store(hub).await?;
+        let saved = self.session.save(&store).await;
         self.count(hub);
         saved
+    }
+
+    /// The store that takes points now. It may have become another one: what was posted so far is in its memory then before what comes, as it was sent. What a store had
+    /// in memory whose series were lost is lost too, so the sender is told, and sends it again.
+    async fn store(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
+        let followed = self.follow(hub).await;
+        if let Err(why) = &followed {
+            self.session.refuse(why);
+        }
+        followed
+    }
+
+    async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
+        let now = hub.slot.takes_now()?;
+        if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
+            if let Some(why) = taker.store.failure() {
+                return Err(why);
+            }
+            taker.store.sync().await?;
+            now.store.take_in().await?;
+            self.session.move_on();
+        }
+        let store = now.store.clone();
+        self.taker = Some(now);
+        Ok(store)
     }
 
     /// Counts what was taken and refused since it did so last.

@@ -9,6 +9,9 @@
 //! The store is opened in the background when a listener is asked for (`opening.rs`), and with it the server owns the database's series: another process
 //! that opens them takes them over. Keys are served meanwhile, and whatever becomes of series. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
 //! up. Stopping reads no more, saves what was read, and commits it.
+//!
+//! In a cluster, and wherever else several servers share a database ([`Among`]), one of them owns the series at a time, by a lease. The others post points to its inbox, so
+//! they take some whether it answers or not, and pass on to it what they are asked (`pass.rs`).
 
 mod access;
 mod bodies;
@@ -20,11 +23,12 @@ mod keep;
 mod lines;
 mod opening;
 mod own;
+mod pass;
 mod waiting;
 mod write;
 
 use self::callers::Callers;
-use crate::config::ServerConfig;
+use crate::config::{Among, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
 use crate::server::Shared;
 use crate::wanted::Wanted;
@@ -210,7 +214,7 @@ pub(crate) async fn start(
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
     let hub = Arc::new(Hub::new(&env, asked, access, bound.len()));
-    drop(env.spawn_network("open series", opening::keep_open(hub.clone(), Database::new(endpoint.clone()))));
+    open(&hub, endpoint, config.among.clone(), http.as_ref());
     let mut addresses = asked.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
@@ -239,6 +243,19 @@ pub(crate) async fn start(
     drop(env.spawn_network("series sweep", sweep(hub.clone())));
     drop(env.spawn_network("series retention", keep::keep(hub.clone(), asked.retention.clone())));
     Ok(Some(Listeners { hub, addresses }))
+}
+
+/// Opens the series in the background: its own ones, or those that it shares with others, which find it at its door of HTTP.
+fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, among: Option<Among>, http: Option<&Door>) {
+    let Some(among) = among else {
+        let opening = opening::keep_open(hub.clone(), Database::new(endpoint.clone()));
+        drop(hub.env.spawn_network("open series", opening));
+        return;
+    };
+    let address = |door: &Door| pass::address(&among, door.local_address(), door.is_secure());
+    let address = http.map(address).unwrap_or_default();
+    opening::begin_posting(hub, &among);
+    drop(hub.env.spawn_network("share series", opening::share(hub.clone(), among, address)));
 }
 
 impl Listeners {
@@ -272,10 +289,7 @@ impl Listeners {
         let env = &self.hub.env;
         let ended = async {
             self.hub.callers.emptied().await;
-            // A database that fails has told those who asked; nobody is left to be told here.
-            if let Ok(opened) = self.hub.slot.now() {
-                let _ = opened.store.sync().await;
-            }
+            self.hub.slot.finish().await;
         };
         race(ended, env.sleep(farewell)).await;
     }

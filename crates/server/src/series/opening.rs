@@ -8,20 +8,34 @@
 //!
 //! Whoever sends points or asks for some gets the store, or why there is none. While it is opened for the first time they wait: that takes as long as
 //! reading the tail does.
+//!
+//! Where several servers share the series ([`Among`]) one of them at a time owns them, by a lease:
+//!
+//! ```text
+//!   opening --> open, as long as the lease is renewed --> elsewhere
+//!      ^  \___________________________________________________/  |
+//!      +---------- it was given up, or has run out --------------+
+//! ```
+//!
+//! Points are taken all the time there: without a store of its own a server posts them to the owner's inbox, whoever that is. Who asks for points is passed on to the owner.
 
 use super::Hub;
 use super::waiting::Waiting;
+use crate::config::Among;
+use crate::console::is_same;
 use crate::events;
 use plinth_client::Database;
 use plinth_env::Signal;
 use plinth_env::sync::{First, race};
-use plinth_series::{Error, Result, SeriesStore, Settings};
+use plinth_series::{Candidate, Claim, Error, Holder, Look, Result, SeriesStore, Settings};
 use plinth_types::Error as DatabaseError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How often opening is tried again, and an open store looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same of one that has a lease.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// A store that is open, and what belongs to it alone.
 pub(crate) struct Opened {
@@ -37,6 +51,13 @@ pub(crate) struct Slot {
     /// Given once it is known for the first time, and by everybody to the next.
     decided: Signal,
     pub(super) stop: Signal,
+    posting: OnceLock<Posting>,
+}
+
+/// How points get to whoever owns the series, where that may be another server.
+struct Posting {
+    opened: Arc<Opened>,
+    among: Among,
 }
 
 #[derive(Default)]
@@ -44,7 +65,15 @@ enum State {
     #[default]
     Opening,
     Open(Arc<Opened>),
+    /// Another server owns the series.
+    Elsewhere(Holder),
     Unavailable(Error),
+}
+
+/// Who answers questions.
+pub(super) enum Asked {
+    Here(Arc<Opened>),
+    There(Holder),
 }
 
 impl Slot {
@@ -60,12 +89,87 @@ impl Slot {
         loop {
             match &*self.lock() {
                 State::Open(opened) => return Ok(opened.clone()),
+                State::Elsewhere(_) => return Err(Error::NotOwner),
                 State::Unavailable(why) => return Err(why.clone()),
                 State::Opening => {}
             }
-            self.decided.wait().await;
-            self.decided.notify();
+            self.until_decided().await;
         }
+    }
+
+    async fn until_decided(&self) {
+        self.decided.wait().await;
+        self.decided.notify();
+    }
+
+    /// Whoever answers questions, as soon as that is known.
+    ///
+    /// # Errors
+    /// Why nobody does.
+    pub(super) async fn asks(&self) -> Result<Asked> {
+        loop {
+            match &*self.lock() {
+                State::Open(opened) => return Ok(Asked::Here(opened.clone())),
+                State::Elsewhere(holder) => return Ok(Asked::There(holder.clone())),
+                State::Unavailable(why) => return Err(why.clone()),
+                State::Opening => {}
+            }
+            self.until_decided().await;
+        }
+    }
+
+    /// Who owns the series instead of this server, if that is known.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        match &*self.lock() {
+            State::Elsewhere(holder) => Some(holder.clone()),
+            _ => None,
+        }
+    }
+
+    /// The store that takes points, as soon as it is known: at once where they can be posted.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn takes(&self) -> Result<Arc<Opened>> {
+        match self.among() {
+            Some(_) => self.takes_now(),
+            None => self.opened().await,
+        }
+    }
+
+    /// The store that takes points now.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn takes_now(&self) -> Result<Arc<Opened>> {
+        let Some(posting) = self.posting.get() else { return self.now() };
+        match &*self.lock() {
+            State::Open(opened) if opened.store.failure().is_none() => Ok(opened.clone()),
+            State::Unavailable(why) => Err(why.clone()),
+            State::Open(_) | State::Opening | State::Elsewhere(_) => Ok(posting.opened.clone()),
+        }
+    }
+
+    /// With whom the series are shared.
+    pub(super) fn among(&self) -> Option<&Among> {
+        self.posting.get().map(|posting| &posting.among)
+    }
+
+    /// Commits all that was taken, and lets others have the series, if they are shared.
+    pub(super) async fn finish(&self) {
+        // A database that fails has told those who asked; nobody is left to be told here.
+        if let Some(posting) = self.posting.get() {
+            let _ = posting.opened.store.sync().await;
+        }
+        if let Ok(opened) = self.now() {
+            let _ = opened.store.give_up().await;
+        }
+    }
+
+    /// Whether this is the secret of the lease that this server has.
+    pub(super) fn is_secret(&self, told: &str) -> bool {
+        let secret = self.now().ok().and_then(|opened| opened.store.lease_secret());
+        secret.is_some_and(|secret| is_same(told, &hex(&secret)))
     }
 
     /// The store, if it is open now.
@@ -75,6 +179,7 @@ impl Slot {
     pub(crate) fn now(&self) -> Result<Arc<Opened>> {
         match &*self.lock() {
             State::Open(opened) => Ok(opened.clone()),
+            State::Elsewhere(_) => Err(Error::NotOwner),
             State::Unavailable(why) => Err(why.clone()),
             State::Opening => {
                 Err(DatabaseError::process_behind().with_detail("the series are being opened").into())
@@ -98,17 +203,73 @@ impl Slot {
     }
 }
 
+impl Opened {
+    fn new(store: SeriesStore) -> Arc<Self> {
+        Arc::new(Self { store, waiting: Waiting::default() })
+    }
+}
+
+/// Bytes as text.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn settings(hub: &Hub) -> Settings {
+    Settings { limits: hub.bounds.limits.clone(), ..Settings::default() }
+}
+
+/// From now on points are taken, whoever owns the series.
+pub(super) fn begin_posting(hub: &Hub, among: &Among) {
+    let opened = Opened::new(SeriesStore::post(&among.database, settings(hub)));
+    let _ = hub.slot.posting.set(Posting { opened, among: among.clone() });
+}
+
+/// Owns the series whenever nobody else does, until the server stops; `address` is where it answers questions.
+pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String) {
+    let slot = &hub.slot;
+    let claim = Claim::new(among.name, address);
+    let mut candidate = Candidate::new(&among.database, settings(&hub), claim);
+    loop {
+        match race(slot.stop.wait(), candidate.look()).await {
+            First::Left(()) => return,
+            First::Right(Ok(Look::Ours(store))) => {
+                events::series_ours();
+                slot.set(State::Open(Opened::new(store.clone())));
+                while store.failure().is_none() {
+                    if race(slot.stop.wait(), hub.env.sleep(GLANCE)).await == First::Left(()) {
+                        return;
+                    }
+                }
+                // Who has them now the next look says.
+                events::series_lost();
+                slot.set(State::Opening);
+                continue;
+            }
+            First::Right(Ok(Look::Held(holder))) => {
+                if slot.holder().as_ref() != Some(&holder) {
+                    events::series_elsewhere(&holder.name, &holder.address);
+                    slot.set(State::Elsewhere(holder));
+                }
+            }
+            First::Right(Err(why)) => slot.note(&why),
+        }
+        if race(slot.stop.wait(), candidate.wait()).await == First::Left(()) {
+            return;
+        }
+    }
+}
+
 /// Keeps the store open until the server stops.
 pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
     let slot = &hub.slot;
-    let settings = Settings { limits: hub.bounds.limits.clone(), ..Settings::default() };
+    let settings = settings(&hub);
     let go_on = async || race(slot.stop.wait(), hub.env.sleep(LOOK)).await != First::Left(());
     loop {
         match race(slot.stop.wait(), SeriesStore::open_with(&database, settings.clone())).await {
             First::Left(()) => return,
             First::Right(Ok(store)) => {
                 events::series_open();
-                slot.set(State::Open(Arc::new(Opened { store: store.clone(), waiting: Waiting::default() })));
+                slot.set(State::Open(Opened::new(store.clone())));
                 while store.failure().is_none() {
                     if !go_on().await {
                         return;

@@ -26,7 +26,7 @@ pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
             return;
         }
         let now = hub.env.wall_clock();
-        let Ok(opened) = hub.slot.now() else { continue };
+        let Ok(opened) = hub.slot.takes_now() else { continue };
         // Series of a store that was lost can't be written any more.
         let mut ours = own.take().filter(|own| own.store.failure().is_none()).unwrap_or_else(|| Own {
             store: opened.store.clone(),

@@ -49,7 +49,7 @@ pub(super) async fn answer(
     let headers = &head.headers;
     let path = head.uri.path();
     let takes_points = path.ends_with("write");
-    let opened = match hub.slot.opened().await {
+    let opened = match hub.slot.takes().await {
         Err(why) if takes_points => {
             let why = why.to_string();
             let text = if path == "/api/v1/write" { why + "\n" } else { json(&why) };
@@ -60,7 +60,7 @@ pub(super) async fn answer(
     match (path, &opened) {
         ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
         ("/health", None) | ("/ready", None) => {
-            let why = hub.slot.now().err().map(|why| why.to_string()).unwrap_or_default();
+            let why = hub.slot.takes_now().err().map(|why| why.to_string()).unwrap_or_default();
             let text = serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
             (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
         }

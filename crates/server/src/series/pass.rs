@@ -1,0 +1,98 @@
+//! Passing on what is asked of series that another server owns: the request goes to the owner as it came, and his answer back while it is made.
+//!
+//! The owner is found by his lease, and so is what proves to him that another server of the same database asks: a secret that stands in the lease's row. It is as good as access to the database,
+//! by which all the series could be read as well. Whoever asked has shown here that he may. A server that is no owner (any more) says so, and passes nothing on a
+//! second time: whoever passed it on looks again who it is, for some seconds, in which a lease that has run out is taken over.
+
+use super::Hub;
+use super::opening::hex;
+use crate::config::Among;
+use crate::http::{Io, Whole};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use plinth_env::Stream;
+use plinth_env::sync::{First, race};
+use plinth_series::Holder;
+use plinth_types::{Bytes, Error, Result};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a request says that another server of the same database passes on.
+pub(super) const LEASE: HeaderName = HeaderName::from_static("x-plinth-lease");
+/// What a server answers that doesn't own the series.
+pub(super) const MOVED: StatusCode = StatusCode::MISDIRECTED_REQUEST;
+/// How long connecting to the owner may take.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How often it is looked, while an owner says nothing, whether he is one still.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The address at which others find this server's door of series.
+pub(super) fn address(among: &Among, door: SocketAddr, is_secure: bool) -> String {
+    let ip = among.machine.filter(|_| door.ip().is_unspecified()).unwrap_or(door.ip());
+    let address = SocketAddr::new(ip, door.port());
+    if is_secure { format!("{address}:tls") } else { address.to_string() }
+}
+
+/// What the owner answers.
+///
+/// # Errors
+/// If he can't be reached, or is not the owner any more: whoever is should be asked.
+pub(super) async fn ask(hub: &Hub, holder: &Holder, head: &Parts, body: &[u8]) -> Result<Response<Incoming>> {
+    let failed = |why: hyper::Error| Error::connection_failed().with_detail(why.to_string());
+    let stream = match race(connect(hub, &holder.address), hub.env.sleep(CONNECT)).await {
+        First::Left(stream) => stream?,
+        First::Right(()) => return Err(Error::connection_failed().with_detail("no answer")),
+    };
+    let (mut sender, connection) = http1::handshake::<_, Whole>(Io(stream)).await.map_err(failed)?;
+    // It ends when nobody holds the answer any more.
+    drop(hub.env.spawn_network("pass on", async move {
+        let _ = connection.await;
+    }));
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = Request::builder().method(head.method.clone()).uri(path);
+    request = request.header(LEASE, hex(&holder.secret)).header(HOST, "localhost");
+    for name in [ACCEPT, CONTENT_TYPE, CONTENT_ENCODING] {
+        for value in head.headers.get_all(&name) {
+            request = request.header(&name, HeaderValue::clone(value));
+        }
+    }
+    let request = request
+        .body(Whole(Bytes::copy_from_slice(body)))
+        .map_err(|why| Error::internal_error().with_detail(why.to_string()))?;
+    let mut answering = std::pin::pin!(sender.send_request(request));
+    let response = loop {
+        match race(&mut answering, hub.env.sleep(LOOK)).await {
+            First::Left(response) => break response.map_err(failed)?,
+            First::Right(()) if hub.slot.holder().as_ref() == Some(holder) => {}
+            First::Right(()) => {
+                return Err(Error::connection_failed().with_detail("somebody else is the owner"));
+            }
+        }
+    };
+    match response.status() {
+        MOVED => Err(Error::connection_failed().with_detail("it isn't the owner")),
+        _ => Ok(response),
+    }
+}
+
+/// A connection to a door of series.
+async fn connect(hub: &Hub, address: &str) -> Result<Stream> {
+    let (bare, is_secure) = address.strip_suffix(":tls").map_or((address, false), |bare| (bare, true));
+    let bare: SocketAddr = bare.parse().map_err(|_| {
+        Error::connection_failed()
+            .with_detail("the owner of the series answers no questions: it has no listener series-http")
+    })?;
+    let stream = hub.env.sockets().connect(bare).await?;
+    if !is_secure {
+        return Ok(stream);
+    }
+    #[cfg(feature = "tls")]
+    if let Some(tls) = hub.slot.among().and_then(|among| among.tls.as_ref()) {
+        return plinth_tls::connect(&hub.env, tls, stream).await;
+    }
+    Err(Error::tls_error()
+        .with_detail("the owner of the series speaks TLS, and this server has no certificate"))
+}
