@@ -157,6 +157,12 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     if let Some(streams) = streams(document) {
         line("streams", streams);
     }
+    for (server, what) in servers(document, terminal) {
+        line(
+            if server.is_empty() { "cluster" } else { "" },
+            format!("{server:22}{what}").trim_start().to_owned(),
+        );
+    }
     let tags = number(document, "/cluster/qos/throttled_tags/manual/count");
     if tags > 0.0 {
         line("throttled", format!("{} tags", grouped(tags as u64)));
@@ -179,6 +185,39 @@ pub fn streams(document: &Value) -> Option<String> {
     let lag = seconds(number(slowest, "/lag/seconds"));
     let lost = if lost > 0 { format!(", {lost} LOST") } else { String::new() };
     Some(format!("{} of changes{lost}; {} not acknowledged for {lag}", streams.len(), text(slowest, "/name")))
+}
+
+/// The servers of a cluster, by address: what each is, and how far behind. What holds for all of them comes first, without an address. Nothing for a database that has one server.
+fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
+    let Some(own) = document.pointer("/cluster/plinth/member").filter(|own| own.is_object()) else {
+        return Vec::new();
+    };
+    let may_fail = number(document, "/cluster/fault_tolerance/max_zone_failures_without_losing_availability");
+    let (term, elections) = (number(own, "/term"), number(own, "/elections"));
+    let all = format!("{may_fail} servers may fail; term {term}, {elections} elections seen from here");
+    let mut lines = vec![(String::new(), all)];
+    let processes = document.pointer("/cluster/processes").and_then(Value::as_object);
+    let is_away = |node: &Value| {
+        let known = processes.into_iter().flat_map(|all| all.values());
+        known
+            .into_iter()
+            .any(|known| known["plinth"]["node"] == *node && known["plinth"]["reachable"] == false)
+    };
+    for (part, votes) in [("voters", true), ("learners", false)] {
+        for server in own[part].as_array().into_iter().flatten() {
+            let role = match (server["node"] == own["leader"], votes) {
+                (true, _) => "leads",
+                (false, true) => "votes",
+                (false, false) => "follows, without a vote",
+            };
+            let lag = server["lag_entries"].as_u64().filter(|lag| *lag > 0);
+            let lag = lag.map(|lag| format!(", lacks {} entries", grouped(lag))).unwrap_or_default();
+            let away =
+                if is_away(&server["node"]) { terminal.bad("  CAN'T BE REACHED") } else { String::new() };
+            lines.push((text(server, "/address").to_owned(), format!("{role}{lag}{away}")));
+        }
+    }
+    lines
 }
 
 /// Runs `plinth top`.
@@ -245,6 +284,10 @@ fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: 
     for (group, what, figure) in rows {
         let _ = writeln!(out, "{group:10}{what:16}{figure:>12}");
     }
+    for (server, what) in servers(now, terminal) {
+        let group = if server.is_empty() { "servers" } else { "" };
+        let _ = writeln!(out, "{group:10}{}", format!("{server:22}{what}").trim_start());
+    }
     let messages = now.pointer("/cluster/messages").and_then(Value::as_array);
     for message in messages.into_iter().flatten() {
         let _ = writeln!(out, "{}", terminal.bad(text(message, "/description")));
@@ -269,6 +312,30 @@ mod tests {
         let commits = page.lines().find(|line| line.contains("commits")).unwrap();
         assert!(commits.ends_with(" 500"), "{page}");
         assert!(page.contains("available") && page.contains("limited by workload"), "{page}");
+    }
+
+    #[test]
+    fn the_servers_of_a_cluster_are_shown() {
+        let mut shown = document(1);
+        assert!(servers(&shown, Terminal::stdout()).is_empty());
+        let server = |node: u64, lag: Option<u64>| serde_json::json!({ "address": format!("10.0.0.{node}:4500"), "node": node, "lag_entries": lag });
+        shown["cluster"]["plinth"]["member"] = serde_json::json!({
+            "node": 1, "leader": 1, "term": 4, "elections": 2,
+            "voters": [server(1, Some(0)), server(2, Some(1200)), server(3, None)], "learners": [server(7, None)],
+        });
+        shown["cluster"]["processes"]["3"] =
+            serde_json::json!({ "plinth": { "node": 3, "reachable": false } });
+        let page = page("x", &shown, &shown, 1.0, Terminal::stdout());
+        for wanted in [
+            "term 4, 2 elections",
+            "10.0.0.1:4500         leads\n",
+            "10.0.0.2:4500         votes, lacks 1,200 entries\n",
+            "10.0.0.3:4500         votes  CAN'T BE REACHED",
+            "10.0.0.7:4500         follows, without a vote\n",
+        ] {
+            assert!(page.contains(wanted), "{wanted} in {page}");
+        }
+        assert!(summary(&shown, Terminal::stdout()).contains("may fail"));
     }
 
     #[test]

@@ -16,6 +16,8 @@ struct Member {
     node: u64,
     address: String,
     is_reachable: bool,
+    /// If not, it follows: it has all rows, and answers reads.
+    votes: bool,
     lag_entries: Value,
 }
 
@@ -31,14 +33,18 @@ fn members(document: &Map<String, Value>, connected: &BTreeMap<u64, bool>) -> Ve
     let own = document.get("cluster").and_then(|cluster| cluster.pointer("/plinth/member"));
     let Some(own) = own.filter(|own| own.is_object()) else { return Vec::new() };
     let us = own["node"].as_u64();
-    let voters = own["voters"].as_array().into_iter().flatten();
-    let member = |voter: &Value| {
-        let node = voter["node"].as_u64()?;
-        let is_reachable = Some(node) == us || connected.get(&node).copied().unwrap_or(false);
-        let address = voter["address"].as_str()?.to_owned();
-        Some(Member { node, address, is_reachable, lag_entries: voter["lag_entries"].clone() })
+    let those = |part: &str, votes: bool| {
+        let all = own[part].as_array().into_iter().flatten();
+        let member = move |known: &Value| {
+            let node = known["node"].as_u64()?;
+            let is_reachable = Some(node) == us || connected.get(&node).copied().unwrap_or(false);
+            let address = known["address"].as_str()?.to_owned();
+            let lag_entries = known["lag_entries"].clone();
+            Some(Member { node, address, is_reachable, votes, lag_entries })
+        };
+        all.filter_map(member).collect::<Vec<_>>()
     };
-    voters.filter_map(member).collect()
+    [those("voters", true), those("learners", false)].into_iter().flatten().collect()
 }
 
 /// Adds what is known of the others of the cluster.
@@ -53,12 +59,13 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         return;
     }
     let us = document["cluster"]["plinth"]["member"]["node"].as_u64();
-    let (all, majority) = (members.len(), members.len() / 2 + 1);
-    let reachable = members.iter().filter(|member| member.is_reachable).count();
+    let voters = || members.iter().filter(|member| member.votes);
+    let (all, majority) = (voters().count(), voters().count() / 2 + 1);
+    let reachable = voters().filter(|member| member.is_reachable).count();
     let spare = reachable.saturating_sub(majority);
     let coordinator = |member: &Member| json!({ "address": member.address, "protocol": protocol, "reachable": member.is_reachable });
     document["client"]["coordinators"] = json!({
-        "coordinators": members.iter().map(coordinator).collect::<Value>(),
+        "coordinators": voters().map(coordinator).collect::<Value>(),
         "quorum_reachable": reachable >= majority,
     });
     let Some(cluster) = document.get_mut("cluster").filter(|cluster| cluster.is_object()) else { return };
@@ -83,23 +90,27 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
 /// The servers of a cluster for the console: where each is, what it is, and how far behind; nothing for a database that has one.
 pub(crate) fn servers(document: &Value) -> Value {
     let own = &document["cluster"]["plinth"]["member"];
-    let coordinators = document["client"]["coordinators"]["coordinators"].as_array();
-    let reachable = |address: &Value| {
-        let known = coordinators.into_iter().flatten().find(|known| known["address"] == *address);
-        known.map_or(Value::Null, |known| known["reachable"].clone())
+    let processes = document["cluster"]["processes"].as_object();
+    let reachable = |node: &Value| {
+        let known = processes.into_iter().flat_map(|all| all.values());
+        let mut known = known.filter(|known| known["plinth"]["node"] == *node);
+        known.next().map_or(json!(*node == own["node"]), |known| known["plinth"]["reachable"].clone())
     };
-    let server = |voter: &Value| {
+    let server = |known: &Value, votes: bool| {
         json!({
-            "address": voter["address"],
-            "is_here": voter["node"] == own["node"],
-            "lag_entries": voter["lag_entries"],
-            "leads": voter["node"] == own["leader"],
-            "reachable": reachable(&voter["address"]),
+            "address": known["address"],
+            "is_here": known["node"] == own["node"],
+            "lag_entries": known["lag_entries"],
+            "leads": known["node"] == own["leader"],
+            "reachable": reachable(&known["node"]),
+            "votes": votes,
         })
     };
     let Some(voters) = own["voters"].as_array() else { return Value::Null };
+    let learners = own["learners"].as_array().into_iter().flatten();
+    let voters = voters.iter().map(|voter| server(voter, true));
     json!({
-        "members": voters.iter().map(server).collect::<Value>(),
+        "members": voters.chain(learners.map(|learner| server(learner, false))).collect::<Value>(),
         "may_fail": document["cluster"]["fault_tolerance"]["max_zone_failures_without_losing_availability"],
         "term": own["term"],
         "elections": own["elections"],
@@ -119,8 +130,8 @@ fn process(member: &Member) -> Value {
         "locality": { "machineid": id, "processid": id, "zoneid": id },
         "machine_id": id,
         "messages": [],
-        "plinth": { "lag_entries": member.lag_entries, "reachable": member.is_reachable },
-        "roles": [role("coordinator"), role("log"), role("storage")],
+        "plinth": { "lag_entries": member.lag_entries, "node": member.node, "reachable": member.is_reachable },
+        "roles": if member.votes { json!([role("coordinator"), role("log"), role("storage")]) } else { json!([role("storage")]) },
     })
 }
 
@@ -147,7 +158,7 @@ mod tests {
             .collect();
         let cluster = json!({
             "configuration": {}, "messages": [], "processes": {},
-            "plinth": { "member": { "node": 1, "voters": voters } },
+            "plinth": { "member": { "node": 1, "voters": voters, "learners": [] } },
         });
         Map::from_iter([("client".to_owned(), json!({})), ("cluster".to_owned(), cluster)])
     }
@@ -181,6 +192,29 @@ mod tests {
             assert_eq!(cluster["processes"].as_object().map(Map::len), Some(voters as usize - 1));
             assert_eq!(cluster["messages"].as_array().map(Vec::len), Some(usize::from(!gone.is_empty())));
         }
+    }
+
+    /// A learner is shown, and counted by nobody who asks how many may fail.
+    #[test]
+    fn learners_are_processes_and_no_coordinators() {
+        let mut document = document(3);
+        let learner = json!({ "address": "10.0.0.9:4500", "node": 9, "lag_entries": 7 });
+        document["cluster"]["plinth"]["member"]["learners"] = json!([learner]);
+        add(&mut document, &BTreeMap::from([(2, true), (3, true), (9, false)]), "0fdb");
+        let coordinators = document["client"]["coordinators"]["coordinators"].as_array();
+        assert_eq!(coordinators.map(Vec::len), Some(3));
+        let cluster = &document["cluster"];
+        assert_eq!(cluster["full_replication"], true);
+        assert_eq!(cluster["fault_tolerance"]["max_zone_failures_without_losing_data"], 1);
+        let roles = &cluster["processes"][format!("{:032x}", 9)]["roles"];
+        assert_eq!((&roles[0]["role"], roles.as_array().map(Vec::len)), (&json!("storage"), Some(1)));
+        let shown = servers(&Value::Object(document));
+        let learner = &shown["members"][3];
+        assert_eq!(
+            (&learner["votes"], &learner["reachable"], &learner["lag_entries"]),
+            (&json!(false), &json!(false), &json!(7))
+        );
+        assert_eq!(shown["members"][0]["reachable"], true);
     }
 
     #[test]

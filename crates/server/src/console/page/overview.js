@@ -193,7 +193,7 @@ function clients({ clients }) {
 
 function servers({ servers }) {
   const rows = servers.members.map((one) => {
-    const role = one.leads ? "leads" : one.reachable ? "follows" : "can't be reached";
+    const role = one.leads ? "leads" : !one.reachable ? "can't be reached" : one.votes ? "follows, votes" : "follows, without a vote";
     return [one.is_here ? `${one.address} (this one)` : one.address, role, Number.isFinite(one.lag_entries) ? whole(one.lag_entries) : NONE];
   });
   const body = element("div", "", table([["Address", "mono"], ["Role", ""], ["Entries behind", "number"]], rows));
