@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Error, Result, Version, probe};
 
 use crate::entry::Entry;
 
@@ -68,7 +68,9 @@ impl Reader {
                 Err(error) => {
                     // Without a pin the file may have become another segment: that is no damage.
                     self.check_consumer()?;
-                    self.check_kept()?;
+                    if self.leave_what_is_gone()? {
+                        continue;
+                    }
                     return Err(error);
                 }
             };
@@ -125,12 +127,24 @@ impl Reader {
         self.shared.with(|inner| inner.consumers.check(name))
     }
 
-    /// An error if the segment that it stands in is part of the log no longer.
-    fn check_kept(&self) -> Result<()> {
-        let At::File(place) = &self.at else { return Ok(()) };
+    /// If the segment that it stands in is part of the log no longer, goes to where what it has yet to read begins.
+    ///
+    /// # Errors
+    /// `version_invalid` if that is gone, too.
+    fn leave_what_is_gone(&mut self) -> Result<bool> {
+        let At::File(place) = &self.at else { return Ok(false) };
         let serial = place.pin.segment().header.serial;
         let next = place.link.as_ref().map_or(self.from, |link| link.version.saturating_add(1));
-        self.shared.with(|inner| if inner.kept(serial).is_some() { Ok(()) } else { inner.check_kept(next) })
+        let is_gone = self.shared.with(|inner| match inner.kept(serial) {
+            Some(_) => Ok(false),
+            None => inner.check_kept(next).map(|()| true),
+        })?;
+        if is_gone {
+            probe!("log: a reader leaves a segment that has become another one");
+            self.from = self.from.max(next);
+            self.at = At::Start;
+        }
+        Ok(is_gone)
     }
 
     /// The next entry, if it is one of those in memory.
@@ -140,7 +154,12 @@ impl Reader {
         }
         loop {
             let index = match &self.at {
-                At::Start => return None,
+                At::Start => {
+                    // Who begins among the newest entries need not look for them in the files.
+                    let begin = |inner: &mut Inner| inner.tail.before(self.from, inner.committed().index);
+                    self.at = At::Memory(self.shared.with(begin)?);
+                    continue;
+                }
                 At::File(place) => place.last_index()?,
                 At::Memory(after) => after.link.index,
             };

@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use plinth_types::Version;
+
 use crate::entry::Entry;
 use crate::link::Link;
 
@@ -80,6 +82,13 @@ impl Tail {
             let Some(last) = self.entries.pop_back() else { break };
             self.bytes -= weight(&last.entry);
         }
+    }
+
+    /// The place behind the last entry below version `from`, if that is here, and not above index `committed`.
+    pub(crate) fn before(&self, from: Version, committed: u64) -> Option<Resume> {
+        let count = self.entries.partition_point(|cached| cached.entry.version < from);
+        let last = self.entries.get(count.checked_sub(1)?)?;
+        (last.entry.index <= committed).then(|| last.after.clone())
     }
 
     /// The entry with this index, and the place behind it.

@@ -300,3 +300,31 @@ fn marking_twice_writes_once() {
         assert!(log.written() > marked, "a new consumer is written down");
     });
 }
+
+/// A reader for a consumer pins nothing. What it stands in may go, since everything in it was popped, before it has looked at what is
+/// behind the last entry.
+#[test]
+fn a_reader_goes_on_behind_a_segment_that_has_become_another_one() {
+    in_simulation(|env| async move {
+        let mut config = small(8192, 8192);
+        config.spare_bytes = 64 << 10;
+        let mut log = create_leased(&env, config).await;
+        log.register("feed", 1, None).unwrap();
+        for version in 1..6 {
+            commit(&mut log, version, &body(version, 1000)).await;
+        }
+        log.mark_durable().await.unwrap();
+        let mut reader = log.reader_of("feed").unwrap();
+        for version in 1..6 {
+            assert_eq!(reader.next().await.unwrap().unwrap().version, version);
+        }
+        log.pop("feed", 5).unwrap();
+        for version in 6..12 {
+            commit(&mut log, version, &body(version, 5000)).await;
+            rest(&env).await;
+        }
+        for version in 6..12 {
+            assert_eq!(reader.next().await.unwrap().unwrap().version, version);
+        }
+    });
+}
