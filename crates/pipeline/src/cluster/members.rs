@@ -59,12 +59,11 @@ pub(crate) async fn run(this: Arc<Participant>) {
             match wish(&this).await.map(|wish| next_step(&this, &wish)) {
                 Ok(Step::Become(_)) => {
                     probe!("pipeline: a step to other members");
-                    // What can't be now is tried again, from what is there then.
-                    if let Err(error) = take_step(&this).await {
-                        crate::events::members_not_changed(&error);
-                    }
-                    if this.standing().members.is_joint() {
-                        continue;
+                    match take_step(&this).await {
+                        Ok(true) if this.standing().members.is_joint() => continue,
+                        Ok(_) => {}
+                        // What can't be now is tried again, a while later, from what is there then.
+                        Err(error) => crate::events::members_not_changed(&error),
                     }
                 }
                 Ok(Step::HandOver) => {
@@ -87,12 +86,12 @@ async fn tell_moved(this: &Participant) -> Result<()> {
     become_members(this, at, &next).await
 }
 
-/// Takes the step that is due now, if one still is.
-async fn take_step(this: &Participant) -> Result<()> {
+/// Takes the step that is due now; says whether one still was.
+async fn take_step(this: &Participant) -> Result<bool> {
     let at = this.version_before_change().await?;
     match next_step(this, &wish(this).await?) {
-        Step::Become(members) => become_members(this, at, &members).await,
-        Step::HandOver | Step::Nothing => Ok(()),
+        Step::Become(members) => become_members(this, at, &members).await.map(|()| true),
+        Step::HandOver | Step::Nothing => Ok(false),
     }
 }
 
