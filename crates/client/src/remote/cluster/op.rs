@@ -140,6 +140,8 @@ impl<T: Send + 'static> Op<T> {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
             Err(error) if matches!(error.code(), 2100 | 2104 | 2107) => server.lost(Some(error)),
             Err(error) if *error == Error::commit_unknown_result() => {}
+            // It has waited for something to tell.
+            _ if matches!(self.whom, Whom::AnyForLong | Whom::WhoeverHasIt) => server.is_there(),
             _ => server.answered(cluster.env.now().saturating_sub(asked)),
         }
         if again && self.whom() == Whom::Leader {
