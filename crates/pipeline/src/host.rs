@@ -38,6 +38,7 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
     KeySpace, Located, RangeRead, RangeResult, Result, Version, planted, probe,
 };
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -323,6 +324,7 @@ impl Inner {
         let transfer = self.env.random_u64();
         let mut heard = self.env.now();
         let mut asked = Duration::ZERO;
+        let mut told = BTreeMap::new();
         while !self.health.is_over() && !node.is_over() && participant.standing().behind.is_none() {
             let now = self.env.now();
             if now.saturating_sub(heard) > LONELY || node.leadership().is_ready {
@@ -335,10 +337,18 @@ impl Inner {
             let parcel = self.arrivals.within(&self.env, LOOK).await;
             let held = parcel.filter(|it| it.transfer == transfer && it.kind == ParcelKind::Held);
             if let Some(held) = held {
-                heard = self.env.now();
-                // A leader is told apart by nobody here: whoever is furthest has what was committed.
-                if participant.standing().committed_index + CLOSE >= held.index && held.index > 0 {
+                told.insert(held.from, held.index);
+                // Some of the others may lack as much, and not know it: whoever leads has what was committed.
+                let furthest = told.values().max().copied().unwrap_or_default();
+                let standing = participant.standing();
+                let knows = standing.leader.is_some_and(|leader| told.contains_key(&leader));
+                let is_close = standing.committed_index + CLOSE >= furthest;
+                if is_close && knows && furthest > 0 {
                     return;
+                }
+                // Those that tell less than it has may be all that are there.
+                if !is_close || knows {
+                    heard = self.env.now();
                 }
             }
         }

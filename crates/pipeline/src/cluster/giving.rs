@@ -127,6 +127,10 @@ async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel
     match parcel.kind {
         ParcelKind::Hold => {
             let standing = this.member.standing();
+            if standing.behind.is_some() {
+                // It lacks more than it knows of.
+                return;
+            }
             let held = Parcel {
                 index: standing.committed_index,
                 ..Parcel::bare(ParcelKind::Held, us, node, parcel.transfer)
