@@ -8,8 +8,8 @@ use crate::interrupt;
 use crate::target::Target;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::client::{ChangeBatch, ChangeStream};
-use plinth::{Bytes, Database, KeyRange, block_on, printable, strinc};
+use plinth::client::{ChangeBatch, ChangeStream, TransactionOption};
+use plinth::{Bytes, Database, KeyRange, Version, block_on, printable, strinc};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -163,6 +163,13 @@ fn list(database: &Database) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The newest version that is committed now, which is as far as `--once` goes: the server that gives changes may lag.
+pub fn committed(database: &plinth::client::Database) -> plinth::Result<Version> {
+    let transaction = database.create_transaction();
+    transaction.set_option(TransactionOption::LockAware)?;
+    transaction.get_read_version().wait()
+}
+
 fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     let (stop, name) = (interrupt::flag(), name(options));
     let failed = |error| Failure::of(format!("cannot follow {name}"), error);
@@ -170,6 +177,7 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     if let Some(from) = options.get_one::<i64>("from") {
         consumer = database.resume_changes(consumer.id(), *from);
     }
+    let end = if options.get_flag("once") { committed(database).map_err(failed)? } else { Version::MAX };
     let is_json = options.get_one::<String>("format").is_some_and(|format| format == "json");
     while !stop.load(Ordering::Relaxed) {
         let changes = match options.get_flag("once") {
@@ -183,7 +191,7 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
         if options.get_flag("acknowledge") {
             block_on(consumer.acknowledge()).map_err(failed)?;
         }
-        if options.get_flag("once") && changes.upto >= changes.newest {
+        if changes.upto >= end {
             return Ok(0);
         }
     }

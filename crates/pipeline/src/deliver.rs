@@ -1,8 +1,9 @@
 //! The task that answers whoever reads streams: one for all of them, so that a reader that waits costs a place in a list.
 //!
-//! For each stream a place in the log is kept where its last reader stopped, so that a consumer which goes on doesn't have to be
-//! found again. A request is answered as soon as there is a batch, or when it has waited for a while: an answer without batches says how
-//! far everything was looked at, which is how a consumer gets on over entries that are not its own.
+//! For each stream a few places in the log are kept where readers stopped, so that a consumer which goes on doesn't have to be
+//! found again, also beside another one. A request is answered as soon as there is a batch, or when it has waited for a while: an answer without batches says how
+//! far everything was looked at, which is how a consumer gets on over entries that are not its own. A node that hears of no leader
+//! can't say that there is nothing: others may have committed without it, and are to be asked.
 
 use crate::batch::entry_mutations;
 use crate::changes::{Request, over};
@@ -14,7 +15,7 @@ use plinth_log::LogReader;
 use plinth_types::changes::cut;
 use plinth_types::mutation::Mutations;
 use plinth_types::{
-    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Result, Version, planted,
+    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Result, Version, planted, probe,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a place in the log is kept for a consumer that doesn't ask.
 const IDLE: Duration = Duration::from_secs(5);
+/// How many places are kept for a stream, and for all.
+const PLACES: [usize; 2] = [4, 64];
 /// How long what a stream held back on a full disk has to go before another one has to give way.
 const GOING: Duration = Duration::from_secs(3);
 /// Bytes of entries that are looked at for one request before others have their turn.
@@ -34,8 +37,6 @@ const MOST_BYTES: usize = 8 << 20;
 /// A place in the log.
 struct Cursor {
     reader: Box<dyn LogReader>,
-    /// The first version that is to come from here.
-    next: Version,
     /// An entry that was read and whose version nobody may see yet.
     pending: Option<plinth_log::Entry>,
     used: Duration,
@@ -60,7 +61,8 @@ enum Outcome {
 
 struct Server {
     replica: Arc<Replica>,
-    cursors: BTreeMap<u64, Cursor>,
+    /// For each stream, by the first version that is to come from there.
+    cursors: BTreeMap<(u64, Version), Cursor>,
     waiting: Vec<Waiting>,
 }
 
@@ -128,9 +130,6 @@ impl Server {
             let outcome = self.serve(&mut waiting).await.unwrap_or_else(|error| Outcome::Answer(Err(error)));
             match outcome {
                 Outcome::Answer(answer) => {
-                    if answer.is_err() {
-                        self.cursors.remove(&waiting.request.stream);
-                    }
                     waiting.promise.send(answer);
                 }
                 Outcome::Wait => left.push(waiting),
@@ -163,13 +162,19 @@ impl Server {
         let found = found.map_err(|error| self.replica.streams.failed(request.stream, error))?;
         let Found { batches, upto, is_end } = found;
         waiting.looked = upto;
+        let is_cut_off = self.replica.streams.is_cut_off();
         if batches.is_empty() && !is_late {
             if !is_end {
                 return Ok(Outcome::GoOn);
             }
-            if request.wait {
+            if request.wait || is_cut_off {
                 return Ok(Outcome::Wait);
             }
+        }
+        if batches.is_empty() && is_cut_off {
+            probe!("pipeline: a node that is cut off doesn't say that there is nothing new");
+            let detail = "this node hears of no leader, so there may be changes that it lacks";
+            return Err(Error::process_behind().with_detail(detail));
         }
         Ok(Outcome::Answer(Ok(Changes { batches, upto, newest })))
     }
@@ -182,12 +187,14 @@ impl Server {
         ranges: &[KeyRange],
     ) -> Result<Found> {
         let (from, now) = (looked + 1, self.replica.env.now());
-        if self.cursors.get(&request.stream).is_none_or(|cursor| cursor.next != from) {
-            let reader = self.replica.streams.reader(request.stream, from)?;
-            self.cursors.insert(request.stream, Cursor { reader, next: from, pending: None, used: now });
-        }
-        let cursor = self.cursors.get_mut(&request.stream).expect("it was put there");
-        cursor.used = now;
+        // One that fails is not put back.
+        let mut cursor = match self.cursors.remove(&(request.stream, from)) {
+            Some(cursor) => Cursor { used: now, ..cursor },
+            None => {
+                let reader = self.replica.streams.reader(request.stream, from)?;
+                Cursor { reader, pending: None, used: now }
+            }
+        };
         let most = request.bytes.clamp(1, MOST_BYTES);
         let (mut batches, mut bytes, mut seen) = (Vec::new(), 0, 0);
         let mut is_end = false;
@@ -216,8 +223,23 @@ impl Server {
                 batches.push(ChangeBatch { version: entry.version, mutations });
             }
         }
-        cursor.next = upto + 1;
+        self.put_back((request.stream, upto + 1), cursor);
         Ok(Found { batches, upto, is_end })
+    }
+
+    /// Keeps a place in the log. Where there are too many, the one that wasn't used for longest goes.
+    fn put_back(&mut self, place: (u64, Version), cursor: Cursor) {
+        self.cursors.insert(place, cursor);
+        let of_it = (place.0, Version::MIN)..=(place.0, Version::MAX);
+        for (range, most) in [(of_it, PLACES[0]), ((0, Version::MIN)..=(u64::MAX, Version::MAX), PLACES[1])] {
+            let used = |(place, cursor): (&(u64, Version), &Cursor)| (cursor.used, *place);
+            let oldest = self.cursors.range(range.clone()).map(used).min();
+            if self.cursors.range(range).count() > most
+                && let Some((_, place)) = oldest
+            {
+                self.cursors.remove(&place);
+            }
+        }
     }
 }
 

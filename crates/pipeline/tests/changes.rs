@@ -9,7 +9,7 @@ mod common;
 use common::world::World;
 use plinth_client::{ChangeConsumer, ChangeStream, Database, RangeOptions, StreamingMode, TransactionOption};
 use plinth_env::is_disk_full;
-use plinth_env::simulated::{Random, Simulation, Unsynced};
+use plinth_env::simulated::{CallKind, Random, Simulation, Unsynced};
 use plinth_pipeline::{EngineKind, Node, NodeConfig};
 use plinth_types::{Changes, Error, KeyRange, MutationType, Result, Version, atomic};
 use std::collections::BTreeMap;
@@ -539,4 +539,37 @@ fn a_consumer_of_a_database_that_is_closed_is_told_so() {
     sim.run_for(Duration::from_millis(1500));
     sim.run_until(node.close()).expect("it closes");
     sim.run_until_within(Duration::from_secs(60), told).expect("it ends").expect("it is told");
+}
+
+/// The log's file would be read from its beginning for one of them, commit by commit.
+#[test]
+fn a_second_reader_of_a_stream_costs_no_reading_of_files() {
+    let mut config = config(EngineKind::Memory);
+    (config.log.first_segment_bytes, config.log.max_segment_bytes) = (8 << 20, 8 << 20);
+    config.checkpoint_bytes = 64 << 20;
+    let world = World::new(11, config);
+    register(&world, "all", None).expect("a stream");
+    for n in 0..40 {
+        set(&world, &format!("z{}", n % 2), &[0; 90_000]).expect("a commit");
+    }
+    let told: Vec<_> = (0..2)
+        .map(|_| {
+            let mut reader = consumer(&world, "all");
+            world.machine.spawn("reader", async move {
+                let mut batches = 0;
+                while batches < 200 {
+                    batches += reader.next().await.expect("changes").batches.len();
+                }
+            })
+        })
+        .collect();
+    world.sim.run_for(Duration::from_secs(2));
+    let before = world.sim.call_count(&world.machine, CallKind::Read);
+    for n in 0..200_u8 {
+        set(&world, "bkey", &[n]).expect("a commit");
+        world.sim.run_for(Duration::from_millis(10));
+    }
+    told.into_iter().for_each(|told| world.run(told).expect("it has everything"));
+    let reads = world.sim.call_count(&world.machine, CallKind::Read) - before;
+    assert!(reads < 200, "{reads} reads of files for 200 commits");
 }

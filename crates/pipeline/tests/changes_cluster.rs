@@ -182,3 +182,31 @@ fn a_stream_whose_bound_is_exceeded_is_lost_on_every_node_and_said_so() {
         assert_eq!(take(&machines, at, id, now, 3).0, [3, 4, 5]);
     }
 }
+
+/// It would say for ever that there is nothing new.
+#[test]
+fn a_node_that_is_cut_off_does_not_say_that_there_is_nothing() {
+    for seed in 0..2 {
+        let (machines, leader) = formed(seed);
+        let (id, registered) = register(&machines, leader, None);
+        write(&machines, leader, 0..3);
+        let alone = (leader + 1) % 3;
+        let (_, end) = take(&machines, alone, id, registered, 3);
+        machines.isolate(alone);
+        machines.sim.run_for(Duration::from_secs(5));
+        let leader = machines.await_leader(|at| at != alone);
+        write(&machines, leader, 3..6);
+        let endpoint = machines.node(alone).endpoint();
+        for wait in [true, false] {
+            let request = ChangesRequest { stream: id, from: end + 1, bytes: 1000, wait };
+            let told = machines.sim.run_until(endpoint.read_changes(request));
+            assert_eq!(told, Err(Error::process_behind()), "seed {seed}: it is asked elsewhere");
+        }
+        // What it has it gives.
+        let request = ChangesRequest { stream: id, from: registered + 1, bytes: 1000, wait: true };
+        let found = machines.sim.run_until(endpoint.read_changes(request)).expect("changes");
+        assert!(!found.batches.is_empty());
+        machines.heal();
+        assert_eq!(take(&machines, alone, id, end, 3).0, [3, 4, 5]);
+    }
+}

@@ -241,7 +241,11 @@ impl Core {
     pub fn leader(&self) -> Option<NodeId> {
         match self.role() {
             Role::Leader => Some(self.config.id),
-            Role::Follower(leader) => leader,
+            // Who has no vote stands for no election, and would name for ever whom it heard of last.
+            Role::Follower(leader) => leader.filter(|_| {
+                let raft = &self.node.raft;
+                raft.promotable() || raft.election_elapsed <= 2 * self.config.election_ticks
+            }),
             Role::Candidate => None,
         }
     }

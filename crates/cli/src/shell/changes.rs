@@ -5,7 +5,7 @@
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
-use crate::changes::{described, ranges_of};
+use crate::changes::{committed, described, ranges_of};
 use plinth::client::{ChangeBatch, ChangeConsumer, Changes};
 use plinth::{Version, block_on, printable};
 use plinth_env::sync::{First, race};
@@ -83,6 +83,7 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
     if let Some(from) = tail.from {
         consumer = session.database.resume_changes(consumer.id(), from);
     }
+    let end = if tail.once { committed(&session.database)? } else { Version::MAX };
     let lines = if tail.json { ChangeBatch::json_lines } else { ChangeBatch::text_lines };
     while let Some(changes) = next(session, &mut consumer, tail.once)? {
         for batch in &changes.batches {
@@ -92,7 +93,7 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
         if tail.acknowledge {
             block_on(consumer.acknowledge())?;
         }
-        if tail.once && changes.upto >= changes.newest {
+        if changes.upto >= end {
             break;
         }
     }

@@ -4,7 +4,8 @@
 //! lacks what others have) is tried again; what will not get better is said. A read that is given up leaves the consumer where it
 //! was.
 
-use crate::database::Database;
+use super::for_system;
+use crate::database::{Database, transact};
 use plinth_types::{Changes, ChangesRequest, Error, Result, Version, probe};
 use std::time::Duration;
 
@@ -59,12 +60,24 @@ impl ChangeConsumer {
         self.read(true).await
     }
 
-    /// What there is now.
+    /// What there is now: batches, or none if nothing that was committed before it was asked is behind the position.
     ///
     /// # Errors
     /// As those of [`ChangeConsumer::next`].
     pub async fn try_next(&mut self) -> Result<Changes> {
-        self.read(false).await
+        // Only whoever leads knows what is committed; the node that gives changes may lag.
+        let committed = transact(self.database.create_bare_transaction(), |tr| async move {
+            for_system(&tr)?;
+            tr.get_read_version().await
+        });
+        let committed = committed.await?;
+        loop {
+            let changes = self.read(false).await?;
+            if !changes.batches.is_empty() || changes.upto >= committed {
+                return Ok(changes);
+            }
+            self.database.endpoint().env().sleep(PAUSES[0]).await;
+        }
     }
 
     async fn read(&mut self, wait: bool) -> Result<Changes> {

@@ -252,6 +252,7 @@ impl Supervisor for Participant {
 /// Tells who leads, until the member ends.
 async fn follow_leadership(this: Arc<Participant>) {
     let mut known = Leadership::default();
+    this.replica.streams.set_cut_off(this.standing().leader.is_none());
     loop {
         let news = this.member.until(|standing| {
             let is_news = (standing.term, standing.leader) != (known.term, known.leader);
@@ -261,6 +262,7 @@ async fn follow_leadership(this: Arc<Participant>) {
             Ok(news) => news,
             Err(why) => return this.fail_with(why),
         };
+        this.replica.streams.set_cut_off(leader.is_none());
         known = this.leadership.change(|now| {
             let is_ready = now.is_ready && now.term == term && leader == now.leader;
             *now = Leadership { term, leader, is_ready };
