@@ -380,6 +380,7 @@ fn failed(error: Error) -> Failure {
             "\nthe first has let go of changes that the second needs: begin anew (plinth dr abort, then start --clear), \
                  or use the second as it is (plinth dr abort --dstonly)"
         }
+        1004 => "\nif the first is gone, make the second free: plinth dr abort --to F --dstonly",
         _ => "",
     };
     Failure::of("cannot do that", format!("{error}{advice}"))

@@ -19,6 +19,10 @@ use plinth_types::{
     Error, Result, Version,
     system::{DATABASE_LOCKED, NORMAL_END},
 };
+use std::time::Duration;
+
+/// How long the second may take for its first answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What becomes of a second site that was never whole, when it is made free without the first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -42,8 +46,9 @@ async fn take_over(to: &Database) -> Result<Run> {
 /// Ends it, on both sides. Gives the version of the first that the second holds; none if it was never whole, and so is empty.
 ///
 /// # Errors
-/// `client_invalid_operation` if neither follows the other.
+/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be reached.
 pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
+    sites.reach().await?;
     let Some(mut direction) = sites.direction().await? else {
         return forget(sites, tag).await.map(|()| None);
     };
@@ -107,7 +112,7 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
 /// # Errors
 /// `client_invalid_operation` if the database follows nobody, or was never whole and `leftover` doesn't say what becomes of that.
 pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Version>> {
-    let Some(head) = head(to).await? else {
+    let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
         let detail = "the database follows no other one";
         return Err(Error::client_invalid_operation().with_detail(detail));
     };

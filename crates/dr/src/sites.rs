@@ -4,6 +4,7 @@ use crate::rows::{FIRST, First, HEAD, Head, Wanted};
 use crate::system;
 use plinth_client::{Database, RangeOptions};
 use plinth_types::{Error, Result};
+use std::time::Duration;
 
 /// Two databases of which one follows, or is to follow, the other.
 #[derive(Clone, Debug)]
@@ -24,6 +25,9 @@ pub(crate) struct Direction {
     pub is_reversed: bool,
 }
 
+/// How long a database may take for its first answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What every database in memory calls its cluster file.
 const MEMORY: &str = ":memory:";
 
@@ -33,12 +37,22 @@ impl Sites {
         Self { from, to }
     }
 
+    /// Whether both answer, for commands that somebody waits for.
+    ///
+    /// # Errors
+    /// `timed_out`, naming the one that doesn't.
+    pub(crate) async fn reach(&self) -> Result<()> {
+        for db in [&self.from, &self.to] {
+            system::within(db, PATIENCE, system::read_version(db)).await?;
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// `client_invalid_operation` if the two are one.
     pub(crate) async fn check_different(&self) -> Result<()> {
         // A server says its identity with the first answer.
-        system::read_version(&self.from).await?;
-        system::read_version(&self.to).await?;
+        self.reach().await?;
         let ids = [&self.from, &self.to].map(|db| db.endpoint().describe());
         let is_known = !ids[0].cluster_id.is_empty() && ids[0].cluster_file_path != MEMORY;
         let is_same = is_known && ids[0].cluster_id == ids[1].cluster_id;

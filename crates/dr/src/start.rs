@@ -32,7 +32,7 @@ fn refuse<T>(what: impl Into<String>) -> Result<T> {
 ///
 /// # Errors
 /// `client_invalid_operation` if the two are one database, the second is not empty, or one has such a relation already;
-/// `database_locked` if somebody else has locked the second.
+/// `database_locked` if somebody else has locked the second; `timed_out` if one can't be reached.
 pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
     sites.check_different().await?;
     if settings.tag.is_empty() || settings.tag.len() > 255 {
@@ -128,8 +128,9 @@ async fn give_back(sites: &Sites, id: &Id) -> Result<()> {
 /// Has the second stand still, or go on. The first keeps its log meanwhile.
 ///
 /// # Errors
-/// `client_invalid_operation` if neither follows the other.
+/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be reached.
 pub async fn set_paused(sites: &Sites, is_paused: bool) -> Result<()> {
+    sites.reach().await?;
     let direction = sites.direction().await?.ok_or_else(nothing)?;
     system::transact(&direction.to, |tr| async move {
         if let Some(value) = tr.get(HEAD).await? {

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 /// `client_invalid_operation` if neither follows the other, or the second isn't whole yet; `database_locked` if somebody else has
 /// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on.
 pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
+    sites.reach().await?;
     let agent = Agent::new(sites.clone(), control.clone());
     let mut is_begun = false;
     loop {

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use plinth_dr::{
-    Agent, Control, Leftover, Sites, StartSettings, abort_second, set_paused, start, status, switch,
+    Agent, Control, Leftover, Sites, StartSettings, abort, abort_second, set_paused, start, status, switch,
 };
 use plinth_env::simulated::Simulation;
 use plinth_types::{Error, system};
@@ -70,6 +70,34 @@ fn what_makes_no_sense_is_refused() {
             let sites = pair(&first, second);
             run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
         }
+    });
+}
+
+/// A database that doesn't answer is named, and nobody waits for ever.
+#[test]
+fn a_database_out_of_reach_is_told() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let silent = Sites::new(lossy(&first, 1, 0), client(&second));
+        let failed = [
+            start(&silent, &StartSettings::default()).await.map(drop),
+            switch(&silent, &Control::default()).await.map(drop),
+            set_paused(&silent, true).await,
+            abort(&silent, "default").await.map(drop),
+            abort_second(&silent.from, Leftover::Keep).await.map(drop),
+        ];
+        for error in failed.map(Result::unwrap_err) {
+            assert!(error.code() == 1004 && error.to_string().contains("can't be reached"), "{error}");
+        }
+        // What the second knows is told.
+        let shown = status(Some(&silent.from), &silent.to).await.unwrap().unwrap();
+        assert!(!shown.is_first_reached && shown.whole_at.is_some() && shown.newest.is_some(), "{shown:?}");
+        assert!(abort_second(&silent.to, Leftover::Refuse).await.unwrap().is_some());
     });
 }
 

@@ -257,7 +257,7 @@ pub async fn read_aware(db: &plinth_client::Database, key: &str) -> Option<Bytes
 pub struct Lossy {
     pub inner: Arc<dyn Endpoint>,
     pub random: Mutex<Random>,
-    /// One of so many.
+    /// One of so many. Of none: it never answers at all.
     pub one_of: usize,
 }
 
@@ -267,7 +267,16 @@ impl Endpoint for Lossy {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<plinth_client::ReadVersionReply> {
-        self.inner.read_version(request)
+        if self.one_of > 0 {
+            return self.inner.read_version(request);
+        }
+        let (promise, reply) = promise();
+        let env = self.inner.env().clone();
+        drop(env.clone().spawn("silent", async move {
+            env.sleep(Duration::from_secs(3600)).await;
+            drop(promise);
+        }));
+        reply
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
