@@ -177,6 +177,12 @@ pub fn restart(engine: &str) -> (Target, Target) {
 /// How long a checkpoint may stop commits, in seconds.
 pub const CHECKPOINT_STOP: Target = Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
 
+/// How long after its commit's answer a change may come to the consumer of a stream, in seconds on average; FoundationDB's design says
+/// a tenth of a second.
+pub const CHANGES_DELAY: Target = Target { foundationdb: Some(0.1), ..Target::at_most(0.050, 0.005) };
+/// What a stream of everything may leave of the writes.
+pub const CHANGES_COST: Target = Target::at_least(0.9, 0.97);
+
 /// The 12-machine tests' cores: four in each.
 const TWELVE_MACHINES: u32 = 48;
 /// The KPI page's cores: 24 machines of four.

@@ -100,6 +100,17 @@ fn prepare(database: &Database, directory: &TemporaryDir, settings: Settings) ->
 }
 
 #[test]
+fn the_stream_that_is_measured_delivers_every_commit() {
+    let (directory, files) = (directory(), directory());
+    let local = plinth::Database::open(files.path()).unwrap();
+    let bench = prepare(&local, &directory, tiny(500)).unwrap();
+    let changes = ALL.iter().find(|workload| workload.name == "changes").unwrap();
+    let outcome = bench.run_one(changes).unwrap();
+    assert_eq!(outcome.to_json()["not_delivered"], 0, "{:?}", outcome.notes);
+    assert!(bench.database.list_changes().wait().unwrap().is_empty(), "no stream is left");
+}
+
+#[test]
 fn every_workload_runs_and_says_what_it_did() {
     let (directory, files) = (directory(), directory());
     let local = plinth::Database::open(files.path()).unwrap();
@@ -126,13 +137,23 @@ fn every_workload_runs_and_says_what_it_did() {
         assert!(outcome.figures[0].value > 0.0 || workload.name == "checkpoint", "{outcome:?}");
         let latency = measured.tally.latency();
         assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{latency:?}");
-        let reads = !["write1", "write2", "write3", "write-1000", "cluster-write", "sustained", "checkpoint"]
-            .contains(&workload.name)
+        let reads = ![
+            "write1",
+            "write2",
+            "write3",
+            "write-1000",
+            "cluster-write",
+            "sustained",
+            "checkpoint",
+            "changes",
+        ]
+        .contains(&workload.name)
             && workload.name != "adjacent-writes";
         assert_eq!(measured.tally.hash != 0, reads, "{}: what is read is hashed", workload.name);
         let one_client = ["write1", "write2", "checkpoint"].contains(&workload.name);
         // Some are about the number of clients, or have none.
-        let own = ["concurrency", "latency", "read-latency", "commit-latency", "transaction-latency"];
+        let own =
+            ["changes", "concurrency", "latency", "read-latency", "commit-latency", "transaction-latency"];
         if !own.contains(&workload.name) {
             assert_eq!(measured.clients, if one_client { 1 } else { 5 }, "{}", workload.name);
         }

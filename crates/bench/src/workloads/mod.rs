@@ -9,6 +9,7 @@ mod aged;
 mod budget;
 mod bulk_load;
 mod cached;
+mod changes;
 mod checkpoint;
 mod cluster;
 mod concurrency;
@@ -110,6 +111,7 @@ pub const ALL: &[Workload] = &[
     cluster::WRITE,
     adjacent::ADJACENT,
     checkpoint::CHECKPOINT,
+    changes::CHANGES,
     aged::AGED,
     larger::LARGER,
     growth::GROWTH,
@@ -125,7 +127,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 38] = [
+const IN_REPORTS: [&str; 39] = [
     "write1",
     "write2",
     "write3",
@@ -155,6 +157,7 @@ const IN_REPORTS: [&str; 38] = [
     "sustained",
     "memory",
     "checkpoint",
+    "changes",
     "restart",
     "growth",
     "budget",
