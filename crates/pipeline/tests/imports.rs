@@ -12,9 +12,13 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_log::{ReplicaLog, Salvage, Vote};
 use plinth_pipeline::cluster::{Membership, Voter};
 use plinth_pipeline::{Chunk, EngineKind, Import, Node, NodeConfig, PinnedVersion, check};
+#[cfg(feature = "planted-bugs")]
+use plinth_types::marks::plant;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, LogPosition, Result};
 use std::collections::BTreeMap;
+#[cfg(feature = "planted-bugs")]
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -277,6 +281,70 @@ fn a_member_keeps_its_vote_and_its_entries() {
                 let refused = Import::begin_member(&machine, dir, config(engine), earlier).await;
                 assert_eq!(refused.err(), Some(Error::client_invalid_operation()), "it has entries beyond");
             });
+        }
+    }
+}
+
+/// What a member has promised in the state that counts after a crash at this file call of its change to other rows; `None` once the
+/// change was done before.
+fn promised_after_a_crash(engine: EngineKind, bound: u64) -> Option<(u64, u64)> {
+    let simulation = Simulation::new(bound);
+    let mut machine = simulation.process("node");
+    let dir = Path::new(DIR);
+    let (import, identity) = simulation.run_until(async {
+        let voter = |id| Voter { id, address: format!("10.0.0.{id}:4500") };
+        let membership = Membership::founding([7; 16], 1, (1..=3).map(voter).collect());
+        Node::form(&machine, dir, &config(engine), &membership).await.unwrap();
+        let mut log = member_log(&machine, 1).await;
+        log.vote(Vote { term: 90, vote: 2, commit: 0 }).await.unwrap();
+        log.close().await.unwrap();
+        let (chunks, at) = source(&machine, 5, 10).await;
+        let mut import = Import::begin_member(&machine, dir, config(engine), at).await.unwrap();
+        for chunk in &chunks {
+            import.take(chunk).await.unwrap();
+        }
+        (import, machine.files().read(dir.join("IDENTITY")).await.unwrap())
+    });
+    let done = Arc::new(AtomicBool::new(false));
+    let (told, before) = (done.clone(), calls(&simulation, &machine));
+    drop(machine.spawn("change", async move {
+        import.put_in_place().await.unwrap();
+        told.store(true, Ordering::SeqCst);
+    }));
+    let is_done = || done.load(Ordering::SeqCst);
+    while calls(&simulation, &machine) - before < bound && !is_done() {
+        simulation.run_for(Duration::from_micros(2));
+    }
+    if is_done() {
+        return None;
+    }
+    simulation.crash(&machine);
+    machine = simulation.restart(&machine);
+    simulation.run_until(async {
+        let is_old = machine.files().read(dir.join("IDENTITY")).await.unwrap() == identity;
+        let log = member_log(&machine, if is_old { 1 } else { 2 }).await;
+        let promised = (log.promised().term, log.promised().vote);
+        log.close().await.unwrap();
+        Some(promised)
+    })
+}
+
+/// Of a change that gives the old log up before the new state counts, a crash between the two leaves a member that has forgotten whom it
+/// voted for: that is what the crashes at each file call are for, and they find it.
+#[test]
+fn a_crash_at_any_file_call_of_a_change_leaves_a_member_that_knows_its_vote() {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
+        let told: Vec<_> = (1..).map_while(|bound| promised_after_a_crash(engine, bound)).collect();
+        assert!(told.len() > 20 && told.iter().all(|promised| *promised == (90, 2)), "{engine:?}: {told:?}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            plant(Some("the old log is reset before the pointer has moved"));
+            // A log that isn't there any more says nothing at all.
+            let crash = |bound| catch_unwind(|| promised_after_a_crash(engine, bound));
+            let forgets =
+                (1..told.len() as u64).any(|bound| !matches!(crash(bound), Ok(None | Some((90, 2)))));
+            plant(None);
+            assert!(forgets, "{engine:?}: the planted mistake is not noticed");
         }
     }
 }

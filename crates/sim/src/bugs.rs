@@ -80,16 +80,8 @@ bugs! {
     AckedUnsynced "entries are acknowledged before they are synced"
     /// A leader believes that it leads, and gives read versions without asking others.
     VersionUnproven "read versions are not proven"
-    /// A leader whose term ends answers those who wait for a proof that it leads.
-    ProofAtTheEnd "who waits for a proof is answered when the term ends"
-    /// A new leader's versions begin within the window of transactions whose writes it doesn't know.
-    JumpForgotten "a new leader goes on right behind the last one"
-    /// A leader gives versions that no majority knows of.
-    VersionsAhead "a leader's versions move without entries"
     /// Clients of a cluster don't make sure that a commit of unknown fate takes effect once.
     AnswersNeverLost "a member says that it loses no answers"
-    /// A member that takes rows gives up its old log before the new state counts.
-    LogResetEarly "the old log is reset before the pointer has moved"
     /// A clear comes to the consumer of a stream as it was made.
     ClearUncut "a clear isn't cut to the ranges of a stream"
     /// A stream leaves a version out.

@@ -84,6 +84,7 @@ pub const ALL: &[&str] = &[
     "pipeline: forming the cluster was begun before",
     "pipeline: idle log could not be tended",
     "pipeline: lease extended while idle",
+    "pipeline: members have changed while a node was taken in",
     "pipeline: read of a version to come",
     "pipeline: reserve on the disk let go of",
     "pipeline: rows can't be given any more",

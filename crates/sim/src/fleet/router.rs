@@ -67,7 +67,7 @@ impl Router {
     /// What a node answers; `None` if it is down. Its silence is a broken connection.
     async fn ask_one<T: Send + 'static>(&self, id: NodeId, ask: &Ask<T>, what: What) -> Option<Result<T>> {
         self.travel().await;
-        let patience = self.patience(what);
+        let patience = self.patience(what, id);
         // Nothing of a node is held while it is waited for: it may die meanwhile.
         let reply = match self.wires.is_stopped(id) {
             false => ask(&*self.wires.line(id)?),
@@ -82,9 +82,9 @@ impl Router {
     }
 
     /// Mostly as long as it takes to see that nothing comes, sometimes much longer.
-    fn patience(&self, what: What) -> Duration {
-        // That says nothing for long.
-        if what == What::Watch {
+    fn patience(&self, what: What, id: NodeId) -> Duration {
+        // Who reads at a version to come, or watches, is told nothing for long.
+        if what == What::Watch || (what == What::Read && !self.wires.is_stopped(id)) {
             return PATIENCE;
         }
         let random = self.env.random_u64();
