@@ -14,6 +14,8 @@ mod crash;
 mod deletes;
 #[path = "full_disk.rs"]
 mod full_disk;
+#[path = "lease.rs"]
+mod lease;
 #[path = "limits.rs"]
 mod limits;
 #[path = "prometheus.rs"]
