@@ -14,7 +14,7 @@ use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key
 use crate::sides::{remove_stream, set_head, take_up};
 use crate::sites::{Direction, Sites, firsts, head, identity, nothing};
 use crate::system::{self, TENANTS, lock_id, unlock};
-use plinth_client::Database;
+use plinth_client::{Database, Transaction};
 use plinth_types::{
     Error, Result, Version,
     system::{DATABASE_LOCKED, NORMAL_END},
@@ -36,11 +36,11 @@ pub enum Leftover {
     Clear,
 }
 
-async fn take_over(to: &Database) -> Result<Run> {
+/// A run on a database that is still what `head` says.
+async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     let mut holder = Id::default();
     to.endpoint().env().fill_random(&mut holder);
-    // Without a condition a run always begins.
-    Run::begin(to, &holder, None).await?.ok_or_else(Error::operation_cancelled)
+    Run::begin(to, &holder, head, None).await
 }
 
 /// Ends it, on both sides. Gives the version of the first that the second holds; none if it was never whole, and so is empty.
@@ -49,25 +49,27 @@ async fn take_over(to: &Database) -> Result<Run> {
 /// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be reached.
 pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
     sites.reach().await?;
-    let Some(mut direction) = sites.direction().await? else {
-        return forget(sites, tag).await.map(|()| None);
-    };
-    let mut run = take_over(&direction.to).await?;
-    if direction.head.wanted == Wanted::Waiting {
-        take_up(&run, &direction).await?;
-        direction = sites.direction().await?.ok_or_else(nothing)?;
-        run = take_over(&direction.to).await?;
+    loop {
+        let Some(direction) = sites.direction().await? else {
+            return forget(sites, tag).await.map(|()| None);
+        };
+        // What was found may have changed while the other database was waited for: look again.
+        let Some(run) = take_over(&direction.to, &direction.head).await? else { continue };
+        if direction.head.wanted == Wanted::Waiting {
+            take_up(&run, &direction).await?;
+            continue;
+        }
+        let Direction { from, head, .. } = &direction;
+        let head = Head { wanted: Wanted::Aborting, ..head.clone() };
+        set_head(&run, &head).await?;
+        return end_both(&run, from, &head).await;
     }
-    let Direction { from, head, .. } = &direction;
-    let head = Head { wanted: Wanted::Aborting, ..head.clone() };
-    set_head(&run, &head).await?;
-    end_both(&run, from, &head).await
 }
 
 /// Steps 2 to 5.
 pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result<Option<Version>> {
-    if let Some(other) = &head.other {
-        system::transact(first, |tr| async move {
+    system::transact(first, |tr| async move {
+        if let Some(other) = &head.other {
             let waiting = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
             if waiting.is_some_and(|waiting| waiting.id == *other) {
                 if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(*other) {
@@ -75,25 +77,25 @@ pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result
                 }
                 tr.clear_range(SECOND.0, SECOND.1);
             }
-            Ok(())
-        })
-        .await?;
+        }
+        // At once: an agent that wakes late locks the first only where this is.
+        clear_first(&tr, &head.tag, &head.id).await
+    })
+    .await?;
+    if let Some(other) = &head.other {
         remove_stream(&run.to, other).await?;
     }
     remove_stream(first, &head.id).await?;
-    remove_first(first, &head.tag, &head.id).await?;
     free(run, head, Leftover::Clear).await
 }
 
-async fn remove_first(first: &Database, tag: &str, id: &Id) -> Result<()> {
-    system::transact(first, |tr| async move {
-        let found = tr.get(first_key(tag)).await?.map(|value| First::decode(&value)).transpose()?;
-        if found.is_some_and(|found| found.id == *id) {
-            tr.clear(first_key(tag));
-        }
-        Ok(())
-    })
-    .await
+/// A first is none any more, for this second.
+async fn clear_first(tr: &Transaction, tag: &str, id: &Id) -> Result<()> {
+    let found = tr.get(first_key(tag)).await?.map(|value| First::decode(&value)).transpose()?;
+    if found.is_some_and(|found| found.id == *id) {
+        tr.clear(first_key(tag));
+    }
+    Ok(())
 }
 
 /// The second was made free without the first, which still keeps its log for it.
@@ -104,7 +106,7 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
         return Err(nothing());
     };
     remove_stream(&sites.from, &first.id).await?;
-    remove_first(&sites.from, tag, &first.id).await
+    system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &first.id).await }).await
 }
 
 /// Makes the second free when the first is gone: it keeps what it has. Gives the version of the first that that is, if it is known.
@@ -112,23 +114,20 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
 /// # Errors
 /// `client_invalid_operation` if the database follows nobody, or was never whole and `leftover` doesn't say what becomes of that.
 pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Version>> {
-    let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
-        let detail = "the database follows no other one";
-        return Err(Error::client_invalid_operation().with_detail(detail));
-    };
-    let run = take_over(to).await?;
-    if let Wanted::Switching(next) = head.wanted {
-        remove_stream(to, &next).await?;
-    }
-    let version = free(&run, &head, leftover).await?;
-    if head.wanted == Wanted::Waiting {
-        // It was the first until a moment ago.
-        if let Some(before) = &head.other {
-            remove_stream(to, before).await?;
-            remove_first(to, &head.tag, before).await?;
+    loop {
+        let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
+            let detail = "the database follows no other one";
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        };
+        // What is wanted of it may have changed meanwhile: look again.
+        let Some(run) = take_over(to, &head).await? else { continue };
+        // All streams that the head names, as long as there is one. Where it waits, the other one is that of the direction before, in
+        // which it was the first.
+        if let Some(other) = &head.other {
+            remove_stream(to, other).await?;
         }
+        return free(&run, &head, leftover).await;
     }
-    Ok(version)
 }
 
 /// Step 5.
@@ -149,12 +148,18 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
                 );
                 return Err(Error::client_invalid_operation().with_detail(detail));
             }
-            if !is_whole && leftover == Leftover::Clear {
+            let is_locked = tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id);
+            // Rows of a database that somebody has unlocked are somebody's.
+            if !is_whole && leftover == Leftover::Clear && is_locked {
                 tr.clear_range(b"", NORMAL_END);
                 tr.clear_range(TENANTS.0, TENANTS.1);
             }
             tr.clear_range(SECOND.0, SECOND.1);
-            if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id) {
+            if let Some(before) = head.other.as_ref().filter(|_| head.wanted == Wanted::Waiting) {
+                // It was the first until a moment ago.
+                clear_first(&tr, &head.tag, before).await?;
+            }
+            if is_locked {
                 let beyond = place.as_ref().filter(|_| leftover != Leftover::Clear || is_whole);
                 unlock(&tr, beyond.map_or(0, |place| place.position), now)?;
             }

@@ -104,7 +104,7 @@ impl Agent {
         if !other.is_gone(&direction.to, &self.holder, beat.as_ref()) {
             return Ok(None);
         }
-        match Run::begin(&direction.to, &self.holder, Some(&beat)).await? {
+        match Run::begin(&direction.to, &self.holder, &direction.head, Some(&beat)).await? {
             Some(run) => self.work(&direction, &run).await.map(Some),
             None => Ok(None),
         }

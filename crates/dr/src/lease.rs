@@ -7,7 +7,7 @@
 //! ```
 //! Taking over at any time is safe; the beat only keeps two agents from doing it in turns.
 
-use crate::rows::{AGENT, BEAT, Beat, Head, Id, PLACE, Place};
+use crate::rows::{AGENT, BEAT, Beat, HEAD, Head, Id, PLACE, Place};
 use crate::system::{self, PAUSE, read};
 use plinth_client::{Database, Transaction};
 use plinth_types::{
@@ -70,18 +70,28 @@ impl Other {
     }
 }
 
-fn taken_over() -> Error {
+pub(crate) fn taken_over() -> Error {
     Error::operation_cancelled().with_detail("another agent has taken over")
 }
 
 impl Run {
-    /// Begins a run, from whoever has one. With `unless`, only if the beat is still that one.
-    pub async fn begin(to: &Database, holder: &Id, unless: Option<&Option<Bytes>>) -> Result<Option<Self>> {
+    /// Begins a run, from whoever has one, if the second is still what `head` says: whoever has looked at it may have waited for long
+    /// since, and it may be free. With `unless`, only if the beat is still that one.
+    pub async fn begin(
+        to: &Database,
+        holder: &Id,
+        head: &Head,
+        unless: Option<&Option<Bytes>>,
+    ) -> Result<Option<Self>> {
         let mut run = Id::default();
         to.endpoint().env().fill_random(&mut run);
         let is_ours = system::transact(to, |tr| {
             let unless = unless.cloned();
             async move {
+                let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+                if found.is_none_or(|found| (found.id, found.wanted) != (head.id, head.wanted)) {
+                    return Ok(false);
+                }
                 let beat = tr.get(BEAT).await?;
                 if tr.get(AGENT).await?.as_deref() == Some(&run[..]) {
                     return Ok(true);
@@ -136,7 +146,7 @@ impl Run {
                         let count = before.count + 1;
                         let newest = newest.unwrap_or(before.newest);
                         tr.set(BEAT, Beat { holder: self.holder, count, time, newest, problem }.encode());
-                        tr.get(crate::rows::HEAD).await
+                        tr.get(HEAD).await
                     }
                 })
                 .await;

@@ -13,18 +13,23 @@
 
 use crate::copy::nudge;
 use crate::follow::Follower;
-use crate::lease::Run;
+use crate::lease::{Run, taken_over};
 use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
 use crate::sites::{Direction, firsts, identity};
 use crate::system::{self, lock, lock_id, lock_version, unlock};
 use plinth_client::Database;
 use plinth_types::{Error, Result, Version, planted, system::DATABASE_LOCKED};
 
+/// Writes what is wanted of a second, which has to be the one that it was.
 pub(crate) async fn set_head(run: &Run, head: &Head) -> Result<()> {
     let value = head.encode();
     run.transact(|tr| {
         let value = value.clone();
         async move {
+            let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+            if found.is_none_or(|found| found.id != head.id) {
+                return Err(taken_over());
+            }
             tr.set(HEAD, value);
             Ok(())
         }
@@ -53,6 +58,9 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
 }
 
 /// Step 3. Gives the version at which it was locked, or none if somebody else has done so.
+///
+/// The row on the first that says to whom its changes go is the fence: whoever ends this direction takes it away, and an agent that wakes
+/// late would lock the first for nobody.
 async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) -> Result<Option<Version>> {
     let waiting = Head {
         id: next,
@@ -67,6 +75,11 @@ async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) 
             match tr.get(DATABASE_LOCKED).await? {
                 Some(value) => Ok(lock_id(&value) == Some(next)),
                 None => {
+                    let follows = tr.get(first_key(&head.tag)).await?;
+                    let follows = follows.map(|value| First::decode(&value)).transpose()?;
+                    if follows.is_none_or(|follows| follows.id != head.id) {
+                        return Err(taken_over());
+                    }
                     lock(&tr, &next);
                     tr.set(HEAD, value);
                     Ok(true)

@@ -30,7 +30,8 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
         let mut holder = Id::default();
         let env = sites.to.endpoint().env();
         env.fill_random(&mut holder);
-        let Some(run) = Run::begin(&direction.to, &holder, None).await? else { continue };
+        // Somebody else was quicker: look again.
+        let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else { continue };
         let direction = begin(direction, &run).await?;
         is_begun = true;
         let result = agent.work(&direction, &run).await;

@@ -291,3 +291,67 @@ fn a_first_that_somebody_has_locked_stays_the_first() {
         assert_eq!(sites.to.list_changes().await.unwrap(), []);
     });
 }
+
+/// An abort that stood still while another one made the second free used to find it without a place, and clear it.
+#[test]
+fn an_abort_that_stood_still_harms_nothing_that_is_free() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let (to, held) = held(&second);
+        let late = Sites::new(client(&first), to);
+        held.hold(b"\xff\x02/plinth/dr/to/agent");
+        let agent = Agent::new(late.clone(), Control::default());
+        let tasks = [
+            machine.spawn("late abort", async move { drop(abort(&late, "default").await) }),
+            machine.spawn("late agent", async move { drop(agent.run().await) }),
+        ];
+        while held.count.load(Ordering::Relaxed) < 2 {
+            machine.sleep(Duration::from_millis(1)).await;
+        }
+        abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        let tr = sites.to.create_transaction();
+        tr.set("mine", "kept");
+        tr.commit().await.unwrap();
+        held.let_go();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        machine.sleep(Duration::from_secs(1)).await;
+        assert_eq!(read_aware(&sites.to, "mine").await.as_deref(), Some(&b"kept"[..]));
+        assert!(!is_locked(&sites.to).await && !is_locked(&sites.from).await);
+        assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap(), None);
+    });
+}
+
+/// An agent that stood still before it locked the first used to lock it for a change of sides that somebody had ended meanwhile.
+#[test]
+fn a_lock_that_comes_late_locks_nothing() {
+    let simulation = Simulation::new(4);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let (from, held) = held(&first);
+        let late = Sites::new(from, client(&second));
+        held.hold(system::DATABASE_LOCKED);
+        let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
+        while held.count.load(Ordering::Relaxed) == 0 {
+            machine.sleep(Duration::from_millis(1)).await;
+        }
+        abort(&sites, "default").await.unwrap();
+        held.let_go();
+        task.await.unwrap();
+        machine.sleep(Duration::from_secs(1)).await;
+        assert!(!is_locked(&sites.from).await && !is_locked(&sites.to).await);
+        for db in [&sites.from, &sites.to] {
+            assert_eq!(db.list_changes().await.unwrap(), [], "nothing holds a log");
+        }
+    });
+}

@@ -16,7 +16,7 @@ use plinth_types::{
     RangeRead, RangeResult, Result, atomic, system,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -259,6 +259,37 @@ pub struct Lossy {
     pub random: Mutex<Random>,
     /// One of so many. Of none: it never answers at all.
     pub one_of: usize,
+    pub held: Held,
+}
+
+/// Commits that wait on their way to a database until they are let go, while everything else goes on: a process that stands still.
+#[derive(Clone, Default)]
+pub struct Held {
+    /// Those that write this key.
+    key: Arc<Mutex<Option<&'static [u8]>>>,
+    /// How many have waited.
+    pub count: Arc<AtomicUsize>,
+}
+
+impl Held {
+    pub fn hold(&self, key: &'static [u8]) {
+        *self.key.lock().unwrap() = Some(key);
+    }
+
+    pub fn let_go(&self) {
+        *self.key.lock().unwrap() = None;
+    }
+
+    async fn wait(&self, env: &Env, request: &CommitRequest) {
+        let writes = |key: &[u8]| request.mutations.iter().any(|mutation| mutation.param1 == key);
+        let is_held = || self.key.lock().unwrap().is_some_and(writes);
+        if is_held() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        while is_held() {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
 impl Endpoint for Lossy {
@@ -299,8 +330,10 @@ impl Endpoint for Lossy {
         let (inner, env) = (self.inner.clone(), self.inner.env().clone());
         let way = Duration::from_micros(self.random.lock().unwrap().index(4000) as u64);
         let (promise, reply) = promise();
+        let held = self.held.clone();
         drop(env.clone().spawn("lossy", async move {
             env.sleep(way).await;
+            held.wait(&env, &request).await;
             let Some((kind, delay)) = dice else { return promise.send(inner.commit(request).await) };
             match kind {
                 0 => drop(inner.commit(request).await),
@@ -350,6 +383,14 @@ impl Endpoint for Lossy {
 
 /// The database with lost answers, and range reads in small pieces.
 pub fn lossy(db: &Database, seed: u64, one_of: usize) -> plinth_client::Database {
-    let random = Mutex::new(Random::new(seed));
-    plinth_client::Database::new(Arc::new(Lossy { inner: db.endpoint().clone(), random, one_of }))
+    let (random, held) = (Mutex::new(Random::new(seed)), Held::default());
+    plinth_client::Database::new(Arc::new(Lossy { inner: db.endpoint().clone(), random, one_of, held }))
+}
+
+/// The database as a process sees it that can be made to stand still.
+pub fn held(db: &Database) -> (plinth_client::Database, Held) {
+    let (random, held) = (Mutex::new(Random::new(1)), Held::default());
+    let (inner, one_of) = (db.endpoint().clone(), usize::MAX);
+    let endpoint = Lossy { inner, random, one_of, held: held.clone() };
+    (plinth_client::Database::new(Arc::new(endpoint)), held)
 }
