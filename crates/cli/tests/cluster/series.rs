@@ -1,5 +1,10 @@
 //! Three servers that take in time series: points are sent to each of them, the one that owns the series is killed again and again, and every point that a sender was
 //! told is durable is there, whomever one asks.
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "senders are programs of their own, on sockets of the system"
+)]
 
 use super::{Cluster, free_addresses, scratch};
 use plinth::Database;
