@@ -88,7 +88,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 4,
         name: "plinth-backup",
-        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        // TLS towards object stores.
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-tls"],
         // Who makes a directory of rows.
         tests_use: &["plinth"],
     },

@@ -18,7 +18,9 @@
 //!    addresses; `verify_peers` compares what is in the certificate instead.
 //! 2. Whatever a failure is due to, both sides can say it: alerts are sent before the socket is closed, and read.
 //! 3. No bytes from a socket make it panic, and it buffers at most a few of TLS's records for each connection.
-//! 4. The time that certificates are held against is that of `env`.
+//! 4. The world's servers, object stores for example, are the exception: `authorities.rs` compares their names, and trusts whom the
+//!    system trusts.
+//! 5. The time that certificates are held against is that of `env`.
 //!
 //! ## Not here
 //! Time limits (who opened the connection has them), messages (`proto`), which addresses need TLS (`server`, `client`).
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod authorities;
 mod connector;
 mod identity;
 mod names;
@@ -36,6 +39,7 @@ mod verify;
 mod words;
 
 pub use acceptor::{Acceptor, Purpose, Terms};
+pub use authorities::Authorities;
 pub use connector::connect;
 pub use options::{Source, TlsOptions};
 pub use peers::Rule;

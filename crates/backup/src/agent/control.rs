@@ -4,6 +4,7 @@
 
 use super::rows::{TagRows, clear_progress, for_system, parse, read_all, tag_key};
 use crate::ranges::{everything, json_of_ranges, ranges_of_json};
+use crate::target::redacted;
 use plinth_client::{Database, Transaction};
 use plinth_types::{Error, KeyRange, Result, Version};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ pub const DEFAULT_TAG: &str = "default";
 /// What is wanted of a continuous backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// Where it goes, as the node that does it understands that.
+    /// Where it goes, as the node that does it understands that. May have secrets in it: see [`redacted`].
     pub url: String,
     /// What is backed up.
     pub ranges: Vec<KeyRange>,
@@ -166,7 +167,7 @@ impl TagStatus {
     /// The same as FoundationDB's status document has it, below `layers.backup.tags`.
     pub fn to_json(&self) -> Value {
         json!({
-            "current_container": self.wish.url,
+            "current_container": redacted(&self.wish.url),
             "current_status": match (&self.ended, self.state, self.is_restorable) {
                 (Some(ended), ..) => ended.as_str(),
                 (None, State::Running, true) => "has been started and is restorable",

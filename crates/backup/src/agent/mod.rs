@@ -79,8 +79,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn target(&self, url: &str) -> Result<Arc<dyn Target>> {
-        named(&self.env, url)
+    async fn target(&self, url: &str) -> Result<Arc<dyn Target>> {
+        named(&self.env, url, &[]).await
     }
 
     async fn key(&self, file: Option<&str>) -> Result<Option<Key>> {

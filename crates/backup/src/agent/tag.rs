@@ -104,7 +104,7 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     if orders.state() == State::Aborting {
         return end(shared, tag, &name, done, "aborted").await;
     }
-    let target = shared.target(&wish.url)?;
+    let target = shared.target(&wish.url).await?;
     let key = shared.key(wish.key_file.as_deref()).await?;
     let database = shared.db.endpoint().describe().cluster_id;
     let backup = Backup::open_or_create(&shared.env, target, key, &database, &wish.ranges).await?;

@@ -7,9 +7,15 @@
 pub mod conformance;
 mod directory;
 mod named;
+mod redacted;
+#[cfg(feature = "object-store")]
+mod store;
 
 pub use directory::Directory;
 pub use named::named;
+pub use redacted::redacted;
+#[cfg(feature = "object-store")]
+pub use store::Store;
 
 use bytes::Bytes;
 use plinth_types::Result;

@@ -5,13 +5,15 @@
 //! backup ends says so when it has ended, if it is told to wait.
 
 use super::{
-    database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges, read_key, url,
+    credentials, database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges,
+    read_key, url,
 };
 use crate::failure::Failure;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::agent::{self, DEFAULT_TAG, State, TagStatus, Wish};
 use plinth::backup::restore::Goal;
+use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, everything, parse_time};
 use plinth::{Database, Error};
 use plinth_bench::words::{bytes, grouped};
@@ -42,13 +44,14 @@ pub fn commands() -> Vec<Command> {
     vec![
         of_tag("start", "Begins a continuous backup, which the server does: snapshots, and the log between them")
             .after_help(
-                "URL and the key file are the server's: paths on its machine. The backup goes on until it is discontinued.\n\n\
+                "URL, key file and credentials are the server's: paths on its machine, and FDB_BLOB_CREDENTIALS of its environment. The backup goes on until it is discontinued.\n\n\
                  Example:\n  plinth backup start --cluster-file ./shop/fdb.cluster -d /backups/shop",
             )
             .arg(Arg::new("url").short('d').long("destcontainer").value_name("URL").required(true).help("Where it goes"))
             .arg(interval())
             .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
             .arg(key_file())
+            .arg(credentials())
             .arg(
                 Arg::new("log-bytes")
                     .long("log-bytes")
@@ -74,6 +77,7 @@ pub fn commands() -> Vec<Command> {
             .about("Removes what isn't needed to restore what there was from a time or version on")
             .after_help("The newest snapshot and what follows it always stays.")
             .arg(url())
+            .arg(credentials())
             .arg(
                 Arg::new("before")
                     .long("before")
@@ -81,7 +85,7 @@ pub fn commands() -> Vec<Command> {
                     .required(true)
                     .help("A time (2026-11-25T03:05:34Z, 2026/11/25.03:05:34+0100), a version, or a number of days: 30d"),
             ),
-        Command::new("delete").about("Removes a whole backup").arg(url()),
+        Command::new("delete").about("Removes a whole backup").arg(url()).arg(credentials()),
     ]
 }
 
@@ -125,7 +129,7 @@ fn failed(error: Error) -> Failure {
 
 fn start(options: &ArgMatches) -> Result<u8, Failure> {
     let (tag, url, ranges) = (tag(options), url(options), key_ranges(options)?);
-    super::target(&Env::real(), &url)?;
+    super::target(&Env::real(), &url, options)?;
     let absolute =
         |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string();
     // A relative path would be another one for the server.
@@ -139,21 +143,24 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
         ..Wish::new(url)
     };
     let db = open_database(options)?.db;
-    check_place(&wish, &database_id(&db)?, read_key(options).ok().flatten())?;
+    check_place(&wish, &database_id(&db)?, options)?;
     block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
     let is_served = !options.contains_id("dir") || options.get_one::<PathBuf>("dir").is_none();
     if options.get_flag("wait") && is_served {
         return wait(options);
     }
-    terminal::print(&format!("the backup {tag} to {} begins; see plinth backup status\n", wish.url))?;
+    terminal::print(&format!(
+        "the backup {tag} to {} begins; see plinth backup status\n",
+        redacted(&wish.url)
+    ))?;
     close(db)
 }
 
 /// Refuses a place with another backup in it, where that can be seen from here: the server, which may see another place of that
 /// name, refuses it too, but nobody would be told at once.
-fn check_place(wish: &Wish, database: &str, key: Option<backup::Key>) -> Result<(), Failure> {
-    let env = Env::real();
-    let there = block_on(Backup::open(&env, super::target(&env, &wish.url)?, key));
+fn check_place(wish: &Wish, database: &str, options: &ArgMatches) -> Result<(), Failure> {
+    let (env, key) = (Env::real(), read_key(options).ok().flatten());
+    let there = block_on(Backup::open(&env, super::target(&env, &wish.url, options)?, key));
     match there.map(|there| there.check_is_of(database, &wish.ranges)) {
         Ok(Err(error)) => Err(failed(error)),
         _ => Ok(()),
@@ -236,7 +243,7 @@ fn status(options: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn lines(status: &TagStatus) -> String {
-    let mut lines = vec![format!("{}          to {}", status.tag, status.wish.url)];
+    let mut lines = vec![format!("{}          to {}", status.tag, redacted(&status.wish.url))];
     lines.push(match (&status.ended, status.saved) {
         (Some(ended), saved) => format!("  {ended}, up to version {}", saved.unwrap_or_default()),
         (None, None) if status.is_restorable => "  a snapshot can be restored; the log begins".to_owned(),
@@ -290,7 +297,8 @@ fn expire(options: &ArgMatches) -> Result<u8, Failure> {
         (None, Err(_)) => Goal::Time(parse_time(&text).map_err(|error| Failure::usage(error.to_string()))?),
     };
     // Names and headers are all that it looks at, but for a time, which stands in the clear too.
-    let backup = open_backup(&env, &url, read_key_if_any(options)?)?;
+    let backup = open_backup(&env, &url, read_key_if_any(options)?, options)?;
+    let url = redacted(&url);
     let expired = match block_on(backup::expire(&backup, before)) {
         Err(error) if error == Error::backup_cannot_expire() => {
             terminal::print(&format!("nothing is old enough to be removed from {url}\n"))?;
@@ -316,7 +324,8 @@ fn read_key_if_any(options: &ArgMatches) -> Result<Option<backup::Key>, Failure>
 
 fn delete(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
-    let backup = open_backup(&env, &url, None)?;
+    let backup = open_backup(&env, &url, None, options)?;
+    let url = redacted(&url);
     block_on(backup::delete(&backup)).map_err(|error| Failure::of(format!("cannot delete {url}"), error))?;
     terminal::print(&format!("the backup in {url} is gone\n"))?;
     Ok(0)

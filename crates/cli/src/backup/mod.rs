@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::target::Target as Named;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Key};
 use plinth::client::ReadVersionRequest;
 use plinth::{Database, KeyRange, Result, printable};
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 pub use restore::{command as restore_command, run as restore};
 
-const URLS: &str = "URL is file:///path, or the path of a directory.";
+const URLS: &str = "URL is the path of a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or \
+                    blobstore://key@host:port/name?bucket=B.";
 
 /// The command line of `plinth backup`.
 pub fn command() -> Command {
@@ -51,6 +53,7 @@ pub fn command() -> Command {
                 .arg(url())
                 .arg(ranges("Only this range of keys, with escapes; may be given several times [default: everything]"))
                 .arg(key_file())
+                .arg(credentials())
                 .arg(workers()),
         )
         .subcommands(continuous::commands())
@@ -59,17 +62,19 @@ pub fn command() -> Command {
                 .about("What a backup holds, and to which versions and times it can be restored")
                 .arg(url())
                 .arg(key_file())
+                .arg(credentials())
                 .arg(json()),
         )
         .subcommand(
-            Command::new("list").about("The backups at or directly below a place").arg(url()).arg(json()),
+            Command::new("list").about("The backups at or directly below a place").arg(url()).arg(credentials()).arg(json()),
         )
         .subcommand(
             Command::new("verify")
                 .about("Reads all of a backup, and names each damaged or missing file and what that costs")
                 .after_help("Without the key of an encrypted backup checksums are compared, and nothing else.\nExit code 3 if anything is damaged.")
                 .arg(url())
-                .arg(key_file()),
+                .arg(key_file())
+                .arg(credentials()),
         )
 }
 
@@ -200,13 +205,27 @@ fn url(options: &ArgMatches) -> String {
     options.get_one::<String>("url").cloned().unwrap_or_default()
 }
 
-fn target(env: &Env, url: &str) -> Result<Arc<dyn backup::Target>, Failure> {
-    backup::target::named(env, url).map_err(|error| Failure::usage(error.to_string()))
+fn credentials() -> Arg {
+    Arg::new("blob-credentials")
+        .long("blob-credentials")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .action(ArgAction::Append)
+        .help("A file of accounts for blobstore:// [default: those of FDB_BLOB_CREDENTIALS]")
 }
 
-fn open_backup(env: &Env, url: &str, key: Option<Key>) -> Result<Backup, Failure> {
-    let target = target(env, url)?;
-    block_on(Backup::open(env, target, key)).map_err(|error| Failure::of(format!("cannot open {url}"), error))
+/// The target of a URL, with the credentials of `options`.
+fn target(env: &Env, url: &str, options: &ArgMatches) -> Result<Arc<dyn backup::Target>, Failure> {
+    let files = options.try_get_many::<PathBuf>("blob-credentials").ok().flatten();
+    let files: Vec<_> = files.into_iter().flatten().cloned().collect();
+    let named = block_on(backup::target::named(env, url, &files));
+    named.map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn open_backup(env: &Env, url: &str, key: Option<Key>, options: &ArgMatches) -> Result<Backup, Failure> {
+    let target = target(env, url, options)?;
+    let failed = |error| Failure::of(format!("cannot open {}", redacted(url)), error);
+    block_on(Backup::open(env, target, key)).map_err(failed)
 }
 
 /// Does something that counts bytes, and shows how far it is.

@@ -6,6 +6,7 @@ use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::Error;
+use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Lease, SnapshotSettings, everything, take_snapshot};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::sync::{First, race};
@@ -17,7 +18,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let url = url(options);
     let (key, ranges) = (read_key(options)?, key_ranges(options)?);
-    let target = target(&env, &url)?;
+    let target = target(&env, &url, options)?;
+    let url = redacted(&url);
     let opened = open_database(options)?;
     let (db, name) = (opened.db, opened.name);
     let failed = |error: Error| Failure::of(format!("cannot back up {name} to {url}"), error);

@@ -3,7 +3,7 @@
 //! Words become a plan, which a dry run prints and a restore carries out; a restore into a running database has a state there, which
 //! `status`, `wait` and `abort` look at from another process. Always: nothing is touched before the plan is made.
 
-use super::{key_file, key_ranges, open_backup, ranges, read_key, watched};
+use super::{credentials, key_file, key_ranges, open_backup, ranges, read_key, watched};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::target::Target as Named;
@@ -12,6 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
     self, Goal, Mapping, Plan, RestoreControl, RestoreReport, restore_into, restore_served,
 };
+use plinth::backup::target::redacted;
 use plinth::backup::{Backup, parse_time, show_ranges};
 use plinth::{Builder, Database, Error, printable};
 use plinth_bench::words::{bytes, grouped};
@@ -71,6 +72,7 @@ pub fn command() -> Command {
         .arg(prefix("add-prefix").help("Put before each key"))
         .arg(prefix("remove-prefix").help("Taken away from the begin of each key first"))
         .arg(key_file())
+        .arg(credentials())
         .arg(
             Arg::new("dry-run")
                 .short('n')
@@ -107,7 +109,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     if !options.get_flag("dry-run") {
         destination(options)?;
     }
-    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let backup = open_backup(&env, &url, read_key(options)?, options)?;
+    let url = redacted(&url);
     let plan = block_on(Plan::make(&backup, goal(options)?, mapping(options)?));
     let plan = plan.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
     if options.get_flag("dry-run") {

@@ -8,6 +8,7 @@ use crate::failure::{DAMAGED, Failure};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
+use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Contents, show_ranges, show_time};
 use plinth::printable;
 use plinth_bench::words::{bytes, grouped};
@@ -18,7 +19,8 @@ use std::sync::atomic::AtomicU64;
 /// `plinth backup describe URL`.
 pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
-    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let backup = open_backup(&env, &url, read_key(options)?, options)?;
+    let url = redacted(&url);
     let contents = contents(&backup, &url)?;
     if options.get_flag("json") {
         terminal::print(&format!("{:#}\n", as_json(&backup, &contents)))?;
@@ -100,23 +102,27 @@ fn as_json(backup: &Backup, contents: &Contents) -> serde_json::Value {
 /// `plinth backup list URL`: what is there, or in the directories directly below.
 pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
-    let place = target(&env, &url)?;
-    let objects =
-        block_on(place.list("")).map_err(|error| Failure::of(format!("cannot list {url}"), error))?;
+    let place = target(&env, &url, options)?;
+    let failed = |error| Failure::of(format!("cannot list {}", redacted(&url)), error);
+    let objects = block_on(place.list("")).map_err(failed)?;
     let mut urls = Vec::new();
     for object in objects {
         match object.name.strip_suffix("backup.id") {
             Some("") => urls.push(url.clone()),
             Some(below) if !below.trim_end_matches('/').contains('/') => {
-                urls.push(format!("{}/{}", url.trim_end_matches('/'), below.trim_end_matches('/')));
+                // Parameters stand behind the place.
+                let (place, parameters) = url.find('?').map_or((&*url, ""), |at| url.split_at(at));
+                let below = below.trim_end_matches('/');
+                urls.push(format!("{}/{below}{parameters}", place.trim_end_matches('/')));
             }
             _ => {}
         }
     }
     let mut found = Vec::new();
     for url in &urls {
-        let backup = open_backup(&env, url, None)?;
-        let contents = contents(&backup, url)?;
+        let backup = open_backup(&env, url, None, options)?;
+        let url = redacted(url);
+        let contents = contents(&backup, &url)?;
         found.push((url, backup, contents));
     }
     if options.get_flag("json") {
@@ -131,7 +137,7 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
         terminal::print(&format!("{url}   {snapshots} snapshots, {}, {last}\n", bytes(contents.bytes)))?;
     }
     if found.is_empty() {
-        terminal::print(&format!("no backups at {url} or directly below\n"))?;
+        terminal::print(&format!("no backups at {} or directly below\n", redacted(&url)))?;
     }
     Ok(0)
 }
@@ -139,7 +145,8 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
 /// `plinth backup verify URL`.
 pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
-    let backup = open_backup(&env, &url, read_key(options)?)?;
+    let backup = open_backup(&env, &url, read_key(options)?, options)?;
+    let url = redacted(&url);
     let total = contents(&backup, &url)?.bytes;
     let (read, stop) = (Arc::new(AtomicU64::new(0)), interrupt::flag());
     let counted = read.clone();
