@@ -43,6 +43,9 @@ WELL = {
     'plinth_series_owner{job="plinth", instance="b"}': "1x240",
     'plinth_backup_behind_seconds{instance="a", tag="default"}': "1x240",
     'plinth_backup_broken_total{instance="a", tag="default"}': "2x240",
+    'plinth_backup_failing{instance="a", tag="default"}': "0x240",
+    'plinth_backup_snapshot_timestamp_seconds{instance="a", tag="default"}': "0x240",
+    'plinth_backup_snapshot_interval_seconds{instance="a", tag="default"}': "864000x240",
     'plinth_changes_lost{instance="a", stream="orders"}': "0x240",
     'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "2x240",
 }
@@ -57,6 +60,11 @@ UNWELL = {
     "PlinthDiskFillsUp": ({'plinth_disk_free_bytes{instance="a"}': f"{50 * GIB}-{GIB // 20}x240"}, []),
     "PlinthCheckpointsFail": ({'plinth_checkpoint_failures_total{instance="a"}': "0+1x240"}, []),
     "PlinthBackupBehind": ({'plinth_backup_behind_seconds{instance="a", tag="default"}': "400x240"}, []),
+    "PlinthBackupFailing": ({'plinth_backup_failing{instance="a", tag="default"}': "1x240"}, []),
+    "PlinthBackupSnapshotOld": (
+        {'plinth_backup_snapshot_interval_seconds{instance="a", tag="default"}': "60x240"},
+        [],
+    ),
     "PlinthBackupBroken": ({'plinth_backup_broken_total{instance="a", tag="default"}': "0+1x240"}, []),
     "PlinthStreamLost": ({'plinth_changes_lost{instance="a", stream="orders"}': "1x240"}, []),
     "PlinthStreamBehind": ({'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "0+60x240"}, []),

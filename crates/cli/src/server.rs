@@ -208,14 +208,15 @@ fn serve(
     let Some((database, member)) = open(env, settings, dir, &file, &stop)? else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
     let backups = Agent::start(env, &database);
-    let of_backups = backups.metrics();
+    let (of_backups, layer) = (backups.metrics(), Some(Page::new(backups.layer())));
     let metrics = Some(Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
         measured.metrics_text() + &of_process + &of_backups()
     }));
     let peers = member.as_ref().map(|member| member.mesh.clone());
     let among = member.as_ref().map(|_| among(env, &file, settings)).transpose()?;
-    let mut config = ServerConfig { metrics, peers, among, ..config(env, settings, &file, usual)? };
+    let mut config =
+        ServerConfig { metrics, backups: layer, peers, among, ..config(env, settings, &file, usual)? };
     if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
         config.console.token_file = Some(dir.join(TOKEN_FILE));
     }
@@ -393,6 +394,7 @@ fn config(
         },
         among: None,
         metrics: None,
+        backups: None,
         peers: None,
         limits,
     })

@@ -43,7 +43,9 @@ impl Authorities {
             }
         }
         let file = file.ok_or_else(|| {
-            wrong(format!("the system's list of authorities is in none of the usual places; name it by {VARIABLE}"))
+            wrong(format!(
+                "the system's list of authorities is in none of the usual places; name it by {VARIABLE}"
+            ))
         })?;
         let contents = env.files().read(&file).await;
         let contents = contents.map_err(|error| wrong(format!("{}: {error}", file.display())))?;

@@ -127,6 +127,10 @@ pub struct TagStatus {
     pub is_restorable: bool,
     /// By how many seconds it is behind the database.
     pub behind_seconds: f64,
+    /// By how many versions.
+    pub behind_versions: Version,
+    /// When the last whole snapshot was begun, in seconds since 1970.
+    pub last_snapshot: Option<u64>,
     /// Bytes of log files that were put.
     pub log_bytes: u64,
     /// Bytes of snapshot files that were put.
@@ -156,6 +160,8 @@ impl TagStatus {
             saved,
             is_restorable: done["restorable_from"].is_i64(),
             behind_seconds: behind as f64 / 1e6,
+            behind_versions: behind,
+            last_snapshot: done["snapshot_begun"].as_u64(),
             log_bytes: number("log_bytes"),
             snapshot_bytes: number("snapshot_bytes"),
             snapshots: number("snapshots"),
@@ -178,6 +184,8 @@ impl TagStatus {
             "running_backup_is_restorable": self.ended.is_none() && self.is_restorable,
             "last_restorable_version": self.saved.filter(|_| self.is_restorable),
             "last_restorable_seconds_behind": self.behind_seconds,
+            "last_restorable_versions_behind": self.behind_versions,
+            "last_snapshot_begun": self.last_snapshot,
             "mutation_log_bytes_written": self.log_bytes,
             "range_bytes_written": self.snapshot_bytes,
             "snapshots": self.snapshots,

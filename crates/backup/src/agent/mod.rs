@@ -36,6 +36,7 @@ const DEAD: Duration = Duration::from_secs(10);
 
 /// Does the continuous backups of a database for as long as it lives, or waits for its turn.
 pub struct Agent {
+    env: Env,
     stop: Arc<AtomicBool>,
     task: Task,
     seen: Seen,
@@ -51,13 +52,19 @@ impl Agent {
         let (inner, db, flag, seen) = (env.clone(), db.clone(), stop.clone(), Seen::default());
         let told = seen.clone();
         let task = env.spawn("backup-agent", async move { run(inner, db, flag, told).await });
-        Self { stop, task, seen }
+        Self { env: env.clone(), stop, task, seen }
     }
 
     /// What measures the backups, in Prometheus' text format; calls of what is given, at any time, have the latest.
     pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let seen = self.seen.clone();
         move || metrics::text(&lock(&seen))
+    }
+
+    /// What FoundationDB's status document has below `cluster.layers.backup`, as JSON, in the same way.
+    pub fn layer(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let (seen, env) = (self.seen.clone(), self.env.clone());
+        move || metrics::layer(&lock(&seen), env.wall_clock().as_secs_f64()).to_string()
     }
 
     /// Ends it: what is under way is given up, and goes on where another agent begins.

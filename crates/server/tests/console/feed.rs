@@ -3,8 +3,8 @@
 //! Streams are asked for by HTTP/1.0, which has no chunks, so that what comes is the events and nothing else; their end in chunks is
 //! looked at once.
 
-use super::{OURS, get, get_with, json, open_console, post, start, status};
 use super::common::*;
+use super::{OURS, get, get_with, json, open_console, post, start, status};
 use plinth_client::{Database, MutationType};
 use plinth_env::{Env, block_on};
 use plinth_server::{ConsoleConfig, Server};
