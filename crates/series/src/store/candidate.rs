@@ -49,11 +49,13 @@ impl Candidate {
         self.database.endpoint().env()
     }
 
-    /// Looks at who owns the series, and takes them over if they are free, if the lease has run out, or if it is this candidate's own of a former life. Whoever owns them
-    /// without a lease is relieved by a candidate that looks for the first time, as by anybody who opens series.
+    /// Looks at who owns the series, and takes them over if they are free, if the lease has run out, or if it
+    /// is this candidate's own of a former life. Whoever owns them without a lease is relieved by a candidate
+    /// that looks for the first time, as by anybody who opens series.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Damaged`], [`Error::Database`].
+    /// [`Error::Locked`](crate::Error::Locked), [`Error::Damaged`](crate::Error::Damaged),
+    /// [`Error::Database`](crate::Error::Database).
     pub async fn look(&mut self) -> Result<Look> {
         loop {
             let rows = self.rows().await?;

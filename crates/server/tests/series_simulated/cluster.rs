@@ -207,7 +207,8 @@ fn run(seed: u64) -> (u64, u64) {
         let env = world.sim().process(&format!("sender-{sender}"));
         let told = Arc::new(Mutex::new(Told::default()));
         drop(env.spawn("sender", send(env.clone(), lines.clone(), sender, told.clone())));
-        (clients.push(env), all.push(told));
+        clients.push(env);
+        all.push(told);
     }
     let answered = Arc::new(AtomicU64::new(0));
     let reader = world.sim().process("reader");
