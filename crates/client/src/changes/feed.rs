@@ -124,8 +124,8 @@ impl ChangeFeed {
         if is_due && self.acknowledged.load(Ordering::Relaxed) >= self.delivered {
             probe!("client: a feed acknowledges what it has looked over");
             self.last = Some(now);
-            // One that fails is made up for by the next one.
-            drop(self.database.acknowledge_changes(id, looked));
+            // One that fails is made up for by the next one. One that nobody waited for would be given up.
+            self.database.acknowledge_changes(id, looked).on_complete(drop);
         }
     }
 
