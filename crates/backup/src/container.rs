@@ -75,16 +75,9 @@ impl Backup {
         database: &str,
         ranges: &[KeyRange],
     ) -> Result<Self> {
-        match Self::open(env, target.clone(), key.clone()).await {
+        match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
             Err(error) if error == Error::file_not_found() => {}
-            Err(error) => return Err(error),
-            Ok(backup) => {
-                if backup.is_sealed && key.is_none() {
-                    let detail = format!("the backup in {} is encrypted: give its key file", backup.url());
-                    return Err(Error::client_invalid_operation().with_detail(detail));
-                }
-                return backup.check_is_of(database, ranges).map(|()| backup);
-            }
+            opened => return opened,
         }
         let mut id = [0; 16];
         env.fill_random(&mut id);
@@ -100,6 +93,25 @@ impl Backup {
         // Another may have put one at the same time; the last one counts.
         let opened = Self::open(env, target, key).await?;
         opened.check_is_of(database, ranges).map(|()| opened)
+    }
+
+    /// The backup in `target`, to write it: it has to be of these ranges of this database.
+    ///
+    /// # Errors
+    /// As [`Backup::open_or_create`]; `file_not_found` if there is none.
+    pub(crate) async fn open_own(
+        env: &Env,
+        target: Arc<dyn Target>,
+        key: Option<Key>,
+        database: &str,
+        ranges: &[KeyRange],
+    ) -> Result<Self> {
+        let backup = Self::open(env, target, key).await?;
+        if backup.is_sealed && backup.key.is_none() {
+            let detail = format!("the backup in {} is encrypted: give its key file", backup.url());
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        backup.check_is_of(database, ranges).map(|()| backup)
     }
 
     /// Whether it is a backup of these ranges of this database, which is what may be put into it.
@@ -198,7 +210,8 @@ impl Backup {
     /// What it holds.
     ///
     /// # Errors
-    /// Those of the target. A manifest that can't be read stands among [`Contents::damaged`].
+    /// Those of the target. A manifest that is damaged or missing stands among [`Contents::damaged`]; where the target couldn't be
+    /// asked nothing is known of it, and that is an error.
     pub async fn contents(&self) -> Result<Contents> {
         let mut contents = Contents::default();
         let mut unfinished = BTreeMap::<String, u64>::new();
@@ -215,7 +228,8 @@ impl Backup {
             let stored = unfinished.remove(&directory).unwrap_or_default();
             match self.header(&name).await {
                 Ok(header) => contents.snapshots.push(Snapshot { directory, manifest: name, header, stored }),
-                Err(error) => contents.damaged.push((name, error)),
+                Err(error) if is_of_the_file(&error) => contents.damaged.push((name, error)),
+                Err(error) => return Err(error),
             }
         }
         contents.unfinished = unfinished.into_keys().collect();
@@ -229,6 +243,11 @@ impl Backup {
         contents.logs.sort_by_key(|log| (log.from, log.to));
         Ok(contents)
     }
+}
+
+/// Whether an error says something of the file, not of the way to it.
+fn is_of_the_file(error: &Error) -> bool {
+    [Error::file_corrupt(), Error::unsupported_operation(), Error::file_not_found()].contains(error)
 }
 
 /// What a backup holds.

@@ -75,6 +75,8 @@ impl Lease {
                 }
                 return Ok(lease);
             }
+            // Somebody was faster, or a listing doesn't show what is there.
+            env.sleep(BEAT).await;
             (seen, since) = (None, env.now());
         }
     }

@@ -39,6 +39,11 @@ pub(crate) fn parse_snapshot(name: &str) -> Option<(&str, bool)> {
     Some((&name[..=slash], &name[slash + 1..] == MANIFEST))
 }
 
+/// The version that a snapshot's file says it was begun at.
+pub(crate) fn parse_snapshot_version(name: &str) -> Option<Version> {
+    name.strip_prefix(SNAPSHOTS)?.split('-').next()?.parse().ok()
+}
+
 /// The log of the versions from `from` up to, and without, `to`.
 pub(crate) fn log(from: Version, to: Version, salt: u64) -> String {
     format!("{LOGS}{from:020}-{to:020}-{salt:016x}.log")
@@ -74,6 +79,7 @@ mod tests {
         let snapshot = snapshot(42, 1);
         assert_eq!(parse_snapshot(&manifest(&snapshot)), Some((&*snapshot, true)));
         assert_eq!(parse_snapshot(&rows(&snapshot, 3)), Some((&*snapshot, false)));
+        assert_eq!(parse_snapshot_version(&manifest(&snapshot)), Some(42));
         assert_eq!(parse_lease(&lease(9)), Some(9));
         for other in ["logs/x.log", "logs/5-5-0.log", "logs/-1-5-0.log", "snapshots/x", "lease/x.lease", ""] {
             assert_eq!((parse_log(other), parse_snapshot(other), parse_lease(other)), (None, None, None));

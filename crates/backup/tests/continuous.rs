@@ -254,6 +254,53 @@ fn a_snapshot_that_fails_is_tried_again_soon() {
     });
 }
 
+/// It began another backup in an empty place, without a snapshot, and had the database let go of the log.
+#[test]
+fn a_place_that_was_emptied_gets_nothing() {
+    let simulation = Simulation::new(8);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(8));
+        let mut history = History::new();
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        write_for(&db, &mut history, &mut random, 20).await;
+        until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
+        // While the agent is away, and while it writes.
+        let mut runs = Some(runs);
+        for is_away in [true, false] {
+            if is_away {
+                runs.take().unwrap().stop().await.unwrap();
+            }
+            let files = machine.files();
+            files.rename("/backup", "/mounted").await.unwrap();
+            runs = Some(runs.unwrap_or_else(|| Agent::start(&machine, &db)));
+            let saved = status(&db).await.saved;
+            write_for(&db, &mut history, &mut random, 60).await;
+            until(&db, "failing", |tag| tag.error.is_some()).await;
+            write_for(&db, &mut history, &mut random, 60).await;
+            let told = status(&db).await;
+            assert!(told.error.as_ref().is_some_and(|error| error.contains("the backup")), "{told:?}");
+            assert_eq!((told.saved, told.broken), (saved, 0));
+            // It is mounted again, and nothing is missing.
+            if files.exists("/backup").await.unwrap() {
+                files.remove_dir_all("/backup").await.unwrap();
+            }
+            files.rename("/mounted", "/backup").await.unwrap();
+            let newest = history.last().unwrap().0;
+            until(&db, "caught up", |tag| tag.saved >= Some(newest) && tag.error.is_none()).await;
+            compare(&machine, &history, &mut random, &format!("mounted-{is_away}"), 3).await;
+        }
+        // Another backup is none either.
+        machine.files().rename("/backup", "/mounted").await.unwrap();
+        new_backup(&machine, &db).await;
+        until(&db, "failing", |tag| tag.error.as_ref().is_some_and(|error| error.contains("another"))).await;
+        assert_eq!(status(&db).await.snapshots, 1);
+        runs.unwrap().stop().await.unwrap();
+    });
+}
+
 /// A backup that runs through a snapshot in the middle of writes, a pause and an end, and is restored to drawn versions, before and after
 /// what is old was removed.
 fn story(seed: u64) {

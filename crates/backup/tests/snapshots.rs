@@ -11,6 +11,7 @@ use plinth::backup::{Backup, Directory, Key, SnapshotSettings, everything, expir
 use plinth::{Database, Error, KeyRange};
 use plinth_env::simulated::Simulation;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn everything_comes_back_by_both_engines() {
@@ -179,5 +180,52 @@ fn a_part_is_no_whole() {
         }
         let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
         assert_eq!((plan.rows(), &plan.ranges), (2, &part));
+    });
+}
+
+/// An older snapshot stood for the newest one without a word, also where the target was away for a moment.
+#[test]
+fn an_older_snapshot_is_not_taken_for_the_newest() {
+    let simulation = Simulation::new(5);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let backup = new_backup(&machine, &db).await;
+        let mut taken = Vec::new();
+        for n in 0..2 {
+            set(&db, b"n", &[n]).await;
+            taken.push(take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap());
+            machine.sleep(std::time::Duration::from_secs(10)).await;
+        }
+        let failures = Arc::new(AtomicU32::new(1));
+        let hook: Hook = Box::new(move |call, name| {
+            let fails = call == "get_begin" && name.ends_with(".manifest");
+            let fails = fails && failures.swap(0, Ordering::SeqCst) > 0;
+            Box::pin(async move { if fails { Err(Error::connection_failed()) } else { Ok(()) } })
+        });
+        let target = Hooked { inner: backup_target(&machine), hook, creates_always: false };
+        let away = Backup::open(&machine, Arc::new(target), None).await.unwrap();
+        assert_eq!(away.contents().await.map(drop), Err(Error::connection_failed()));
+        assert_eq!(away.contents().await.unwrap().snapshots.len(), 2);
+
+        let whole = backup.contents().await.unwrap();
+        let between = whole.snapshots[0].header.time_to + 1000;
+        let path = format!("/backup/{}", whole.snapshots[1].manifest);
+        let kept = machine.files().read(&path).await.unwrap();
+        let mut bytes = kept.clone();
+        bytes[100] ^= 1;
+        machine.files().replace(&path, &bytes).await.unwrap();
+        assert_eq!(backup.contents().await.unwrap().damaged.len(), 1);
+        for goal in [Goal::Newest, Goal::Time(between)] {
+            let refused = plan(&backup, goal, Mapping::default()).await.map(drop).unwrap_err();
+            assert_eq!(refused, Error::file_corrupt(), "{goal:?}");
+            let told = refused.to_string();
+            assert!(told.contains(&whole.snapshots[1].manifest) && told.contains("--version"), "{told}");
+        }
+        let asked = plan(&backup, Goal::Version(taken[0].version), Mapping::default()).await.unwrap();
+        assert_eq!(asked.version, taken[0].version);
+        machine.files().replace(&path, &kept).await.unwrap();
+        let newest = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!(newest.version, taken[1].version);
     });
 }

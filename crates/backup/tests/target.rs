@@ -23,6 +23,10 @@ fn an_object_store_does_what_targets_do() {
 
     block_on(conformance::all(&Store::in_memory("")));
     block_on(conformance::all(&Store::in_memory("a/b")));
+    // Listings were empty where the store writes a prefix in another way.
+    for prefix in ["a//b", "a~b", "a%20b", "a b/[c]", "\u{e4}/b"] {
+        block_on(conformance::all(&Store::in_memory(prefix)));
+    }
 }
 
 /// What a URL can be, and what is said of one that is none; secrets are in nothing that is said.

@@ -104,10 +104,8 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     if orders.state() == State::Aborting {
         return end(shared, tag, &name, done, "aborted").await;
     }
-    let target = shared.target(&wish.url).await?;
-    let key = shared.key(wish.key_file.as_deref()).await?;
     let database = shared.db.endpoint().describe().cluster_id;
-    let backup = Backup::open_or_create(&shared.env, target, key, &database, &wish.ranges).await?;
+    let backup = open_place(shared, tag, &wish, &database, done).await?;
     let holder = format!("agent {} of the database {database}", crate::names::hex(&shared.id[..4]));
     let lease = Lease::take(&backup, &holder).await?;
     // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
@@ -151,6 +149,39 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
         Err(error) if error == Error::version_invalid() => {
             broken(shared, tag, &name, done, &error).await?;
             Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The backup in its place. It is begun once: a place that has it no longer, as a directory where nothing is mounted, or has another one,
+/// gets nothing, and the stream keeps the log meanwhile.
+async fn open_place(
+    shared: &Shared,
+    tag: &str,
+    wish: &Wish,
+    database: &str,
+    done: &mut Value,
+) -> Result<Backup> {
+    let target = shared.target(&wish.url).await?;
+    let key = shared.key(wish.key_file.as_deref()).await?;
+    let (env, url) = (&shared.env, target.url());
+    let Some(known) = done["backup"].as_str().map(str::to_owned) else {
+        let backup = Backup::open_or_create(env, target, key, database, &wish.ranges).await?;
+        done["backup"] = crate::names::hex(&backup.id).into();
+        write_progress(&shared.db, shared.id, tag, done).await?;
+        return Ok(backup);
+    };
+    let advice = "bring its place back, or abort it and start it again";
+    match Backup::open_own(env, target, key, database, &wish.ranges).await {
+        Ok(backup) if crate::names::hex(&backup.id) == known => Ok(backup),
+        Ok(_) => {
+            let detail = format!("{url} holds another backup than the backup {tag} began there; {advice}");
+            Err(Error::client_invalid_operation().with_detail(detail))
+        }
+        Err(error) if error == Error::file_not_found() => {
+            let detail = format!("the backup that {tag} began in {url} is no longer there; {advice}");
+            Err(error.with_detail(detail))
         }
         Err(error) => Err(error),
     }
@@ -333,6 +364,8 @@ impl Writer<'_> {
         let log = std::mem::replace(&mut self.log, LogBuilder::new(begin));
         // If that fails, what was in it comes again, from what was acknowledged on.
         let len = self.backup.put_log(log, upto + 1).await?;
+        // Where the place has become another one it went to nowhere, and must not be acknowledged.
+        self.backup.check_is_there().await?;
         self.files += 1;
         done["saved"] = upto.into();
         done["log_bytes"] = (done["log_bytes"].as_u64().unwrap_or_default() + len).into();

@@ -1,10 +1,14 @@
 //! What a restore reads: a snapshot's files and files of the log, for a version or a moment.
+//!
+//! The latest snapshot that fits is taken, and the log from there. Always: nothing older than what was asked for is taken without a
+//! word, as where the manifest of a later snapshot is damaged.
 
 use super::Mapping;
 use crate::container::{Backup, Contents, LogFile, Snapshot};
 use crate::format::Kind;
 use crate::log::{self, Moment};
 use crate::manifest::{Manifest, RowsFile};
+use crate::names;
 use plinth_types::{Error, KeyRange, Result, Version};
 
 /// What a restore is to bring back.
@@ -39,7 +43,8 @@ impl Plan {
     ///
     /// # Errors
     /// `restore_invalid_version` if the backup doesn't reach there, saying where it does; `client_invalid_operation` for ranges that
-    /// it doesn't have, or without its key; `file_corrupt` and those of the target.
+    /// it doesn't have, or without its key; `file_corrupt`, also if the newest snapshot that fits can't be read, unless a version is
+    /// asked for; those of the target.
     pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
         backup.needs_key()?;
         let contents = backup.contents().await?;
@@ -60,6 +65,9 @@ impl Plan {
         let snapshot = snapshot
             .ok_or_else(|| unreachable_goal(backup, &contents, &format!("version {version}")))?
             .clone();
+        if !matches!(goal, Goal::Version(_)) {
+            check_none_is_hidden(backup, &contents, &snapshot, version)?;
+        }
         let manifest = Manifest::read(backup, &snapshot).await?;
         let ranges = mapping.select(&manifest.ranges)?;
         let overlaps = |file: &RowsFile| {
@@ -100,11 +108,39 @@ impl Plan {
     }
 }
 
+/// Refuses what is older than asked for, for want of a snapshot whose manifest is damaged.
+fn check_none_is_hidden(
+    backup: &Backup,
+    contents: &Contents,
+    chosen: &Snapshot,
+    version: Version,
+) -> Result<()> {
+    let end = contents.reach(chosen).map_or(version, |(_, end)| end);
+    for (name, error) in &contents.damaged {
+        let Some(hidden) = names::parse_snapshot_version(name).filter(|hidden| *hidden > end) else {
+            continue;
+        };
+        // One between that can be read was not chosen, so it is later than what is asked for, and this one, too.
+        let is_later = |other: &Snapshot| version < other.header.to && other.header.to < hidden;
+        if !contents.snapshots.iter().any(is_later) {
+            let said = error.detail().unwrap_or(error.description());
+            return Err(error.clone().with_detail(format!(
+                "a snapshot of version {hidden} in {} can't be read ({said}); give --version {version} to take what is older",
+                backup.url()
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
     let stretches: Vec<_> =
         contents.restorable().iter().map(|(from, to)| format!("{from} to {to}")).collect();
     let has = match stretches.is_empty() {
-        true => "it has no whole snapshot".to_owned(),
+        true if contents.damaged.is_empty() => "it has no whole snapshot".to_owned(),
+        true => {
+            "it has no whole snapshot whose manifest can be read; plinth backup verify says more".to_owned()
+        }
         false => format!("it reaches versions {}", stretches.join(", and ")),
     };
     Error::restore_invalid_version()

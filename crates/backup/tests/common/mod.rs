@@ -1,8 +1,12 @@
 //! Databases in a simulated world, a model of their rows, and backups of them.
+//!
+//! [`Hooked`] is a target between whose calls something happens: it fails for a moment, or somebody else is there just then.
+//! Its test says what, and when.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, RestoreReport};
 use plinth::backup::restore::{restore_into, restore_served};
+use plinth::backup::target::{Doing, Object};
 use plinth::backup::{Backup, Directory, Target, everything};
 use plinth::{Database, KeySelector, Result, Version};
 use plinth_client::Endpoint;
@@ -123,4 +127,68 @@ pub async fn restore_dir(
     let builder = Database::builder(Path::new(dir)).env(machine.clone()).engine(engine);
     let mut loader = builder.loader(plan.version).await?;
     restore_into(backup, &plan, &RestoreControl::default(), &mut loader as &mut dyn Loader).await
+}
+
+/// What is called before each call of a target, with the call's name and the object's, and after what was created, as `created`. Its error
+/// is the call's.
+pub type Hook = Box<dyn Fn(&'static str, &str) -> Doing<'static, ()> + Send + Sync>;
+
+/// A target between whose calls something happens.
+pub struct Hooked {
+    pub inner: Arc<dyn Target>,
+    pub hook: Hook,
+    /// A store that knows no condition, and doesn't say so.
+    pub creates_always: bool,
+}
+
+impl Target for Hooked {
+    fn put<'a>(&'a self, name: &'a str, contents: Bytes) -> Doing<'a, ()> {
+        Box::pin(async move {
+            (self.hook)("put", name).await?;
+            self.inner.put(name, contents).await
+        })
+    }
+
+    fn create<'a>(&'a self, name: &'a str, contents: Bytes) -> Doing<'a, bool> {
+        Box::pin(async move {
+            (self.hook)("create", name).await?;
+            let is_created = match self.creates_always {
+                true => self.inner.put(name, contents).await.map(|()| true)?,
+                false => self.inner.create(name, contents).await?,
+            };
+            (self.hook)("created", name).await.map(|()| is_created)
+        })
+    }
+
+    fn get<'a>(&'a self, name: &'a str) -> Doing<'a, Bytes> {
+        Box::pin(async move {
+            (self.hook)("get", name).await?;
+            self.inner.get(name).await
+        })
+    }
+
+    fn get_begin<'a>(&'a self, name: &'a str, len: usize) -> Doing<'a, Bytes> {
+        Box::pin(async move {
+            (self.hook)("get_begin", name).await?;
+            self.inner.get_begin(name, len).await
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Doing<'a, Vec<Object>> {
+        Box::pin(async move {
+            (self.hook)("list", prefix).await?;
+            self.inner.list(prefix).await
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> Doing<'a, ()> {
+        Box::pin(async move {
+            (self.hook)("delete", name).await?;
+            self.inner.delete(name).await
+        })
+    }
+
+    fn url(&self) -> String {
+        self.inner.url()
+    }
 }

@@ -184,15 +184,21 @@ impl Store {
         let below = below.trim_matches('/');
         let path = (!below.is_empty()).then(|| Path::from(below));
         let mut stream = self.inner.list(path.as_ref());
+        // As the store writes it, which is in another way where it is odd.
+        let own = Path::from(&*self.prefix);
         let mut found = Vec::new();
         while let Some(meta) = std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await {
             let meta = meta.map_err(|error| self.failed(prefix, error))?;
             let name = meta.location.as_ref();
             let name = match self.prefix.is_empty() {
                 true => Some(name),
-                false => name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_prefix('/')),
+                false => name.strip_prefix(own.as_ref()).and_then(|rest| rest.strip_prefix('/')),
             };
-            found.extend(name.map(|name| Object { name: name.to_owned(), len: meta.size }));
+            let name = name.ok_or_else(|| {
+                let detail = format!("the listing of {prefix} in {} has {}", self.url, meta.location);
+                Error::connection_failed().with_detail(detail)
+            })?;
+            found.push(Object { name: name.to_owned(), len: meta.size });
         }
         found.sort();
         Ok(found)
