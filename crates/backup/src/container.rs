@@ -152,7 +152,7 @@ impl Backup {
             Ok(header) if header.backup == self.id => Ok(()),
             Err(error) if error != Error::file_not_found() => Err(error),
             _ => {
-                let detail = format!("the backup in {} was deleted", self.url());
+                let detail = format!("the backup in {} was deleted, or is another one now", self.url());
                 Err(Error::file_not_found().with_detail(detail))
             }
         }

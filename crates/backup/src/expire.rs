@@ -22,7 +22,8 @@ pub struct Expired {
 /// needs it, and the newest one always.
 ///
 /// # Errors
-/// `backup_cannot_expire` if there is no whole snapshot, or the time is before the first one; those of the target.
+/// `backup_cannot_expire` if there is no whole snapshot, or the time is before the first one; those of the target and, for a time,
+/// of reading the log. No key is needed.
 pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
     let contents = backup.contents().await?;
     let nothing = || {
@@ -31,7 +32,9 @@ pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
     let version = match before {
         Goal::Newest => Version::MAX,
         Goal::Version(version) => version,
-        Goal::Time(time) => version_at(backup, &contents, time).await.map_err(|_| nothing())?,
+        Goal::Time(time) => version_at(backup, &contents, time)
+            .await
+            .map_err(|error| if error == Error::restore_invalid_version() { nothing() } else { error })?,
     };
     // The snapshot that restores to `version` begin with: the last one at or before it, which is the newest one if all are.
     let base = contents.snapshots.iter().rfind(|snapshot| snapshot.header.to <= version);

@@ -5,7 +5,9 @@
 //!   lease/8.lease     the next holder's       made once the one before hasn't changed for longer than it lasts
 //! ```
 //! The highest number counts. Whether a lease lapsed is not told by comparing clocks: whoever wants the next one watches the last one
-//! by a clock of its own, for as long as it lasts. A holder that finds a higher number than its own has lost the backup.
+//! by a clock of its own, for as long as it lasts. A holder that finds a higher number than its own has lost the backup, and so has one
+//! that finds something else in its file than it put there: numbers begin again when a lease was given back, and not every store
+//! keeps two from putting the same one.
 
 use crate::container::Backup;
 use crate::format::{BlockKind, FileReader, Kind};
@@ -24,6 +26,8 @@ pub struct Lease {
     number: u64,
     holder: String,
     renewed: Duration,
+    /// What its file has: what was put last, and before it what a put that failed may have left.
+    put: Vec<Vec<u8>>,
 }
 
 impl Lease {
@@ -62,10 +66,13 @@ impl Lease {
                 }
             }
             let number = last.map_or(1, |last| last + 1);
+            let holder = holder.to_owned();
             let mut lease =
-                Self { backup: backup.clone(), number, holder: holder.to_owned(), renewed: env.now() };
+                Self { backup: backup.clone(), number, holder, renewed: env.now(), put: Vec::new() };
             let contents = lease.contents();
-            if backup.target.create(&names::lease(number), contents.into()).await? {
+            lease.put.push(contents.clone());
+            let is_created = backup.target.create(&names::lease(number), contents.into()).await?;
+            if is_created && lease.is_own().await? {
                 lease.renewed = env.now();
                 lease.remove_before().await?;
                 // Who had it before may have deleted the backup.
@@ -102,27 +109,43 @@ impl Lease {
     /// Renews it if that is due. To be called before each file that counts.
     ///
     /// # Errors
-    /// `backup_duplicate` if another one has it now; those of the target.
+    /// `backup_duplicate` if another one has it now; `file_not_found` if the backup is no longer there; those of the target.
     pub async fn renew(&mut self) -> Result<()> {
         let now = self.backup.env.now();
         if now.saturating_sub(self.renewed) < BEAT {
             return Ok(());
         }
-        if newest(&self.backup).await? != Some(self.number) {
+        self.backup.check_is_there().await?;
+        if newest(&self.backup).await? != Some(self.number) || !self.is_own().await? {
             let detail = format!("the lease on {} has gone to somebody else", self.backup.url());
             return Err(Error::backup_duplicate().with_detail(detail));
         }
-        self.backup.put(&names::lease(self.number), self.contents()).await?;
+        let contents = self.contents();
+        self.put.push(contents.clone());
+        self.backup.put(&names::lease(self.number), contents).await?;
+        self.put.drain(..self.put.len() - 1);
         self.renewed = now;
         Ok(())
     }
 
-    /// Gives it back, so that the next one needn't wait.
+    /// Whether its file is as it was put.
+    async fn is_own(&self) -> Result<bool> {
+        match self.backup.target.get(&names::lease(self.number)).await {
+            Ok(found) => Ok(self.put.iter().any(|put| *put == found)),
+            Err(error) if error == Error::file_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives it back, so that the next one needn't wait, unless another one has it.
     ///
     /// # Errors
     /// Those of the target.
     pub async fn give_back(self) -> Result<()> {
-        self.backup.target.delete(&names::lease(self.number)).await
+        match self.is_own().await? {
+            true => self.backup.target.delete(&names::lease(self.number)).await,
+            false => Ok(()),
+        }
     }
 }
 

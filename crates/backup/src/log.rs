@@ -156,19 +156,39 @@ pub(crate) fn read(
                     return Err(wrong("as many mutations as its head says, within its versions"));
                 }
             }
-            BlockKind::Times => {
-                for pair in block.body.chunks(16) {
-                    let Some((time, version)) = pair.split_first_chunk::<8>() else {
-                        return Err(wrong("pairs of time and version"));
-                    };
-                    let version = version.try_into().map_err(|_| wrong("pairs of time and version"))?;
-                    let (time, version) = (u64::from_le_bytes(*time), Version::from_le_bytes(version));
-                    moments.push(Moment { time, version });
-                }
-            }
+            BlockKind::Times => read_times(&block)
+                .map(|times| moments.extend(times))
+                .ok_or_else(|| wrong("pairs of time and version"))?,
             _ => return Err(wrong("mutations and times")),
         }
     }
+}
+
+/// The moments of a file of the log, for which no key is needed.
+///
+/// # Errors
+/// `file_corrupt`, naming file and offset.
+pub(crate) fn read_moments(file: &mut FileReader<'_>) -> Result<Vec<Moment>> {
+    let name = file.header.name.clone();
+    let mut moments = Vec::new();
+    loop {
+        let at = file.offset();
+        let Some(block) = file.next()? else { return Ok(moments) };
+        if block.kind == BlockKind::Times {
+            let wrong = || damaged(&name, at, "log", "pairs of time and version", "something else");
+            moments.extend(read_times(&block).ok_or_else(wrong)?);
+        }
+    }
+}
+
+/// `None` if the bytes spell something else.
+fn read_times(block: &Block<'_>) -> Option<Vec<Moment>> {
+    let moment = |pair: &[u8]| {
+        let (time, version) = pair.split_first_chunk::<8>()?;
+        let version = Version::from_le_bytes(version.try_into().ok()?);
+        Some(Moment { time: u64::from_le_bytes(*time), version })
+    };
+    block.body.chunks(16).map(moment).collect()
 }
 
 /// Gives the number of mutations; `None` if the bytes spell something else.

@@ -309,6 +309,8 @@ impl Work {
             files: manifest.files.len(),
         };
         let name = file.header.name.clone();
+        // Files of a backup that is no longer the one there are none of that one's.
+        self.backup.check_is_there().await?;
         self.backup.put(&name, file.finish()).await?;
         Ok(report)
     }

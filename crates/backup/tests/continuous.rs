@@ -11,6 +11,7 @@ use plinth::backup::restore::{Goal, Mapping};
 use plinth::backup::{Agent, Backup, expire};
 use plinth::{Database, Env, Error, Version};
 use plinth_env::simulated::Simulation;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What was there after each commit.
@@ -298,6 +299,42 @@ fn a_place_that_was_emptied_gets_nothing() {
         until(&db, "failing", |tag| tag.error.as_ref().is_some_and(|error| error.contains("another"))).await;
         assert_eq!(status(&db).await.snapshots, 1);
         runs.unwrap().stop().await.unwrap();
+    });
+}
+
+/// Without its key nothing of an encrypted backup was ever old enough, nor where the target was away.
+#[test]
+fn an_encrypted_backup_expires_by_time() {
+    let simulation = Simulation::new(9);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(9));
+        let mut history = History::new();
+        machine.files().replace("/key", &[7; 32]).await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        agent::start(&db, "default", &Wish { key_file: Some("/key".into()), ..wish() }).await.unwrap();
+        write_for(&db, &mut history, &mut random, 20).await;
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        let before = machine.wall_clock().as_millis() as u64 - 1_000_000;
+        until(&db, "two snapshots", |tag| tag.snapshots == 2).await;
+        write_for(&db, &mut history, &mut random, 40).await;
+        let after = machine.wall_clock().as_millis() as u64;
+        let newest = history.last().unwrap().0;
+        until(&db, "saved", |tag| tag.saved >= Some(newest)).await;
+        agent::change(&db, "default", State::Aborting).await.unwrap();
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        let hook: Hook = Box::new(|call, name| {
+            let fails = call != "list" && name.starts_with("logs/");
+            Box::pin(async move { if fails { Err(Error::connection_failed()) } else { Ok(()) } })
+        });
+        let away = Hooked { inner: backup_target(&machine), hook, creates_always: false };
+        let away = Backup::open(&machine, Arc::new(away), None).await.unwrap();
+        assert_eq!(expire(&away, Goal::Time(after)).await, Err(Error::connection_failed()));
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        assert_eq!(expire(&backup, Goal::Time(before)).await, Err(Error::backup_cannot_expire()));
+        let expired = expire(&backup, Goal::Time(after)).await.unwrap();
+        assert_eq!((expired.snapshots, backup.contents().await.unwrap().snapshots.len()), (1, 1));
+        runs.stop().await.unwrap();
     });
 }
 

@@ -9,8 +9,8 @@ use plinth::Error;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
 use plinth::backup::{Backup, Lease, SnapshotSettings, take_snapshot, verify};
 use plinth_env::simulated::Simulation;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn small_files() -> SnapshotSettings {
@@ -255,5 +255,80 @@ fn who_waits_for_a_backup_that_is_deleted_gets_none() {
         take_snapshot(&backup, &db, &small_files()).await.unwrap();
         plinth::backup::delete(&backup).await.unwrap();
         assert_eq!(target.list("").await.unwrap(), []);
+    });
+}
+
+/// Where a store puts what it should only create, two had one lease and never noticed; nor did one that slept while its number was
+/// given out again.
+#[test]
+fn a_lease_has_one_holder() {
+    for creates_always in [true, false] {
+        let simulation = Simulation::new(11);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            new_backup(&machine, &db).await;
+            // Both have seen that there is no lease, and then put it one after the other.
+            let (env, calls) = (machine.clone(), AtomicU64::new(0));
+            let hook: Hook = Box::new(move |call, _| {
+                let is_create = call == "create";
+                let waits = if is_create { 1000 + 100 * calls.fetch_add(1, Ordering::SeqCst) } else { 0 };
+                let env = env.clone();
+                Box::pin(async move {
+                    env.sleep(Duration::from_millis(waits)).await;
+                    Ok(())
+                })
+            });
+            let target = Hooked { inner: backup_target(&machine), hook, creates_always };
+            let backup = Backup::open(&machine, Arc::new(target), None).await.unwrap();
+            let (taken, theirs) = (Arc::new(Mutex::new(None)), backup.clone());
+            let told = taken.clone();
+            let task = machine.spawn("other", async move {
+                let lease = Lease::take(&theirs, "it").await;
+                *told.lock().unwrap() = Some(lease);
+            });
+            let one = Lease::take(&backup, "it").await;
+            task.await.unwrap();
+            let other = taken.lock().unwrap().take().unwrap();
+            machine.sleep(Duration::from_secs(4)).await;
+            let mut leases: Vec<Lease> = [one, other].into_iter().flatten().collect();
+            let mut renewed = Vec::new();
+            for lease in &mut leases {
+                renewed.push(lease.renew().await);
+            }
+            let holders = renewed.iter().filter(|renewed| renewed.is_ok()).count();
+            assert_eq!(holders, 1, "{creates_always}: {renewed:?}");
+            for lease in leases {
+                lease.give_back().await.unwrap();
+            }
+
+            let mut sleeper = Lease::take(&backup, "a sleeper").await.unwrap();
+            machine.files().remove_dir_all("/backup/lease").await.unwrap();
+            let mut next = Lease::take(&backup, "the next").await.unwrap();
+            machine.sleep(Duration::from_secs(4)).await;
+            assert_eq!(sleeper.renew().await, Err(Error::backup_duplicate()));
+            sleeper.give_back().await.unwrap();
+            next.renew().await.unwrap();
+            next.give_back().await.unwrap();
+        });
+    }
+}
+
+/// What was put behind another's `backup.id` is nobody's.
+#[test]
+fn a_backup_that_is_another_one_now_gets_no_manifest() {
+    let simulation = Simulation::new(12);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let backup = new_backup(&machine, &db).await;
+        let mut lease = Lease::take(&backup, "the first").await.unwrap();
+        machine.files().rename("/backup/backup.id", "/first.id").await.unwrap();
+        new_backup(&machine, &db).await;
+        let taken = take_snapshot(&backup, &db, &SnapshotSettings::default()).await;
+        assert_eq!(taken.map(drop), Err(Error::file_not_found()));
+        assert!(backup.contents().await.unwrap().snapshots.is_empty());
+        machine.sleep(Duration::from_secs(4)).await;
+        assert_eq!(lease.renew().await, Err(Error::file_not_found()));
     });
 }

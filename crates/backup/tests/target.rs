@@ -45,12 +45,23 @@ fn urls_name_stores() {
             "blobstore://key:se/cr:et@host:9000/name?bucket=b&sc=0&rps=100&region=r",
             "blobstore://key@host:9000/name?bucket=b&sc=0&rps=100&region=r",
         ),
+        // Secrets may have anything in them.
+        ("blobstore://key:a@hidden@host/n?bucket=b", "blobstore://key@host/n?bucket=b"),
+        ("blobstore://key:a?hidden@host/n?bucket=b", "blobstore://key@host/n?bucket=b"),
         ("/backups/db", "file:///backups/db"),
     ] {
         let target = block_on(named(&env, url, &[])).map_err(|error| format!("{url}: {error}")).unwrap();
         assert_eq!(target.url(), shown);
     }
-    assert_eq!(redacted("blobstore://k:s@h/n"), "blobstore://k@h/n");
+    for (url, shown) in [
+        ("blobstore://k:s@h/n", "blobstore://k@h/n"),
+        ("blobstore://k:s@t@h/n", "blobstore://k@h/n"),
+        ("s3://k:s@b/n", "s3://k@b/n"),
+        ("file:///a:b@c", "file:///a:b@c"),
+        ("/a:b@c", "/a:b@c"),
+    ] {
+        assert_eq!(redacted(url), shown);
+    }
     for (url, words) in [
         ("", "empty"),
         ("s3://", "a bucket"),
@@ -58,6 +69,14 @@ fn urls_name_stores() {
         ("s3://shop?secret=1", "no parameter secret"),
         ("s3://shop?region", "no parameter"),
         ("ftp://x", "not supported"),
+        ("s3://key:hidden@shop/x", "credentials"),
+        ("s3://shop/x?endpoint=http://key:hidden@host", "credentials"),
+        ("az://key:hidden/shop", "credentials"),
+        ("blobstore://key:hidden/n?bucket=b", "no host"),
+        ("blobstore://key:a@host/n?bucket=b&hidden", "name=value"),
+        ("blobstore://key:a@host/n?bucket=b&hidden=1", "a parameter that"),
+        ("blobstore://key:a@host/n?bucket=b&cto=hidden", "a number"),
+        ("blobstore://key:a@host/../hidden?bucket=b", "no place"),
         ("blobstore://key:hidden@host/name", "bucket=NAME"),
         ("blobstore://key:hidden@host?bucket=b", "the name of a backup"),
         ("blobstore://key:hidden@host/n?bucket=b&cto=soon", "a number"),

@@ -169,7 +169,7 @@ pub(crate) async fn version_at(backup: &Backup, contents: &Contents, time: u64) 
             continue;
         }
         let bytes = backup.target.get(&file.name).await?;
-        let moments = log::read(&mut backup.reader(&bytes, &file.name, Kind::Log)?, |_, _| Ok(()))?;
+        let moments = log::read_moments(&mut backup.reader(&bytes, &file.name, Kind::Log)?)?;
         if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
             consider(moment);
             break;

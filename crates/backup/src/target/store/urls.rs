@@ -84,21 +84,28 @@ fn wrong(what: impl Into<String>) -> Error {
 
 impl<'u> Parts<'u> {
     fn of(scheme: &'u str, rest: &'u str) -> Result<Self> {
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A secret may have slashes in it.
-        let (user, place) = match place.split_once('@').filter(|_| scheme == "blobstore") {
-            Some((user, place)) => (Some(user), place),
-            None => (None, place),
+        // A secret may have anything in it. What could be a part of one is quoted in no error.
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some(_) if scheme != "blobstore" => {
+                let what = "credentials don't go into such URLs: they come from the environment, and '@' is in no name";
+                return Err(wrong(format!("{scheme}://: {what}")));
+            }
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, rest),
         };
+        let quoted = |text: &str| if user.is_some() { "what it has".to_owned() } else { format!("{text:?}") };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, path) = place.split_once('/').unwrap_or((place, ""));
+        check_host(scheme, host)?;
         let mut params = Vec::new();
         for param in query.split('&').filter(|param| !param.is_empty()) {
             let pair = param.split_once('=');
-            params.push(pair.ok_or_else(|| wrong(format!("{param:?} is no parameter: name=value")))?);
+            let no_pair = || wrong(format!("{} is no parameter: name=value", quoted(param)));
+            params.push(pair.ok_or_else(no_pair)?);
         }
         let path = path.trim_matches('/');
-        if path.split('/').any(|part| [".", ".."].contains(&part)) || place.contains('@') {
-            return Err(wrong(format!("{place:?} is no place in a store")));
+        if path.split('/').any(|part| [".", ".."].contains(&part)) {
+            return Err(wrong(format!("{} is no place in a store", quoted(place))));
         }
         Ok(Self { scheme, user, host, path, params })
     }
@@ -109,13 +116,17 @@ impl<'u> Parts<'u> {
 
     fn number(&self, names: &[&str]) -> Result<Option<u64>> {
         let Some(text) = self.param(names) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| wrong(format!("{}={text}: a number is wanted", names[0])))
+        let shown = if self.user.is_some() { ".." } else { text };
+        text.parse().map(Some).map_err(|_| wrong(format!("{}={shown}: a number is wanted", names[0])))
     }
 
     /// Refuses parameters that are none of these.
     fn only(&self, names: &[&str]) -> Result<()> {
         match self.params.iter().find(|(name, _)| !names.contains(name) && !PATIENCE.contains(name)) {
             None => Ok(()),
+            Some(_) if self.user.is_some() => {
+                Err(wrong(format!("the URL has a parameter that {}:// hasn't", self.scheme)))
+            }
             Some((name, _)) => Err(wrong(format!("{}:// has no parameter {name}", self.scheme))),
         }
     }
@@ -132,6 +143,18 @@ impl<'u> Parts<'u> {
             patience.tries = u32::try_from(tries).unwrap_or(u32::MAX).max(1);
         }
         Ok(patience)
+    }
+}
+
+/// Refuses what looks like credentials without the `@` behind them.
+fn check_host(scheme: &str, host: &str) -> Result<()> {
+    match host.rsplit_once(':') {
+        None => Ok(()),
+        Some(_) if scheme != "blobstore" => {
+            Err(wrong(format!("{scheme}://: a bucket has no ':' in its name, and credentials don't go here")))
+        }
+        Some((_, port)) if port.ends_with(']') || port.parse::<u16>().is_ok() => Ok(()),
+        Some(_) => Err(wrong("blobstore:// has no host and port: key:secret@host:port is wanted")),
     }
 }
 
