@@ -121,3 +121,24 @@ fn what_is_posted_is_there_whoever_owns_the_series_and_names_are_counted() {
         assert_eq!(sum.map(|sum| sum.sum), Some(70.0), "the last one of a time counts");
     });
 }
+
+/// A poster that deleted used to take the owner's mail out of the inbox, into memory that nobody reads.
+#[test]
+fn who_posts_takes_nothing_away_from_the_owner() {
+    run(|env, database| async move {
+        let settings = Settings { commit_every: None, ..Settings::default() };
+        let mut candidate = Candidate::new(&database, settings.clone(), Claim::new("owner", "at owner"));
+        let (owner, _) = until_ours(&env, &mut candidate).await;
+        let (one, other) =
+            (SeriesStore::post(&database, settings.clone()), SeriesStore::post(&database, settings));
+        let series = one.series(NAME).await.unwrap();
+        for time in 0..10 {
+            series.append(time, time).unwrap();
+        }
+        one.sync().await.unwrap();
+        let deleted = other.series(NAME).await.unwrap();
+        assert!(matches!(deleted.delete_range(..5).await, Err(Error::NotOwner)));
+        assert!(matches!(other.delete(&deleted).await, Err(Error::NotOwner)));
+        assert_eq!(count(&owner).await, 10);
+    });
+}

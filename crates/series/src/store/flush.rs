@@ -13,7 +13,7 @@ use super::keys::Id;
 use super::nodes::Through;
 use super::rest::{self, Rounds, Seen};
 use super::{Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, side, tail};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Nodes, Span, Trunk};
 use crate::value::{Point, Points};
@@ -109,8 +109,15 @@ pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
     flush_now(shared, Sealed::Nothing).await
 }
 
+/// Refuses what only whoever owns the series may do. Who posts has no fence in its commits: it would take points out of the owner's inbox, and
+/// write over its tail.
+fn only_an_owner(shared: &Shared) -> Result<()> {
+    if shared.is_poster() { Err(Error::NotOwner) } else { Ok(()) }
+}
+
 /// Saves all that was appended before, and seals the next series that have been at rest for so long.
 pub(super) async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
+    only_an_owner(shared)?;
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
     flush_now(shared, Sealed::Resting(after)).await
@@ -118,6 +125,7 @@ pub(super) async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Resul
 
 /// Takes in what transactions wrote before, and saves it.
 pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
+    only_an_owner(shared)?;
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await
@@ -152,6 +160,7 @@ pub(super) async fn sealed<T>(
     span: Span,
     then: impl AsyncFnOnce() -> Result<T>,
 ) -> Result<T> {
+    only_an_owner(shared)?;
     shared.turn.wait().await;
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await?;

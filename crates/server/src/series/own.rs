@@ -7,7 +7,7 @@ use super::Hub;
 use crate::server::Shared;
 use plinth_env::sync::{First, race};
 use plinth_series::{Error, Result, Series, SeriesStore, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +37,10 @@ pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
         let result = ours.take(&crate::metrics::text(&shared), nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
-            let _ = ours.forget(nanos(now.saturating_sub(KEPT))).await;
+            // Whoever owns the series does that, for all servers.
+            if let Ok(owned) = hub.slot.now() {
+                let _ = forget(&owned.store, ours.metrics(), nanos(now.saturating_sub(KEPT))).await;
+            }
         }
         own = Some(ours);
     }
@@ -96,13 +99,23 @@ impl Own {
         format!("{metric} server={}{}", self.server, tags.collect::<String>())
     }
 
-    /// Deletes what is older than `first`.
-    async fn forget(&self, first: i64) -> Result<()> {
-        for series in self.series.values() {
-            series.delete_range(..first).await?;
-        }
-        Ok(())
+    /// The metrics that were recorded so far.
+    fn metrics(&self) -> BTreeSet<&str> {
+        self.series.keys().map(|what| what.split('{').next().unwrap_or(what)).collect()
     }
+}
+
+/// Deletes what is older than `first` of the measurements of every server.
+async fn forget(store: &SeriesStore, metrics: BTreeSet<&str>, first: i64) -> Result<()> {
+    for metric in metrics {
+        let found = store.find(metric, &[]).await?;
+        for name in found.iter().filter(|name| name.tags().any(|(tag, _)| tag == "server")) {
+            if let Some(series) = store.existing(name.as_str()).await? {
+                series.delete_range(..first).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -124,7 +137,10 @@ mod tests {
             );
             block_on(own.take(&text, time)).unwrap();
         }
-        block_on(own.forget(5)).unwrap();
+        let another = block_on(own.store.series("a_total server=127.0.0.1:4501")).unwrap();
+        another.append(1, 1.0).unwrap();
+        block_on(forget(&own.store, own.metrics(), 5)).unwrap();
+        assert!(block_on(another.aggregate(..)).unwrap().is_none(), "of every server");
         let names: Vec<String> = own.series.values().map(|series| series.name().to_string()).collect();
         let server = "server=127.0.0.1:4500";
         assert_eq!(
