@@ -25,14 +25,14 @@ pub struct Expired {
 /// `backup_cannot_expire` if there is no whole snapshot, or the time is before the first one; those of the target and, for a time,
 /// of reading the log. No key is needed.
 pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
-    let contents = backup.contents().await?;
+    let mut contents = backup.contents().await?;
     let nothing = || {
         Error::backup_cannot_expire().with_detail(format!("nothing in {} is older than that", backup.url()))
     };
     let version = match before {
         Goal::Newest => Version::MAX,
         Goal::Version(version) => version,
-        Goal::Time(time) => version_at(backup, &contents, time)
+        Goal::Time(time) => version_at(backup, &mut contents, time)
             .await
             .map_err(|error| if error == Error::restore_invalid_version() { nothing() } else { error })?,
     };

@@ -1,6 +1,7 @@
 //! Small files of the log become larger ones: a backup that puts a file each second would have a listing of millions in a year.
 //!
-//! Always: the merged file is there before those that it was made of go, and has all of their versions; files may overlap.
+//! Always: the merged file is there before those that it was made of go, and has all of their versions; files may overlap. Whoever
+//! listed them before and finds one gone lists again.
 
 use crate::container::{Backup, LogFile};
 use crate::format::Kind;

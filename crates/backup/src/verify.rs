@@ -1,11 +1,15 @@
 //! Verifying: every file of a backup is read, and what is damaged or missing is told with what that costs.
+//!
+//! The backup may run meanwhile. Always: what is told to be wrong is; a file of the log that was merged since it was listed is not
+//! missing, and what has its versions is read instead.
 
-use crate::container::Backup;
+use crate::container::{Backup, Contents, LogFile};
 use crate::format::Kind;
 use crate::log;
 use crate::manifest::{Manifest, RowsFile};
 use crate::restore::read_pieces;
 use plinth_types::{Error, Result, Version};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -51,19 +55,7 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         report.problems.push(Problem { error, costs: None });
     }
     let whole = contents.clone();
-    let mut bad_logs = Vec::new();
-    for file in &whole.logs {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::operation_cancelled());
-        }
-        let checked = check_log(backup, &file.name, is_deep).await;
-        report.count(file.stored, read);
-        if let Err(error) = checked {
-            report.problems.push(Problem { error, costs: Some((file.from, file.to - 1)) });
-            bad_logs.push(file.name.clone());
-        }
-    }
-    contents.logs.retain(|file| !bad_logs.contains(&file.name));
+    check_logs(backup, &mut contents, &mut report, read, stop).await?;
     for snapshot in &whole.snapshots {
         let reach = whole.reach(snapshot);
         let mut errors = Vec::new();
@@ -102,6 +94,50 @@ impl VerifyReport {
         self.bytes += bytes;
         read.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+/// Reads the files of the log; `contents` has those that are sound then. One that was merged since it was listed is not missing: what
+/// has its versions now is read in its stead.
+async fn check_logs(
+    backup: &Backup,
+    contents: &mut Contents,
+    report: &mut VerifyReport,
+    read: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut waiting: VecDeque<LogFile> = contents.logs.iter().cloned().collect();
+    let mut known: BTreeSet<String> = waiting.iter().map(|file| file.name.clone()).collect();
+    let mut sound = Vec::new();
+    let mut latest: Option<Contents> = None;
+    while let Some(file) = waiting.pop_front() {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::operation_cancelled());
+        }
+        let checked = check_log(backup, &file.name, report.is_deep).await;
+        if checked == Err(Error::file_not_found()) {
+            let is_listed = |listed: &Contents| listed.logs.iter().any(|other| other.name == file.name);
+            let listed = match latest.take().filter(|listed| !is_listed(listed)) {
+                Some(listed) => listed,
+                None => backup.contents().await?,
+            };
+            let (chain, end) = listed.chain(file.from, file.to);
+            let covers = end >= file.to && !is_listed(&listed);
+            let others = chain.into_iter().filter(|other| covers && known.insert(other.name.clone()));
+            waiting.extend(others.cloned());
+            latest = Some(listed);
+            if covers {
+                continue;
+            }
+        }
+        report.count(file.stored, read);
+        match checked {
+            Ok(()) => sound.push(file),
+            Err(error) => report.problems.push(Problem { error, costs: Some((file.from, file.to - 1)) }),
+        }
+    }
+    sound.sort_by_key(|file| (file.from, file.to));
+    contents.logs = sound;
+    Ok(())
 }
 
 async fn check_log(backup: &Backup, name: &str, is_deep: bool) -> Result<()> {

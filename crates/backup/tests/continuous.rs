@@ -7,11 +7,12 @@ mod common;
 
 use common::*;
 use plinth::backup::agent::{self, State, Wish};
-use plinth::backup::restore::{Goal, Mapping};
-use plinth::backup::{Agent, Backup, expire};
+use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
+use plinth::backup::{Agent, Backup, expire, verify};
 use plinth::{Database, Env, Error, Version};
 use plinth_env::simulated::Simulation;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What was there after each commit.
@@ -335,6 +336,69 @@ fn an_encrypted_backup_expires_by_time() {
         let expired = expire(&backup, Goal::Time(after)).await.unwrap();
         assert_eq!((expired.snapshots, backup.contents().await.unwrap().snapshots.len()), (1, 1));
         runs.stop().await.unwrap();
+    });
+}
+
+/// Files of the log that the agent merged meanwhile were missing to a restore and damaged to `verify`.
+#[test]
+fn what_is_merged_meanwhile_is_read_all_the_same() {
+    let simulation = Simulation::new(10);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(10));
+        let mut history = History::new();
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        write_for(&db, &mut history, &mut random, 60).await;
+        let newest = history.last().unwrap().0;
+        until(&db, "saved", |tag| tag.saved >= Some(newest)).await;
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let before = backup.contents().await.unwrap();
+        // One file that is read takes until the agent has merged what there is.
+        let slow = async |which: u64| {
+            let (env, calls) = (machine.clone(), AtomicU64::new(0));
+            let hook: Hook = Box::new(move |call, name| {
+                let is_log = call.starts_with("get") && name.starts_with("logs/");
+                let waits = is_log && calls.fetch_add(1, Ordering::SeqCst) == which;
+                let (env, wait) = (env.clone(), Duration::from_secs(if waits { 700 } else { 0 }));
+                Box::pin(async move {
+                    env.sleep(wait).await;
+                    Ok(())
+                })
+            });
+            let target = Hooked { inner: backup_target(&machine), hook, creates_always: false };
+            Backup::open(&machine, Arc::new(target), None).await.unwrap()
+        };
+        let restore = async |backup: &Backup, dir: &str| {
+            let builder = Database::builder(dir).env(machine.clone()).engine("memory");
+            let mut loader = builder.loader(plan.version).await.unwrap();
+            restore_into(backup, &plan, &RestoreControl::default(), &mut loader).await
+        };
+        assert!(before.logs.len() > 6, "{before:?}");
+        for (which, dir) in [(5, "/middle"), (0, "/begin")] {
+            restore(&slow(which).await, dir).await.unwrap();
+            let rows = rows_of(&*open(&machine, dir, "memory").await).await;
+            assert!(rows == history.last().unwrap().1, "{dir}");
+        }
+        let before = backup.contents().await.unwrap();
+        let report = verify(&slow(0).await, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        assert_eq!(report.problems, []);
+        assert!(report.restorable[0].1 >= plan.version, "{report:?}");
+        let logs = backup.contents().await.unwrap().logs;
+        assert!(!before.logs.iter().any(|file| logs.contains(file)), "{} files", before.logs.len());
+        let time = machine.wall_clock().as_millis() as u64;
+        let at = Plan::make(&slow(0).await, Goal::Time(time), Mapping::default()).await.unwrap();
+        assert!(at.version > report.restorable[0].1, "{at:?}");
+        let logs = backup.contents().await.unwrap().logs;
+        runs.stop().await.unwrap();
+        // What is missing for good is told.
+        for file in &logs {
+            machine.files().remove(format!("/backup/{}", file.name)).await.unwrap();
+        }
+        assert_eq!(restore(&backup, "/no").await, Err(Error::restore_missing_data()));
     });
 }
 

@@ -6,7 +6,7 @@
 use super::changes::Extents;
 use super::read::fetch;
 use super::{Plan, RestoreControl};
-use crate::container::Backup;
+use crate::container::{Backup, LogFile};
 use crate::format::Kind;
 use crate::{log, target::Doing};
 use bytes::Bytes;
@@ -19,6 +19,36 @@ use std::sync::atomic::Ordering;
 const TRANSACTION_BYTES: usize = 1 << 20;
 /// Files of the log fetched ahead.
 const AHEAD: usize = 4;
+
+/// So often in a row files are listed anew.
+const LISTINGS: u32 = 5;
+
+/// Files of the log, one after the other.
+struct Files<'b> {
+    backup: &'b Backup,
+    waiting: VecDeque<LogFile>,
+    coming: VecDeque<(LogFile, Reply<Bytes>)>,
+}
+
+impl<'b> Files<'b> {
+    fn new(backup: &'b Backup, files: impl Iterator<Item = LogFile>) -> Self {
+        Self { backup, waiting: files.collect(), coming: VecDeque::new() }
+    }
+
+    /// # Errors
+    /// `restore_missing_data` if it isn't there; those of the target.
+    async fn next(&mut self) -> Result<Option<(LogFile, Bytes)>> {
+        while let Some(file) = (self.coming.len() < AHEAD).then(|| self.waiting.pop_front()).flatten() {
+            let ((done, reply), backup, name) = (promise(), self.backup.clone(), file.name.clone());
+            self.coming.push_back((file, reply));
+            drop(self.backup.env.spawn("restore-log", async move {
+                done.send(fetch(&backup, &name).await);
+            }));
+        }
+        let Some((file, bytes)) = self.coming.pop_front() else { return Ok(None) };
+        Ok(Some((file, bytes.await?)))
+    }
+}
 
 /// A place in the log: mutations of a version that come before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -54,18 +84,25 @@ pub(crate) async fn apply(
         ready: Vec::new(),
         applied: 0,
     };
-    let mut coming: VecDeque<Reply<Bytes>> = VecDeque::new();
-    let mut names = plan.logs.iter().map(|file| file.name.clone());
-    for file in &plan.logs {
-        while let Some(name) = (coming.len() < AHEAD).then(|| names.next()).flatten() {
-            let ((done, reply), backup) = (promise(), backup.clone());
-            coming.push_back(reply);
-            drop(backup.env.clone().spawn("restore-log", async move {
-                done.send(fetch(&backup, &name).await);
-            }));
-        }
-        let Some(bytes) = coming.pop_front() else { break };
-        let bytes = bytes.await?;
+    let (mut files, mut listings) = (Files::new(backup, plan.logs.iter().cloned()), LISTINGS);
+    loop {
+        let (file, bytes) = match files.next().await {
+            Ok(Some(found)) => found,
+            Ok(None) => break,
+            // It may have been merged since, and another one has its versions.
+            Err(error) if error == Error::restore_missing_data() && listings > 0 => {
+                listings -= 1;
+                let contents = backup.contents().await?;
+                let (chain, end) = contents.chain(gathering.next, plan.version + 1);
+                if end <= plan.version {
+                    return Err(error);
+                }
+                files = Files::new(backup, chain.into_iter().cloned());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        listings = LISTINGS;
         // Files may overlap: each version is taken from one of them.
         let mut reader = backup.reader(&bytes, &file.name, Kind::Log)?;
         gathering.file(&mut reader, file.to)?;

@@ -11,6 +11,9 @@ use crate::manifest::{Manifest, RowsFile};
 use crate::names;
 use plinth_types::{Error, KeyRange, Result, Version};
 
+/// So often files are listed anew.
+const LISTINGS: u32 = 5;
+
 /// What a restore is to bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Goal {
@@ -47,11 +50,10 @@ impl Plan {
     /// asked for; those of the target.
     pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
         backup.needs_key()?;
-        let contents = backup.contents().await?;
-        let reaches = |snapshot: &Snapshot| contents.reach(snapshot);
+        let mut contents = backup.contents().await?;
         let version = match goal {
             Goal::Version(version) => version,
-            Goal::Time(time) => version_at(backup, &contents, time).await?,
+            Goal::Time(time) => version_at(backup, &mut contents, time).await?,
             Goal::Newest => contents
                 .restorable()
                 .last()
@@ -59,8 +61,9 @@ impl Plan {
                 .ok_or_else(|| unreachable_goal(backup, &contents, "anything"))?,
         };
         // The latest has the least log behind it.
-        let fits =
-            |snapshot: &&Snapshot| reaches(snapshot).is_some_and(|(from, to)| (from..=to).contains(&version));
+        let fits = |snapshot: &&Snapshot| {
+            contents.reach(snapshot).is_some_and(|(from, to)| (from..=to).contains(&version))
+        };
         let snapshot = contents.snapshots.iter().rev().find(fits);
         let snapshot = snapshot
             .ok_or_else(|| unreachable_goal(backup, &contents, &format!("version {version}")))?
@@ -147,11 +150,21 @@ fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
         .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
 }
 
-/// The last version that is known to have been the newest at or before a time.
+/// The last version that is known to have been the newest at or before a time. Files are listed anew if some were merged meanwhile.
 ///
 /// # Errors
 /// `restore_invalid_version` for a time before anything that can be restored; those of reading files.
-pub(crate) async fn version_at(backup: &Backup, contents: &Contents, time: u64) -> Result<Version> {
+pub(crate) async fn version_at(backup: &Backup, contents: &mut Contents, time: u64) -> Result<Version> {
+    for _ in 0..LISTINGS {
+        match version_in(backup, contents, time).await {
+            Err(error) if error == Error::file_not_found() => *contents = backup.contents().await?,
+            found => return found,
+        }
+    }
+    version_in(backup, contents, time).await
+}
+
+async fn version_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Version> {
     let mut best: Option<Moment> = None;
     let mut consider = |moment: Moment| {
         if moment.time <= time && best.is_none_or(|best| best.version < moment.version) {
