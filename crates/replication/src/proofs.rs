@@ -114,10 +114,12 @@ impl Proofs {
     /// Answers those whose proofs are there, as far as entries are committed here: another node may have applied what was
     /// committed when a proof was asked for, before it is synced on this one. Whoever saw that there is to see it here.
     pub(crate) fn settle(&self) {
-        let committed = self.view.committed();
-        let mut answered = BTreeMap::new();
+        let (committed, mut answered);
         {
             let mut state = self.lock();
+            // Under the lock: a commit after this look has its own call behind it, which finds what is proven here.
+            committed = self.view.committed();
+            answered = BTreeMap::new();
             while let Some((number, index)) = state.proving.proven() {
                 state.proven.insert(number, index);
             }

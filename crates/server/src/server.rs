@@ -240,11 +240,13 @@ impl Server {
     /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent and the server had
     /// not read by then has not happened.
     pub async fn stop(self) {
-        self.begin_stop();
-        self.shared.connections.finish_all();
         if let Some(series) = &self.series {
+            // They may be saved and given up through the doors of this very server, if it leads: those close afterwards.
+            series.begin_stop();
             series.stop(self.shared.config.limits.farewell).await;
         }
+        self.begin_stop();
+        self.shared.connections.finish_all();
         let emptied = self.shared.connections.emptied();
         let patience = self.shared.env.sleep(self.shared.config.limits.farewell);
         if let First::Right(()) = race(emptied, patience).await {
