@@ -1,4 +1,5 @@
-//! Tests of a server with sockets of the system in one program, but those that look at the whole process or at its speed.
+//! Tests of a server with sockets of the system in one program, but those that look at the whole process or at its speed, and those that come back to a port that
+//! another test may have taken meanwhile.
 //!
 //! A program for each file took four fifths of the time that it takes to build them: each instantiates the crates below anew.
 #![expect(
@@ -12,8 +13,6 @@ mod console;
 mod hostile;
 #[path = "http.rs"]
 mod http;
-#[path = "one_database.rs"]
-mod one_database;
 #[path = "requests.rs"]
 mod requests;
 #[path = "series.rs"]
