@@ -419,13 +419,14 @@ impl Fleet {
         let router = Router::new(self.stage.env().clone(), wires.clone(), true);
         let ids: Vec<_> = self.machines.iter().map(|machine| machine.id).collect();
         let compared = self.sim.run_until_within(HEALED, async move {
-            let version = router.read_version(ReadVersionRequest::default()).await?.version;
-            let mut all = Vec::new();
-            for id in ids {
-                let node = wires.node(id).ok_or_else(Error::process_behind)?;
-                all.push((id, rows(&node, version).await?));
+            loop {
+                let version = router.read_version(ReadVersionRequest::default()).await?.version;
+                match rows_of_all(&wires, &ids, version).await {
+                    // A node that was far behind has come to it only now; or another leader has gone ahead with the versions.
+                    Err(error) if error == Error::transaction_too_old() => {}
+                    all => return all,
+                }
             }
-            Ok::<_, Error>(all)
         });
         let all = compared.ok_or("the nodes could not be compared in time".to_string())?;
         let all = all.map_err(|error| format!("the nodes could not be compared: {error}"))?;
@@ -459,6 +460,20 @@ impl Machine {
         let env = sim.process(&format!("node-{}", at + 1));
         Self { env, id, address: format!("10.0.0.{at}:4500") }
     }
+}
+
+/// All rows of these nodes at a version.
+async fn rows_of_all(
+    wires: &Wires,
+    ids: &[NodeId],
+    version: Version,
+) -> plinth_types::Result<Vec<(NodeId, Vec<(Bytes, Bytes)>)>> {
+    let mut all = Vec::new();
+    for id in ids {
+        let node = wires.node(*id).ok_or_else(Error::process_behind)?;
+        all.push((*id, rows(&node, version).await?));
+    }
+    Ok(all)
 }
 
 /// All rows of a node at a version, once it has come to it.

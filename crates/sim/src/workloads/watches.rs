@@ -17,6 +17,12 @@ use std::time::Duration;
 /// How long after an acknowledged change a watch may take to fire: nothing on its way touches the disk, and no message
 /// takes as long.
 const SOON: Duration = Duration::from_millis(500);
+/// The same where nodes may be cut off from each other: the one that has the watch hears of the change when it is back.
+const SOON_IN_A_CLUSTER: Duration = Duration::from_secs(10);
+
+fn soon(client: &Client) -> Duration {
+    if client.stage().is_cluster() { SOON_IN_A_CLUSTER } else { SOON }
+}
 
 pub struct Watches {
     keys: usize,
@@ -64,7 +70,7 @@ impl Watches {
                 if now.number != life {
                     return None;
                 }
-                Some(race(&mut watch, client.stage().env().sleep(SOON)).await)
+                Some(race(&mut watch, client.stage().env().sleep(soon(client))).await)
             });
             match awaited.await {
                 None | Some(None) => return client.stage().probe("watch ended with its node"),
@@ -87,8 +93,9 @@ impl Watches {
             // Seen twice in a row: then it was acknowledged at least `SOON` ago.
             if in_life == life && acknowledged > seen {
                 if suspicious.is_some() {
+                    let soon = soon(client);
                     let what =
-                        format!("{seen} was read, and {acknowledged} is there since more than {SOON:?}");
+                        format!("{seen} was read, and {acknowledged} is there since more than {soon:?}");
                     return client.fail(format!("the watch on key {key} does not fire: {what}"));
                 }
                 suspicious = Some(acknowledged);
@@ -138,7 +145,7 @@ impl Workload for Watches {
             let Outcome::Committed(watch, _) = armed.await else { return };
             self.change(&client, key).await;
             if self.written(key).1 == before.1 + 2
-                && race(watch, client.stage().env().sleep(SOON)).await == First::Right(())
+                && race(watch, client.stage().env().sleep(soon(&client))).await == First::Right(())
             {
                 client.fail("a watch does not fire although nothing goes wrong any more");
             }
