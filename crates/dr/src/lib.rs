@@ -2,7 +2,7 @@
 //!
 //! ## Role
 //! An [`Agent`] reads the first database as any client does and applies to the second what is committed there. The second one is
-//! locked meanwhile, and readable by transactions that are aware of the lock. [`switch`] lets the two change places, [`abort`] makes
+//! locked meanwhile, and readable by transactions that are aware of the lock. [`switch()`] lets the two change places, [`abort()`] makes
 //! both free, [`abort_second`] the second one when the first is gone.
 //!
 //! ## Data structure
