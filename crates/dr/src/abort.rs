@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   second   1  head: aborting
-//!   first    2  if sides were being changed: unlocked again       second   3  its stream for the other direction gone
-//!   first    4  stream gone, and to whom its changes go
+//!   first    2  to whom its changes go is gone; if sides were being changed, unlocked again
+//!   second   3  its stream for the other direction gone           first    4  stream gone
 //!   second   5  unlocked, whole or cleared; head gone
 //! ```
-//! As long as the second has a head whoever comes next goes on. When the first is gone, there is step 5 alone: the second is at a
+//! As long as the second has a head whoever comes next goes on; whoever finds that it has changed looks again. When the first is gone, there is step 5 alone: the second is at a
 //! version at which it is whole after every transaction, so nothing has to be finished first.
 
 use crate::lease::Run;

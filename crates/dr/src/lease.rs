@@ -5,7 +5,8 @@
 //!           which another one has taken over from can commit nothing more, not even what is still on its way.
 //!   beat    a sign of life, twice a second. An agent that waits takes over when it hasn't moved for ten seconds, or is gone.
 //! ```
-//! Taking over at any time is safe; the beat only keeps two agents from doing it in turns.
+//! Taking over at any time is safe, as long as the head is what was looked at: a database that has become free has none. The
+//! beat only keeps two agents from doing it in turns.
 
 use crate::rows::{AGENT, BEAT, Beat, HEAD, Head, Id, PLACE, Place};
 use crate::system::{self, PAUSE, read};
