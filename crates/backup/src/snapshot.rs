@@ -14,7 +14,7 @@ use crate::manifest::{Manifest, RowsFile};
 use crate::ranges::everything;
 use crate::{names, rows};
 use bytes::Bytes;
-use plinth_client::{Database, Endpoint, PinnedSnapshot, ReadVersionRequest};
+use plinth_client::{Database, Endpoint, PinnedSnapshot, Retries};
 use plinth_types::{Error, KeyRange, KeySelector, KeySpace, RangeRead, Result, Version, key_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -151,16 +151,7 @@ pub async fn take_snapshot(
 
 /// Reads a version at which everything acknowledged before is visible, whether the database is locked or not.
 pub(crate) async fn read_version(db: &Database) -> Result<Version> {
-    let mut attempts = ATTEMPTS;
-    loop {
-        let request = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };
-        match db.endpoint().read_version(request).await {
-            Ok(reply) => return Ok(reply.version),
-            Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
-            Err(error) => return Err(error),
-        }
-        db.endpoint().env().sleep(PAUSE).await;
-    }
+    Retries { attempts: ATTEMPTS, pause: PAUSE }.read_version(db).await
 }
 
 /// Pins a version that has everything up to `since`. The engine `ssd` pins what its tables have, some seconds behind: until they

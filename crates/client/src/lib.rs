@@ -32,6 +32,7 @@ mod database;
 pub mod endpoint;
 mod mapped;
 mod merge;
+mod operator;
 mod options;
 mod range;
 #[cfg(feature = "net")]
@@ -47,6 +48,7 @@ pub use changes::{ChangeConsumer, ChangeFeed, ChangeStream};
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
 pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
+pub use operator::Retries;
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{

@@ -4,16 +4,16 @@
 //! waiting by itself: whoever has no patience uses [`within`].
 
 use crate::rows::Id;
-use plinth_client::{Database, ReadVersionRequest, Transaction, TransactionOption};
+use plinth_client::{Database, Retries, Transaction, TransactionOption};
 use plinth_env::sync::{First, race};
-use plinth_types::{Bytes, Error, KeyList, KeySpace, MutationType, Result, Version, Versionstamp, system};
+use plinth_types::{Bytes, Error, MutationType, Result, Version, Versionstamp, system};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 /// How often it is tried again, and the pause between.
-const ATTEMPTS: usize = 100;
+const RETRIES: Retries = Retries { attempts: 100, pause: PAUSE };
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Begin and end of the keys by which tenants are found: they are part of what users wrote.
@@ -21,34 +21,12 @@ pub(crate) const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
 
 /// A version at which everything acknowledged before is visible.
 pub(crate) async fn read_version(db: &Database) -> Result<Version> {
-    let mut attempts = ATTEMPTS;
-    loop {
-        let request = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };
-        match db.endpoint().read_version(request).await {
-            Ok(reply) => return Ok(reply.version),
-            Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
-            Err(error) => return Err(error),
-        }
-        db.endpoint().env().sleep(PAUSE).await;
-    }
+    RETRIES.read_version(db).await
 }
 
 /// The values of these keys, and the version that they are from.
 pub(crate) async fn read(db: &Database, keys: &[&[u8]]) -> Result<(Version, Vec<Option<Bytes>>)> {
-    let mut list = KeyList::new();
-    for key in keys {
-        list.push(key);
-    }
-    let mut attempts = ATTEMPTS;
-    loop {
-        let version = read_version(db).await?;
-        match db.endpoint().get_many(version, KeySpace::System, &list).await {
-            Ok(values) => return Ok((version, values)),
-            Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
-            Err(error) => return Err(error),
-        }
-        db.endpoint().env().sleep(PAUSE).await;
-    }
+    RETRIES.read(db, keys).await
 }
 
 /// One of them.

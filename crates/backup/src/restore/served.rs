@@ -15,12 +15,12 @@ use super::read::read_pieces;
 use super::{Plan, RestoreControl, RestoreReport};
 use crate::container::Backup;
 use crate::manifest::RowsFile;
-use crate::snapshot::{lock, read_version};
+use crate::snapshot::lock;
 use crate::target::Doing;
 use bytes::Bytes;
-use plinth_client::Database;
+use plinth_client::{Database, Retries};
 use plinth_types::{
-    CommitReply, CommitRequest, Conflicts, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationList,
+    CommitReply, CommitRequest, Conflicts, Error, KeyRange, KeySelector, KeySpace, MutationList,
     MutationType, RangeList, RangeRead, Result, Version, printable, strinc, system,
 };
 use std::sync::atomic::Ordering;
@@ -185,21 +185,8 @@ async fn read_one(db: &Database, key: &[u8]) -> Result<(Version, Option<Bytes>)>
     Ok((version, values.pop().flatten()))
 }
 
-async fn read_many(db: &Database, wanted: &[&[u8]]) -> Result<(Version, Vec<Option<Bytes>>)> {
-    let mut keys = KeyList::new();
-    for key in wanted {
-        keys.push(key);
-    }
-    let mut attempts = ATTEMPTS;
-    loop {
-        let version = read_version(db).await?;
-        match db.endpoint().get_many(version, KeySpace::System, &keys).await {
-            Ok(values) => return Ok((version, values)),
-            Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
-            Err(error) => return Err(error),
-        }
-        db.endpoint().env().sleep(PAUSE).await;
-    }
+async fn read_many(db: &Database, keys: &[&[u8]]) -> Result<(Version, Vec<Option<Bytes>>)> {
+    Retries { attempts: ATTEMPTS, pause: PAUSE }.read(db, keys).await
 }
 
 /// All rows of a small range.
