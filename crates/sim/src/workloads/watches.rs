@@ -145,7 +145,7 @@ impl Workload for Watches {
             let Outcome::Committed(watch, _) = armed.await else { return };
             self.change(&client, key).await;
             if self.written(key).1 == before.1 + 2
-                && race(watch, client.stage().env().sleep(soon(&client))).await == First::Right(())
+                && race(watch, client.stage().env().sleep(SOON)).await == First::Right(())
             {
                 client.fail("a watch does not fire although nothing goes wrong any more");
             }
