@@ -5,7 +5,6 @@
 
 use crate::world::*;
 use plinth_dr::{Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status};
-use plinth_env::simulated::Simulation;
 use plinth_types::{Error, Result, marks};
 use std::time::Duration;
 
@@ -18,11 +17,9 @@ struct Seen {
 
 /// Follows a database under writes, kills agents at random, and compares each time with what the first was. Gives the difference.
 fn follow_with_kills(seed: u64, kills: usize) -> Result<Seen, String> {
-    let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
+    with_pair(seed, async |pair| {
         let mut random = Random::new(seed);
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let Pair { machine, first, second, .. } = pair;
         let mut history = History::default();
         for _ in 0..300 {
             history.write(&client(&first), &mut random).await;
@@ -98,11 +95,9 @@ fn mistakes_in_following_are_noticed() {
 fn an_end_at_any_moment_leaves_a_state_of_the_first() {
     let (mut alone, mut empty) = (0, 0);
     for seed in 0..8 {
-        let simulation = Simulation::new(seed);
-        let machine = simulation.process("node");
-        simulation.run_until(async {
+        with_pair(seed, async |pair| {
             let mut random = Random::new(seed);
-            let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+            let Pair { machine, first, second, .. } = pair;
             let mut history = History::default();
             for _ in 0..40 {
                 history.write(&client(&first), &mut random).await;
@@ -157,11 +152,8 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
 
 #[test]
 fn a_paused_one_stands_still_and_goes_on() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
+    with_pair(1, async |pair| {
+        let Pair { machine, sites, .. } = pair;
         start(&sites, &StartSettings::default()).await.unwrap();
         assert!(!start(&sites, &StartSettings::default()).await.unwrap(), "it goes on");
         run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
@@ -183,11 +175,8 @@ fn a_paused_one_stands_still_and_goes_on() {
 /// Tenants are keys of users' behind a number that a row of the system's has: both go along. Metadata versions rise on both sides.
 #[test]
 fn tenants_and_the_metadata_version_go_along() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
+    with_pair(1, async |pair| {
+        let Pair { machine, sites, .. } = pair;
         let make = async |name: &str| {
             let tr = sites.from.create_transaction();
             tr.set_option(plinth::client::TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
@@ -227,10 +216,8 @@ fn tenants_and_the_metadata_version_go_along() {
 /// Two agents: one works, the other one takes over when it is dead, and neither harms the other.
 #[test]
 fn two_agents_take_turns() {
-    let simulation = Simulation::new(3);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+    with_pair(3, async |pair| {
+        let Pair { machine, first, second, .. } = pair;
         let sites = Sites::new(client(&first), lossy(&second, 3, 5));
         let mut history = History::default();
         history.write(&sites.from, &mut Random::new(1)).await;

@@ -76,13 +76,9 @@ fn what_makes_no_sense_is_refused() {
 /// A database that doesn't answer is named, and nobody waits for ever.
 #[test]
 fn a_database_out_of_reach_is_told() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
-        start(&sites, &StartSettings::default()).await.unwrap();
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+    with_pair(1, async |pair| {
+        pair.follow().await;
+        let Pair { first, second, .. } = pair;
         let silent = Sites::new(lossy(&first, 1, 0), client(&second));
         let failed = [
             start(&silent, &StartSettings::default()).await.map(drop),
@@ -104,13 +100,9 @@ fn a_database_out_of_reach_is_told() {
 /// A stream that was lost is told: in the agent's end, and in the status.
 #[test]
 fn a_lost_stream_is_told() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
-        start(&sites, &StartSettings::default()).await.unwrap();
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+    with_pair(1, async |pair| {
+        pair.follow().await;
+        let Pair { machine, sites, .. } = pair;
         let stream = sites.from.list_changes().await.unwrap().remove(0);
         sites.from.remove_changes(&stream.name).await.unwrap();
         put(&sites.from, "unseen").await;
@@ -127,11 +119,8 @@ fn a_lost_stream_is_told() {
 /// A row of another version of this program is refused with words, and nothing is done by guesses.
 #[test]
 fn rows_of_another_version_are_refused() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
+    with_pair(1, async |pair| {
+        let Pair { machine, sites, .. } = pair;
         start(&sites, &StartSettings::default()).await.unwrap();
         let tr = sites.to.create_transaction();
         tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();

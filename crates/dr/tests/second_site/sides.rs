@@ -9,7 +9,6 @@ use plinth_dr::{
     Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status, switch,
 };
 use plinth_env::Env;
-use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
 use plinth_types::{Bytes, Error, marks, system};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,11 +103,9 @@ fn check(told: &Told, rows: &Model, seed: u64) -> Result<(), String> {
 
 /// Changes sides, and back, under clients, with kills. Gives the longest pause of a client.
 fn change_with_kills(seed: u64) -> Result<Duration, String> {
-    let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
+    with_pair(seed, async |pair| {
         let mut random = Random::new(seed);
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+        let Pair { machine, first, second, .. } = pair;
         // The first has been there for a while: its versions are ahead.
         machine.sleep(Duration::from_secs(30)).await;
         let (first, second) = (lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
@@ -185,10 +182,8 @@ fn unlocking_before_everything_is_there_is_noticed() {
 /// Without kills clients stand still for a few round trips: far less than the second that is promised, by the simulated clock.
 #[test]
 fn clients_stand_still_for_less_than_a_second() {
-    let simulation = Simulation::new(7);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+    with_pair(7, async |pair| {
+        let Pair { machine, first, second, .. } = pair;
         let sites = Sites::new(lossy(&first, 1, usize::MAX), lossy(&second, 2, usize::MAX));
         start(&sites, &StartSettings::default()).await.unwrap();
         let agent = Agent::new(sites.clone(), Control::default());
@@ -219,11 +214,9 @@ fn clients_stand_still_for_less_than_a_second() {
 fn either_may_go_away_while_sides_are_changed() {
     let (mut firsts, mut seconds, mut both) = (0, 0, 0);
     for seed in 0..18 {
-        let simulation = Simulation::new(seed);
-        let machine = simulation.process("node");
-        simulation.run_until(async {
+        with_pair(seed, async |pair| {
             let mut random = Random::new(seed);
-            let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
+            let Pair { machine, first, second, .. } = pair;
             let sites = Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
             start(&sites, &StartSettings::default()).await.unwrap();
             run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
@@ -274,13 +267,9 @@ fn either_may_go_away_while_sides_are_changed() {
 /// Somebody else's lock on the first keeps sides from being changed, and everything goes on as before.
 #[test]
 fn a_first_that_somebody_has_locked_stays_the_first() {
-    let simulation = Simulation::new(1);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
-        start(&sites, &StartSettings::default()).await.unwrap();
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+    with_pair(1, async |pair| {
+        pair.follow().await;
+        let Pair { sites, .. } = pair;
         let tr = sites.from.create_transaction();
         tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
         tr.set(system::DATABASE_LOCKED, b"0123456789abcdefghijklmnop");
@@ -295,13 +284,9 @@ fn a_first_that_somebody_has_locked_stays_the_first() {
 /// An abort that stood still while another one made the second free used to find it without a place, and clear it.
 #[test]
 fn an_abort_that_stood_still_harms_nothing_that_is_free() {
-    let simulation = Simulation::new(3);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
-        start(&sites, &StartSettings::default()).await.unwrap();
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+    with_pair(3, async |pair| {
+        pair.follow().await;
+        let Pair { machine, first, second, sites } = pair;
         let (to, held) = held(&second);
         let late = Sites::new(client(&first), to);
         held.hold(b"\xff\x02/plinth/dr/to/agent");
@@ -331,13 +316,9 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
 /// An agent that stood still before it locked the first used to lock it for a change of sides that somebody had ended meanwhile.
 #[test]
 fn a_lock_that_comes_late_locks_nothing() {
-    let simulation = Simulation::new(4);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (first, second) = (open(&machine, "/first").await, open(&machine, "/second").await);
-        let sites = Sites::new(client(&first), client(&second));
-        start(&sites, &StartSettings::default()).await.unwrap();
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+    with_pair(4, async |pair| {
+        pair.follow().await;
+        let Pair { machine, first, second, sites } = pair;
         let (from, held) = held(&first);
         let late = Sites::new(from, client(&second));
         held.hold(system::DATABASE_LOCKED);

@@ -6,10 +6,11 @@
 use plinth::client::{MutationType, TransactionOption};
 use plinth::{Database, KeySelector, Version};
 use plinth_client::{Endpoint, ReadVersionRequest};
-use plinth_dr::{Agent, Control, Ending, Sites, Status};
+use plinth_dr::{Agent, Control, Ending, Sites, StartSettings, Status, start};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 pub use plinth_env::simulated::Random;
+use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySpace,
@@ -29,6 +30,36 @@ pub async fn open(machine: &Env, dir: &str) -> Database {
 /// The same database as the library below the facade knows it.
 pub fn client(db: &Database) -> plinth_client::Database {
     plinth_client::Database::new(db.endpoint().clone())
+}
+
+/// Two databases on a machine, of which nobody follows the other yet.
+pub struct Pair {
+    pub machine: Env,
+    pub first: Database,
+    pub second: Database,
+    /// The two, with nothing between.
+    pub sites: Sites,
+}
+
+impl Pair {
+    async fn open(machine: &Env) -> Self {
+        let (first, second) = (open(machine, "/first").await, open(machine, "/second").await);
+        let sites = Sites::new(client(&first), client(&second));
+        Self { machine: machine.clone(), first, second, sites }
+    }
+
+    /// Has the second follow until it is whole.
+    pub async fn follow(&self) {
+        start(&self.sites, &StartSettings::default()).await.unwrap();
+        run_until(&self.machine, &self.sites, async |status| status.whole_at.is_some()).await;
+    }
+}
+
+/// Runs a test of two databases in a world of its own.
+pub fn with_pair<T>(seed: u64, test: impl AsyncFnOnce(Pair) -> T) -> T {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async { test(Pair::open(&machine).await).await })
 }
 
 /// All rows that users wrote, whether the database is locked or not.
