@@ -310,6 +310,10 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
         assert_eq!(read_aware(&sites.to, "mine").await.as_deref(), Some(&b"kept"[..]));
         assert!(!is_locked(&sites.to).await && !is_locked(&sites.from).await);
         assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap(), None);
+        let tr = sites.to.create_transaction();
+        tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+        let agent = tr.get(b"\xff\x02/plinth/dr/to/agent").await.unwrap();
+        assert_eq!(agent, None, "nobody has begun to work at it");
     });
 }
 
