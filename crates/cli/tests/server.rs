@@ -5,13 +5,12 @@
 
 mod common;
 
+use common::counting::{Counting, judge};
 use common::{Running, scratch};
-use plinth::{Compression, Database, RangeOptions, Result, Transaction};
-use plinth_env::{Env, Task, block_on};
+use plinth::{Compression, Database};
+use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A number of the status document.
@@ -280,30 +279,6 @@ fn a_file_that_makes_no_sense_is_told_with_its_line() {
     assert!(code == Some(2) && told.contains("PLINTH_DIR"), "{told}");
 }
 
-fn number(bytes: &[u8]) -> u64 {
-    u64::from_be_bytes(bytes.try_into().unwrap())
-}
-
-/// Counts one further, and leaves a row that says so, once, whatever becomes of answers.
-fn count(db: &Database, row: &str) -> Result<()> {
-    let tr = db.create_transaction();
-    loop {
-        let attempt = |tr: &Transaction| {
-            if tr.get(row).wait()?.is_some() {
-                return Ok(());
-            }
-            let count = tr.get("count").wait()?.map_or(0, |value| number(&value)) + 1;
-            tr.set("count", count.to_be_bytes());
-            tr.set(row, count.to_be_bytes());
-            tr.commit().wait()
-        };
-        match attempt(&tr) {
-            Ok(()) => return Ok(()),
-            Err(error) => tr.on_error(error).wait()?,
-        }
-    }
-}
-
 #[test]
 fn killed_under_load_it_loses_nothing_that_was_acknowledged() {
     killed_under_load(&["--engine", "memory"]);
@@ -320,44 +295,14 @@ fn killed_under_load(settings: &[&str]) {
     let dir = place.path().join("data");
     let mut server = Running::start(&dir, &[&["--listen", "127.0.0.1:0"], settings].concat());
     let file = server.cluster_file();
-    let env = Env::real();
-    let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let clients: Vec<Task> = (0..CLIENTS)
-        .map(|client| {
-            let db = Database::connect(&file).unwrap();
-            let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
-            env.spawn("client", async move {
-                for number in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    count(&db, &format!("row/{client}/{number}")).unwrap();
-                    acknowledged.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
+    let counting = Counting::start(&file, CLIENTS);
     for round in 0..5 {
-        let before = acknowledged.load(Ordering::Relaxed);
-        while acknowledged.load(Ordering::Relaxed) < before + 50 {
-            block_on(env.sleep(Duration::from_millis(7 * round + 1)));
-        }
+        counting.await_more(50, Duration::from_millis(7 * round + 1));
         server.kill();
         server = Running::start(&dir, settings);
     }
-    stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.wait().unwrap());
-    let db = Database::connect(&file).unwrap();
-    let (count, mut rows) = db
-        .transact_blocking(|tr| {
-            let rows = block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
-            let rows: Vec<u64> = rows.iter().map(|row| number(&row.value)).collect();
-            Ok((tr.get("count").wait()?.map_or(0, |value| number(&value)), rows))
-        })
-        .unwrap();
-    rows.sort_unstable();
-    assert_eq!(count, acknowledged.load(Ordering::Relaxed));
-    assert!(rows.iter().copied().eq(1..=count), "the count is {count}, the rows say {rows:?}");
+    let acknowledged = counting.stop();
+    judge(&Database::connect(&file).unwrap(), acknowledged);
     assert_eq!(server.terminate(), Some(0));
 }
 

@@ -1,8 +1,7 @@
 //! Three servers as processes, formed by one cluster file: the leader is killed again and again, and nothing that was acknowledged
 //! is missing.
 //!
-//! The clients count in a row that all of them write, and leave a row for each count, as those of one server do (`server.rs`): a
-//! count that was lost, or took effect twice, shows.
+//! The clients count, as those of one server do (`common/counting.rs`): a count that was lost, or took effect twice, shows.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,15 +9,14 @@ mod faults;
 mod places;
 mod series;
 
+use common::counting::{Counting, count, judge};
 use common::{Running, scratch};
 use plinth::client::Endpoint;
 use plinth::client::remote::RemoteEndpoint;
-use plinth::{ClusterFile, Database, RangeOptions, Result, Transaction, TransactionOption};
-use plinth_env::{Env, Task, block_on};
+use plinth::{ClusterFile, Database, TransactionOption};
+use plinth_env::{Env, block_on};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const KILLS: usize = 20;
@@ -126,85 +124,29 @@ impl Cluster {
     }
 }
 
-fn number(bytes: &[u8]) -> u64 {
-    u64::from_be_bytes(bytes.try_into().unwrap())
-}
-
-/// Counts one further, and leaves a row that says so, once, whatever becomes of answers.
-fn count(db: &Database, row: &str) -> Result<()> {
-    let tr = db.create_transaction();
-    loop {
-        let attempt = |tr: &Transaction| {
-            if tr.get(row).wait()?.is_some() {
-                return Ok(());
-            }
-            let count = tr.get("count").wait()?.map_or(0, |value| number(&value)) + 1;
-            tr.set("count", count.to_be_bytes());
-            tr.set(row, count.to_be_bytes());
-            tr.commit().wait()
-        };
-        match attempt(&tr) {
-            Ok(()) => return Ok(()),
-            Err(error) => tr.on_error(error).wait()?,
-        }
-    }
-}
-
-fn judge(db: &Database, acknowledged: u64) {
-    let (count, mut rows) = db
-        .transact_blocking(|tr| {
-            let rows = block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
-            let rows: Vec<u64> = rows.iter().map(|row| number(&row.value)).collect();
-            Ok((tr.get("count").wait()?.map_or(0, |value| number(&value)), rows))
-        })
-        .unwrap();
-    rows.sort_unstable();
-    assert_eq!(count, acknowledged);
-    assert!(rows.iter().copied().eq(1..=count), "the count is {count}, the rows say {rows:?}");
-}
-
 #[test]
 fn the_leader_is_killed_again_and_again_and_nothing_acknowledged_is_lost() {
     let place = scratch();
     let mut cluster = Cluster::form(place.path());
     let env = Env::real();
-    let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let clients: Vec<Task> = (0..CLIENTS)
-        .map(|client| {
-            let db = Database::connect(&cluster.file).unwrap();
-            let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
-            env.spawn("client", async move {
-                for number in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    count(&db, &format!("row/{client}/{number}")).unwrap();
-                    acknowledged.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
+    let counting = Counting::start(&cluster.file, CLIENTS);
     for round in 0..KILLS {
-        let before = acknowledged.load(Ordering::Relaxed);
-        while acknowledged.load(Ordering::Relaxed) < before + 20 {
-            block_on(env.sleep(Duration::from_millis(3 * round as u64 + 1)));
-        }
+        counting.await_more(20, Duration::from_millis(3 * round as u64 + 1));
         let leader = cluster.leader();
         cluster.servers[leader].take().unwrap().kill();
         // Sometimes it is back before anybody has noticed, sometimes others lead meanwhile.
         block_on(env.sleep(Duration::from_millis(70 * (round as u64 % 8))));
         cluster.start(leader);
     }
-    stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.wait().unwrap());
+    let acknowledged = counting.stop();
     let db = Database::connect(&cluster.file).unwrap();
-    judge(&db, acknowledged.load(Ordering::Relaxed));
+    judge(&db, acknowledged);
     // One after the other ends cleanly, and the last but one takes nothing with it.
     for at in 0..3 {
         let server = cluster.servers[at].take().unwrap();
         assert_eq!(server.terminate(), Some(0));
         cluster.start(at);
-        judge(&db, acknowledged.load(Ordering::Relaxed));
+        judge(&db, acknowledged);
     }
 }
 
@@ -317,22 +259,7 @@ fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
     let place = scratch();
     let mut cluster = Cluster::form(place.path());
     let db = Database::connect(&cluster.file).unwrap();
-    let (env, acknowledged) = (Env::real(), Arc::new(AtomicU64::new(0)));
-    let stop = Arc::new(AtomicBool::new(false));
-    let clients: Vec<Task> = (0..4)
-        .map(|client| {
-            let (db, stop, acknowledged) = (db.clone(), stop.clone(), acknowledged.clone());
-            env.spawn("client", async move {
-                for number in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    count(&db, &format!("row/{client}/{number}")).unwrap();
-                    acknowledged.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
+    let counting = Counting::start(&cluster.file, 4);
     let mut all = cluster.addresses.clone();
     all.sort();
     // A disk is lost: the server comes back as another node, and votes when it has everything.
@@ -358,13 +285,8 @@ fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
     // It goes on without any one of the voters.
     let leader = cluster.leader();
     cluster.servers[leader].take().unwrap().kill();
-    let before = acknowledged.load(Ordering::Relaxed);
-    while acknowledged.load(Ordering::Relaxed) < before + 20 {
-        block_on(env.sleep(Duration::from_millis(5)));
-    }
-    stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.wait().unwrap());
-    judge(&db, acknowledged.load(Ordering::Relaxed));
+    counting.await_more(20, Duration::from_millis(5));
+    judge(&db, counting.stop());
 }
 
 /// What is wrong is told by the program itself, and nothing is made.

@@ -1,6 +1,8 @@
 //! What the tests of the program share: a server as a process, which ends with the test.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod counting;
+
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
