@@ -278,10 +278,9 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         // The console of another server asks: nobody else has shown the lease.
         (asked, &Method::GET) if console::series::owns(asked) && is_passed(request.headers()) => {
             let (head, _) = request.into_parts();
-            match of_owner(hub, &head, b"").await {
-                Ok(answered) => answered,
-                Err(why) => told(pass::MOVED, TEXT, format!("-{why}\r\n")),
-            }
+            of_owner(hub, &head, b"")
+                .await
+                .unwrap_or_else(|why| told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n")))
         }
         ("/api/stats", &Method::GET | &Method::HEAD) => told(StatusCode::OK, JSON, stats(hub)),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
@@ -347,6 +346,7 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
                     Some(why) => why,
                 }
             }
+            Asked::There(_) if is_passed(&head.headers) => plinth_series::Error::NotOwner,
             Asked::There(holder) => match pass::ask(hub, &holder, head, text).await {
                 Ok(response) => {
                     let kind = response.headers().get(CONTENT_TYPE).cloned();
@@ -356,7 +356,11 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
                 Err(why) => why.into(),
             },
         };
-        if hub.env.now() >= until || hub.is_stopping() || is_passed(&head.headers) {
+        if is_passed(&head.headers) {
+            // Whoever has passed it on asks the next owner.
+            return Ok(told(pass::MOVED, TEXT, format!("-{why}\r\n")));
+        }
+        if hub.env.now() >= until || hub.is_stopping() {
             return Err(why);
         }
         hub.env.sleep(PAUSE).await;

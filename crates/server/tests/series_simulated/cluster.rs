@@ -299,3 +299,36 @@ fn another_server_owns_the_series_soon_after_a_death_and_at_once_after_an_end() 
         assert_eq!(world.owner(&looker), Some(next), "whoever comes back takes nothing from anybody");
     }
 }
+
+/// An owner that was deposed and doesn't know it yet answered a question that was passed on with an error of its own, which whoever had
+/// passed it on took for the answer.
+#[test]
+fn an_owner_that_was_deposed_says_so_to_whoever_passes_questions_on() {
+    let world = World::new(4);
+    let looker = world.sim().process("looker");
+    world.sim().run_for(Duration::from_secs(2));
+    let owner = world.owner(&looker).expect("somebody owns the series");
+    let (database, at) = (world.client(&looker), address(&world.machines, owner, HTTP));
+    let answers = world.sim().run_until(async {
+        let holder = SeriesStore::holder(&database, &Settings::default()).await.unwrap().unwrap();
+        let store = SeriesStore::open(&database).await.unwrap();
+        store.series("own.a s=0").await.unwrap().append(1, 1.0).unwrap();
+        store.sync().await.unwrap();
+        let secret: String = holder.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut answers = Vec::new();
+        for (path, body) in [("/api/query", r#"{"select":"own.a","range":{"from":0,"to":9}}"#), ("/api/v1/query", "query=own_a")] {
+            let mut stream = looker.sockets().connect(at).await.unwrap();
+            let kind = if path == "/api/query" { "application/json" } else { "application/x-www-form-urlencoded" };
+            let head = format!(
+                "POST {path} HTTP/1.0\r\nHost: localhost\r\nX-Plinth-Lease: {secret}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
+            send_all(&mut stream, (head + body).as_bytes()).await.unwrap();
+            let mut buffer = [0; 4096];
+            let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.unwrap();
+            answers.push(String::from_utf8_lossy(&buffer[..len.min(12)]).into_owned());
+        }
+        answers
+    });
+    assert_eq!(answers, ["HTTP/1.0 421", "HTTP/1.0 421"]);
+}
