@@ -8,7 +8,7 @@
 //! the same rules, the suite of the alert rules, that of backups to an object store, the console's, in a browser, packages, and that of programs which send time series and read them.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as one failed test, so that
-//! the sum never looks better than the run was.
+//! the sum never looks better than the run was. The last lines name the tests that failed and where.
 
 use crate::{Result, cargo};
 use std::fmt;
@@ -52,6 +52,11 @@ struct Tally {
     current: String,
     /// The crate whose unit tests cargo announced last: those in its folder `tests` come behind them.
     of_crate: String,
+    /// The tests that failed since the last result, and what they said; then those of the whole run.
+    failing: Vec<String>,
+    failures: Vec<String>,
+    /// Where the panic of a test that failed was; its message is the next line.
+    panicked: Option<String>,
 }
 
 impl Tally {
@@ -67,7 +72,26 @@ impl Tally {
                 Announced::Doctests(name) => format!("{name}, doctests"),
             };
         } else if let Some(counts) = result(line) {
-            self.suites.push((std::mem::take(&mut self.current), counts));
+            let name = std::mem::take(&mut self.current);
+            // A test that passes may have had a thread panic.
+            let failing = std::mem::take(&mut self.failing);
+            if counts.failed > 0 {
+                self.failures.extend(failing.iter().map(|failure| format!("{name}: {failure}")));
+            }
+            self.suites.push((name, counts));
+        } else {
+            self.read_failure(line);
+        }
+    }
+
+    /// Notes a test that failed, as cargo, pytest and the other runners name it, and where a panic was.
+    fn read_failure(&mut self, line: &str) {
+        if let Some(place) = self.panicked.take() {
+            self.failing.push(format!("{place} {line}"));
+        } else if let Some(name) = failed_test(line) {
+            self.failing.push(name.to_string());
+        } else if line.starts_with("thread '") && line.contains(" panicked at ") {
+            self.panicked = Some(line.to_string());
         }
     }
 
@@ -76,6 +100,7 @@ impl Tally {
         let counted = self.suites[before..].iter().any(|(_, counts)| counts.failed > 0);
         if !success && !counted {
             let note = format!("{name}: ended before it had counted its tests");
+            self.failures.extend(self.failing.drain(..).map(|failure| format!("{name}: {failure}")));
             self.suites.push((note, Counts { failed: 1, ..Counts::default() }));
         }
     }
@@ -90,6 +115,12 @@ impl Tally {
         println!("\ntests run:");
         for (name, counts) in self.suites.iter().filter(|(_, counts)| *counts != Counts::default()) {
             println!("  {name}: {counts}");
+        }
+        if !self.failures.is_empty() {
+            println!("what failed:");
+            for failure in &self.failures {
+                println!("  {failure}");
+            }
         }
         println!("{}", self.sum());
     }
@@ -219,6 +250,12 @@ fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<
     Ok((status.code(), last))
 }
 
+/// The name of the test that a line says has failed: `test kill::twice ... FAILED`, `FAILED test_kv.py::test_get - ...`.
+fn failed_test(line: &str) -> Option<&str> {
+    let cargo = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+    cargo.or_else(|| line.strip_prefix("FAILED "))
+}
+
 /// What cargo says it runs next.
 enum Announced {
     /// The unit tests of a library or a program, by its name.
@@ -270,6 +307,9 @@ mod tests {
 running 2 tests
 test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
      Running tests/crash.rs (target/checked/deps/crash-77)
+test torn::tail ... FAILED
+thread 'torn::tail' (7) panicked at crates/types/tests/crash.rs:9:5:
+three records were there
 test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s
    Doc-tests plinth_types
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
@@ -293,6 +333,22 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         ];
         assert_eq!(shown, expected);
         assert_eq!(tally.sum().to_string(), "6 passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_named() {
+        let mut tally = tally(OUTPUT);
+        let of = "plinth_types, tests/crash.rs";
+        let panic =
+            "thread 'torn::tail' (7) panicked at crates/types/tests/crash.rs:9:5: three records were there";
+        assert_eq!(tally.failures, [format!("{of}: torn::tail"), format!("{of}: {panic}")]);
+        for line in [
+            "FAILED test_kv.py::test_get - assert 1 == 2",
+            "test result: FAILED. 0 passed; 1 failed; 0 ignored",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!(tally.failures.last().unwrap(), ": test_kv.py::test_get - assert 1 == 2");
     }
 
     #[test]
