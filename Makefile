@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
 
-.PHONY: help demo test check fix bench peers sim install packages packages-test
+.PHONY: help demo test check fix bench examples peers sim install packages packages-test
 
 help:
 	@cargo xtask help
@@ -30,6 +30,10 @@ fix:
 # The seeds' workloads on this machine, all of them, with both engines: three quarters of an hour.
 bench:
 	cargo xtask bench $(or $(ARGS),--workload all --engine memory$(comma)ssd --seconds 4 --html bench.html --json bench.json)
+
+# Examples that need what Plinth doesn't (SQLite, which is C), with their tests. They are built for this alone.
+examples:
+	tests/examples/run $(ARGS)
 
 # Other stores on the same workloads; they are built for this alone.
 peers:

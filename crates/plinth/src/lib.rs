@@ -127,6 +127,7 @@ pub use plinth_pipeline::cluster;
 pub use plinth_pipeline::{CheckReport, Compression, LongestWaits, SalvageReport, check, salvage};
 #[cfg(feature = "series")]
 pub use plinth_series as series;
+pub use plinth_types::atomic;
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,
