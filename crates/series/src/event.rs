@@ -38,6 +38,11 @@ pub fn points(time: i64, text: &[u8]) -> Result<Vec<Point>> {
     Ok((start..).zip(values).map(|(time, value)| Point { time, value: Value::Integer(value) }).collect())
 }
 
+/// Whether a point of a series of events is the first one of an event.
+pub(crate) fn is_first(point: &Point) -> bool {
+    point.time.rem_euclid(MICROSECOND) == 0
+}
+
 /// Puts events together from points that ascend by time. What is no event, such as a point of another source, is left out.
 #[derive(Clone, Default, Debug)]
 pub struct Events {

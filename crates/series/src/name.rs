@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest name, in bytes.
+/// Longest name in its canonical form, in bytes.
 pub const MAX_NAME_BYTES: usize = 4096;
 /// Most tags of a name.
 pub const MAX_TAGS: usize = 128;
@@ -27,9 +27,6 @@ impl Name {
     pub fn parse(text: &str) -> Result<Self> {
         let wrong =
             |why: &str| Err(Error::Name { name: text.chars().take(200).collect(), why: why.to_string() });
-        if text.len() > MAX_NAME_BYTES {
-            return wrong("it is longer than 4096 bytes");
-        }
         // In its place among sorted tags it would make one of two.
         if text.chars().fold(false, |escaped, character| character == '\\' && !escaped) {
             return wrong("the backslash at its end escapes nothing");
@@ -56,6 +53,9 @@ impl Name {
         let mut canonical = metric.to_string();
         for (key, value) in tags {
             canonical.extend([" ", key, "=", value]);
+        }
+        if canonical.len() > MAX_NAME_BYTES {
+            return wrong("it is longer than 4096 bytes");
         }
         Ok(Self { text: canonical })
     }
@@ -162,6 +162,16 @@ mod tests {
         }
         assert_eq!(with_own_blanks("a b\\ c\\\\ d"), "a\\ b\\ c\\\\\\ d");
         assert_eq!(written("a"), ["a"]);
+    }
+
+    #[test]
+    fn the_longest_name_is_one_however_it_is_written() {
+        let longest = format!("m host={}", "x".repeat(MAX_NAME_BYTES - 7));
+        for text in [longest.clone(), longest.replace(' ', "   "), format!(" {longest} ")] {
+            assert_eq!(Name::parse(&text).unwrap().as_str(), longest);
+        }
+        let error = Name::parse(&format!("{longest}x")).unwrap_err().to_string();
+        assert!(error.contains("longer than 4096 bytes"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 const ALL: &[(&[&str], &str)] = &[
     (
         &["advanceversion", "versionepoch"],
-        "versions go on by themselves, and a copy by `plinth migrate` begins above those of its source where it must",
+        "versions are moved on by the special key \\xff\\xff/management/min_required_commit_version, written as a number in decimal; a copy by \
+         `plinth migrate` begins above those of its source where it must",
     ),
     (
         &[

@@ -15,6 +15,7 @@ use super::runs::Runs;
 use super::{MAX_LINE_BYTES, Sample};
 use crate::cell::Cell;
 use crate::error::{Error, Result};
+use crate::event;
 use crate::name::Name;
 use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
 use crate::value::Point;
@@ -348,8 +349,17 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
-        self.saved += self.points.len() as u64;
+        self.saved += self.sent_as(target);
         Ok(())
+    }
+
+    /// How many points the sender sent for those that were appended: an event is one, however long.
+    fn sent_as(&self, target: u32) -> u64 {
+        let target = &self.intake.names.targets[target as usize];
+        if !target.name().as_str().starts_with('!') {
+            return self.points.len() as u64;
+        }
+        self.points.iter().filter(|point| event::is_first(point)).count() as u64
     }
 
     /// Tells the sender which of its series there may not be, and why.
@@ -431,7 +441,7 @@ impl Session {
         self.intake.names.targets.len()
     }
 
-    /// Points that were saved so far.
+    /// Points that were saved so far; an event is one.
     pub fn saved(&self) -> u64 {
         self.saved
     }
