@@ -31,7 +31,7 @@ fix:
 bench:
 	cargo xtask bench $(or $(ARGS),--workload all --engine memory$(comma)ssd --seconds 4 --html bench.html --json bench.json)
 
-# Examples that need what Plinth doesn't (SQLite, which is C), with their tests. They are built for this alone.
+# Examples that are workspaces of their own (one needs SQLite, which is C), with their tests. They are built for this alone.
 examples:
 	tests/examples/run $(ARGS)
 

@@ -6,7 +6,7 @@
 
 use crate::link::LATEST;
 use crate::stage::Stage;
-use plinth_client::Transaction;
+use plinth_client::{Database, Transaction};
 use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Result, Version};
@@ -230,6 +230,24 @@ impl Client {
         let place = Mutex::new(None);
         let is_done = self.transact_boxed(Box::new(|tr| put(&place, body(tr)))).await;
         take(place).filter(|_| is_done)
+    }
+
+    /// Calls what commits by itself, such as a layer that takes a database. `None`: nobody knows whether it took effect (the node's life
+    /// ended, an answer was lost), or it failed by what was done to the database. Whatever else it fails by ends the run.
+    pub async fn call<T, Fut>(&self, work: impl FnOnce(Database) -> Fut) -> Option<T>
+    where
+        Fut: Future<Output = Result<T>>,
+    {
+        match self.in_life(|life| work(life.database)).await? {
+            Ok(value) => {
+                self.stage.count_commit();
+                Some(value)
+            }
+            Err(error) => {
+                let _: Outcome<()> = self.judge(error, true);
+                None
+            }
+        }
     }
 
     async fn transact_boxed<'a>(&'a self, body: BodyAgain<'a>) -> bool {

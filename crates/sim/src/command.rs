@@ -44,7 +44,8 @@ struct Arguments {
     kills: Option<u64>,
 }
 
-fn parse(arguments: &[String]) -> Result<Arguments, String> {
+/// `own` are the specs that there are, instead of the built-in ones and files.
+fn parse(arguments: &[String], own: Option<&[Spec]>) -> Result<Arguments, String> {
     let mut parsed = Arguments {
         seed: 1,
         count: 0,
@@ -69,7 +70,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             "--count" => count = Some(number(value()?)?),
             "--spec" => {
                 for name in value()?.split(',') {
-                    specs.push(Spec::find(name)?);
+                    specs.push(own.map_or_else(|| Spec::find(name), |own| among(own, name))?);
                 }
             }
             "--jobs" => parsed.jobs = number(value()?)?.clamp(1, 64) as usize,
@@ -83,7 +84,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
     }
     parsed.count = count.unwrap_or(100);
     if specs.is_empty() {
-        specs = Spec::all();
+        specs = own.map_or_else(Spec::all, <[Spec]>::to_vec);
     }
     let fitted = |spec: Spec| match parsed.nodes {
         Some(nodes) => spec.on(nodes),
@@ -91,6 +92,14 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
     };
     parsed.specs = specs.into_iter().map(|spec| Arc::new(fitted(spec))).collect();
     Ok(parsed)
+}
+
+/// The one of this name.
+fn among(specs: &[Spec], name: &str) -> Result<Spec, String> {
+    specs.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| {
+        let known: Vec<&str> = specs.iter().map(|spec| &spec.name[..]).collect();
+        format!("there is no spec {name:?}; there are {}", known.join(", "))
+    })
 }
 
 fn nodes(text: &str) -> Result<u64, String> {
@@ -120,10 +129,7 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
     match arguments {
         [command, dir, engine] if command == writer::COMMAND => return writer::run(Path::new(dir), engine),
         [list] if list == "--list" => {
-            for spec in Spec::all() {
-                println!("{:24} {}", spec.name, spec.about);
-            }
-            return 0;
+            return list_specs(&Spec::all());
         }
         _ => {}
     }
@@ -131,7 +137,7 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         println!("{USAGE}");
         return 0;
     }
-    match parse(arguments) {
+    match parse(arguments, None) {
         Ok(Arguments { kills: Some(rounds), nodes: Some(nodes), seed, .. }) if nodes > 1 => {
             kill_nodes(caller, program, (nodes, rounds), seed)
         }
@@ -142,6 +148,37 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
             2
         }
     }
+}
+
+/// The same for a program that brings specs of its own, which are all there are; people start it by these words, such as `cargo run --`.
+/// Real processes are not killed by it. The exit code is as that of [`run`].
+pub fn run_own(words: &'static str, specs: &[Spec], arguments: &[String]) -> u8 {
+    if arguments.iter().any(|argument| argument == "--list") {
+        return list_specs(specs);
+    }
+    let parsed = parse(arguments, Some(specs)).and_then(|parsed| match parsed.kills {
+        Some(_) => Err("--kills is an option of plinth sim alone".to_string()),
+        None => Ok(parsed),
+    });
+    match parsed {
+        Ok(parsed) => simulate(Caller::Program(words), parsed),
+        Err(what) => {
+            eprintln!("{what}\n\n{}", options());
+            2
+        }
+    }
+}
+
+/// What there is to be said to a program's command line that makes no sense.
+fn options() -> &'static str {
+    USAGE.split_once("\n\n  --seed").map_or(USAGE, |(usage, _)| &USAGE[usage.len() + 2..])
+}
+
+fn list_specs(specs: &[Spec]) -> u8 {
+    for spec in specs {
+        println!("{:24} {}", spec.name, spec.about);
+    }
+    0
 }
 
 fn kill(caller: Caller, program: &[OsString], rounds: u64, seed: u64) -> u8 {
@@ -219,7 +256,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Arguments, String> {
-        parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
+        parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>(), None)
     }
 
     #[test]
@@ -232,6 +269,23 @@ mod tests {
         let three = parsed("--spec cycle --seed 4 --nodes 3").unwrap();
         let again = Plan::new(three.specs[0].clone(), 4).reproduction();
         assert_eq!(again, "make sim ARGS='--spec cycle --seed 4 --nodes 3'");
+    }
+
+    #[test]
+    fn a_program_has_its_own_specs_alone() {
+        let own = [Spec::find("quiet").unwrap()];
+        let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_string).collect() };
+        let parsed = parse(&words("--seed 3"), Some(&own)).unwrap();
+        let plan = Plan {
+            caller: Caller::Program("cargo run --"),
+            ..Plan::new(parsed.specs[0].clone(), parsed.seed)
+        };
+        assert_eq!((parsed.specs.len(), &plan.reproduction()[..]), (1, "cargo run -- --spec quiet --seed 3"));
+        let error = parse(&words("--spec cycle"), Some(&own)).err().unwrap();
+        assert_eq!(error, "there is no spec \"cycle\"; there are quiet");
+        assert_eq!(run_own("x", &own, &words("--kills 3")), 2);
+        assert_eq!(run_own("x", &own, &words("--seed 3 --no-faults")), 0);
+        assert!(options().starts_with("  --seed N "));
     }
 
     #[test]

@@ -26,7 +26,8 @@
 //! 3. A workload has one oracle, in its own file; specs compose them, and each stays within keys of its own.
 //!
 //! ## Not here
-//! Faults themselves: `plinth_env::simulated`. How to run, write and read all this: `docs/simulation.md`.
+//! Faults themselves: `plinth_env::simulated`. How to run, write and read all this: `docs/simulation.md`; how to test a layer of
+//! your own with it, by [`Workloads`] and [`Seeds`]: `docs/testing-layers.md`.
 //! Read next: `spec.rs`, `run.rs`, `stage.rs`, `client.rs`, then `workloads/cycle.rs`.
 #![forbid(unsafe_code)]
 
@@ -49,6 +50,7 @@ mod plan;
 pub mod probes;
 pub mod proxy;
 mod run;
+mod seeds;
 mod shadow;
 mod spec;
 mod stage;
@@ -61,5 +63,7 @@ pub use double::{Between, Doubles, Tally};
 pub use many::{Sum, run_many};
 pub use plan::{Caller, Plan};
 pub use run::{Report, run};
+pub use seeds::Seeds;
 pub use spec::{BUILT_IN, Draw, Spec};
-pub use stage::Stage;
+pub use stage::{Life, Stage};
+pub use workloads::{Work, Workload, Workloads};

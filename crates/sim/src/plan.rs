@@ -11,6 +11,11 @@ use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The environment's variable with the seed that a test shall run, instead of those that it names.
+pub(crate) const SEED: &str = "PLINTH_SIM_SEED";
+/// The environment's variable with how many seeds a test shall run.
+pub(crate) const COUNT: &str = "PLINTH_SIM_COUNT";
+
 /// How the simulation was started, and so how people start it again.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Caller {
@@ -19,6 +24,10 @@ pub enum Caller {
     Make,
     /// By the program: `plinth sim`.
     Plinth,
+    /// By a test of somebody else's layer: see [`Seeds`](crate::Seeds).
+    Test,
+    /// By a program of somebody else's, with these words before the options: `cargo run --`.
+    Program(&'static str),
 }
 
 impl Caller {
@@ -27,6 +36,8 @@ impl Caller {
         match self {
             Self::Make => format!("make sim ARGS='{options}'"),
             Self::Plinth => format!("plinth sim {options}"),
+            Self::Test => format!("cargo test, with {options}"),
+            Self::Program(words) => format!("{words} {options}"),
         }
     }
 }
@@ -74,6 +85,9 @@ impl Plan {
 
     /// The command that runs it again.
     pub fn reproduction(&self) -> String {
+        if self.caller == Caller::Test {
+            return format!("{SEED}={} cargo test {}", self.seed, self.spec.name);
+        }
         let faults = if self.faults { "" } else { " --no-faults" };
         let bug = self.bug.map(|bug| format!(" --bug \"{}\"", bug.name())).unwrap_or_default();
         let nodes = self.spec.wanted.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();

@@ -114,7 +114,7 @@ impl Cast {
 }
 
 fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Random) -> Result<(), Stop> {
-    let made = plan.spec.workloads.iter().map(|entry| workloads::make(entry, random));
+    let made = plan.spec.workloads.iter().map(|entry| workloads::make(&plan.spec.own, entry, random));
     let workloads = made.collect::<Result<Vec<_>, String>>()?;
     let cast = Cast { workloads, size: Size::draw(&plan.spec, random) };
     let needs_long_window = cast.workloads.iter().any(|workload| workload.needs_long_window());

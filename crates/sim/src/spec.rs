@@ -6,7 +6,7 @@
 
 use crate::faults::Faults;
 use crate::link::Link;
-use crate::workloads;
+use crate::workloads::{self, Workloads};
 use plinth_env::simulated::Random;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub struct Spec {
     pub(crate) nodes: Choice,
     /// Somebody wants another number of them than the spec says.
     pub(crate) wanted: Option<u64>,
+    /// What its workloads may be beside the built-in ones.
+    pub(crate) own: Workloads,
 }
 
 /// A workload with what its spec says of it.
@@ -150,10 +152,18 @@ impl Spec {
     /// # Errors
     /// What is wrong with it.
     pub fn read(name: &str, text: &str) -> Result<Self, String> {
-        Self::parse(name, text).map_err(|what| format!("spec {name}: {what}"))
+        Self::read_with(&Workloads::default(), name, text)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self, String> {
+    /// Reads a spec whose workloads may be these too.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_with(own: &Workloads, name: &str, text: &str) -> Result<Self, String> {
+        Self::parse(own, name, text).map_err(|what| format!("spec {name}: {what}"))
+    }
+
+    fn parse(own: &Workloads, name: &str, text: &str) -> Result<Self, String> {
         let mut all: Map<String, Value> = basic_toml::from_str(text).map_err(|error| error.to_string())?;
         let about = all.remove("about").and_then(|about| about.as_str().map(str::to_string));
         let workloads = match all.remove("workload") {
@@ -184,6 +194,7 @@ impl Spec {
             faults,
             nodes,
             wanted: None,
+            own: own.clone(),
         };
         spec.check()?;
         Ok(spec)
@@ -212,7 +223,7 @@ impl Spec {
             return Err("a workload stands there twice".into());
         }
         for entry in &self.workloads {
-            let made = workloads::make(entry, &mut Random::new(0))?;
+            let made = workloads::make(&self.own, entry, &mut Random::new(0))?;
             if made.owns_database() && self.workloads.len() > 1 {
                 return Err(format!("the workload {} wants the database for itself", entry.name));
             }

@@ -13,6 +13,7 @@ mod cycle;
 mod disk_durability;
 mod fuzz_api_correctness;
 mod increment;
+mod known;
 mod pinned_snapshots;
 mod ryow_correctness;
 mod selector_correctness;
@@ -21,6 +22,8 @@ mod sideband;
 mod version_stamp;
 mod watches;
 mod write_during_read;
+
+pub use known::Workloads;
 
 use crate::client::Client;
 use crate::spec::{Draw, Entry};
@@ -92,15 +95,21 @@ workloads! {
     write_during_read WriteDuringRead
 }
 
-/// The workload of a spec.
+/// The workload of a spec: one of `own`, or a built-in one.
 ///
 /// # Errors
 /// There is none of this name, or it has no such parameter.
-pub(crate) fn make(entry: &Entry, random: &mut Random) -> Result<Arc<dyn Workload>, String> {
+pub(crate) fn make(own: &Workloads, entry: &Entry, random: &mut Random) -> Result<Arc<dyn Workload>, String> {
+    let name = &entry.name[..];
     let mut draw = Draw::new(random, entry);
-    let made = new(&entry.name, &mut draw);
-    let made =
-        made.ok_or_else(|| format!("there is no workload {:?}; there are {}", entry.name, NAMES.join(", ")))?;
+    let made = own.make(name, &mut draw);
+    if made.is_some() && NAMES.contains(&name) {
+        return Err(format!("there is a built-in workload {name:?}: give your own another name"));
+    }
+    let made = made.or_else(|| new(name, &mut draw)).ok_or_else(|| {
+        let known: Vec<&str> = own.names().chain(NAMES.iter().copied()).collect();
+        format!("there is no workload {name:?}; there are {}", known.join(", "))
+    })?;
     draw.finish(&entry.name)?;
     Ok(made)
 }
