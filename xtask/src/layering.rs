@@ -137,7 +137,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-bench",
-        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-series"],
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-backup", "plinth-dr", "plinth-series"],
         tests_use: &["plinth"],
     },
     Layer {

@@ -55,7 +55,7 @@ pub use container::{Backup, Contents, LogFile, Snapshot};
 pub use expire::{Expired, delete, expire};
 pub use format::Key;
 pub use lease::Lease;
-pub use log::{LogBuilder, Moment};
+pub use log::{LogBuilder, LogSizes, Moment};
 pub use moments::{parse_time, show_time};
 pub use ranges::{everything, show_ranges};
 pub use rows::Piece;

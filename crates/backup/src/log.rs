@@ -25,6 +25,32 @@ pub struct Moment {
     pub version: Version,
 }
 
+/// How many bytes files of the log take, and of what.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogSizes {
+    /// Bytes of the keys and values of their mutations.
+    pub keys_and_values: u64,
+    /// Their bytes, all that stands around those included, before compression.
+    pub raw: u64,
+    /// Their bytes as they are.
+    pub stored: u64,
+}
+
+impl LogSizes {
+    /// Bytes before compression for each byte of keys and values.
+    pub fn before_compression(&self) -> f64 {
+        self.raw as f64 / (self.keys_and_values as f64).max(1.0)
+    }
+}
+
+impl std::ops::AddAssign for LogSizes {
+    fn add_assign(&mut self, other: Self) {
+        self.keys_and_values += other.keys_and_values;
+        self.raw += other.raw;
+        self.stored += other.stored;
+    }
+}
+
 /// A file of the log that is being made.
 pub struct LogBuilder {
     from: Version,
@@ -132,6 +158,25 @@ impl Backup {
         let len = contents.len() as u64;
         self.put(&name, contents).await?;
         Ok(len)
+    }
+
+    /// Reads the whole log, and says how many bytes it takes.
+    ///
+    /// # Errors
+    /// `file_corrupt`, `file_not_found` and those of the target.
+    pub async fn log_sizes(&self) -> Result<LogSizes> {
+        let mut sizes = LogSizes::default();
+        for file in self.contents().await?.logs {
+            let bytes = self.target.get(&file.name).await?;
+            let mut reader = self.reader(&bytes, &file.name, Kind::Log)?;
+            read(&mut reader, |_, mutation| {
+                sizes.keys_and_values += (mutation.param1.len() + mutation.param2.len()) as u64;
+                Ok(())
+            })?;
+            sizes.raw += reader.len_before_compression();
+            sizes.stored += bytes.len() as u64;
+        }
+        Ok(sizes)
     }
 }
 

@@ -177,6 +177,19 @@ pub fn restart(engine: &str) -> (Target, Target) {
 /// How long a checkpoint may stop commits, in seconds.
 pub const CHECKPOINT_STOP: Target = Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
 
+/// A snapshot of an idle database into local files: bytes of rows a second. FoundationDB took 35 s for 116 MB.
+pub const SNAPSHOT: Target = Target { foundationdb: Some(3.5e6), ..Target::at_least(150e6, 300e6) };
+/// A restore from local files into a new directory: bytes of rows a second. FoundationDB took 16.6 s for 116 MB.
+pub const RESTORE: Target = Target { foundationdb: Some(7e6), ..Target::at_least(150e6, 300e6) };
+/// The same into a server that is running.
+pub const RESTORE_SERVED: Target = Target::at_least(40e6, 100e6);
+/// What a continuous backup may leave of the writes.
+pub const BACKUP_COST: Target = Target::at_least(0.85, 0.95);
+/// Bytes of its log, before compression, for each byte of keys and values.
+pub const BACKUP_LOG: Target = Target::at_most(1.1, 1.03);
+/// How far a second site may be behind at half of the first one's peak, in seconds.
+pub const DR_LAG: Target = Target::at_most(0.200, 0.050);
+
 /// How long after its commit's answer a change may come to the consumer of a stream, in seconds on average; FoundationDB's design says
 /// a tenth of a second.
 pub const CHANGES_DELAY: Target = Target { foundationdb: Some(0.1), ..Target::at_most(0.050, 0.005) };

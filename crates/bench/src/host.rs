@@ -1,10 +1,11 @@
-//! What only whoever opened the database can do for a workload: checkpoints, crashes, restarts.
+//! What only whoever opened the database can do for a workload: checkpoints, crashes, restarts, and databases beside it.
 //!
 //! Most workloads see a database as any client does. A few measure what happens around it; they ask their host, and
 //! are skipped where there is none (a database on another machine, say).
 
+use plinth_backup::restore::Loader;
 use plinth_client::Database;
-use plinth_types::Result;
+use plinth_types::{Result, Version};
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,6 +40,27 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Those of opening a database.
     fn open(&self, directory: &Path, memory: Option<u64>) -> Result<Database>;
+
+    /// Begins to make a new database of the same engine of rows, for a restore to a directory that doesn't exist yet. Its versions
+    /// go on behind `version`.
+    ///
+    /// # Errors
+    /// Those of writing files.
+    fn loader(&self, directory: &Path, version: Version) -> Result<Box<dyn Loader>>;
+
+    /// Starts a server of a new database of the same engine, in a directory that doesn't exist yet.
+    ///
+    /// # Errors
+    /// Whatever kept it from serving.
+    fn serve(&self, directory: &Path) -> Result<Server>;
+}
+
+/// A server that was started for a workload.
+pub struct Server {
+    /// Its database.
+    pub database: Database,
+    /// Ends it when dropped.
+    pub process: Box<dyn Send + Sync>,
 }
 
 /// The longest times of their kind.

@@ -355,6 +355,11 @@ impl<'b> FileReader<'b> {
         Ok(Some(Block { kind, count, body }))
     }
 
+    /// How long the file would be if nothing were compressed, nor sealed.
+    pub fn len_before_compression(&self) -> u64 {
+        self.header.len() as u64 + u64::from(self.header.blocks) * HEAD_LEN as u64 + self.header.raw
+    }
+
     /// Where the next block begins.
     pub fn offset(&self) -> usize {
         self.at

@@ -9,6 +9,7 @@
 //! comes before its commit's own answer has no delay.
 
 use super::mix::set_random;
+use super::turns::{TURNS, in_turns};
 use super::{Group, Workload};
 use crate::clients::{Client, lock};
 use crate::figures;
@@ -36,8 +37,6 @@ pub const CHANGES: Workload = Workload {
 };
 
 const STREAM: &str = "plinth-bench";
-/// Pairs of turns, without the stream and with it.
-const TURNS: u32 = 3;
 /// Each turn and the delay take such a part of the time.
 const PART: u32 = 2;
 /// Commits a second at which the delay is measured, or half of the peak if that is less.
@@ -46,16 +45,13 @@ const RATE: f64 = 20_000.0;
 const REST: Duration = Duration::from_secs(30);
 
 fn changes(bench: &Bench) -> Result<Outcome> {
-    let (mut without, mut with): (Vec<Offered>, Vec<Offered>) = (Vec::new(), Vec::new());
     let under_way = Arrivals::UnderWay(PEAK_UNDER_WAY);
-    let turn = |title: String| offer(bench, &title, under_way, bench.settings.time / PART, Writes::default());
-    for number in 1..=TURNS {
-        without.push(turn(format!("changes, without a stream ({number} of {TURNS})"))?);
-        let consumer = Consumer::begin(bench)?;
-        let measured = turn(format!("changes, with a stream ({number} of {TURNS})"));
-        consumer.end(bench)?;
-        with.push(measured?);
-    }
+    let [without, with] = in_turns(
+        ["changes, without a stream", "changes, with a stream"],
+        |title| offer(bench, title, under_way, bench.settings.time / PART, Writes::default()),
+        || Consumer::begin(bench),
+        |consumer| consumer.end(bench).map(drop),
+    )?;
     let mean = |all: &[Offered]| all.iter().map(|offered| offered.rate).sum::<f64>() / all.len() as f64;
     let (without, with) = (mean(&without), mean(&with));
     let rate = RATE.min(with / 2.0).max(1.0);
@@ -103,13 +99,15 @@ fn outcome(
             Unit::Part,
             figures::CHANGES_COST,
         )
+        .served(figures::CHANGES_COST)
         .if_quiet(),
         Figure::new(
             format!("mean delay at {} commits/s", words::short(rate)),
             delay.mean.as_secs_f64(),
             Unit::Seconds,
             figures::CHANGES_DELAY,
-        ),
+        )
+        .served(figures::CHANGES_DELAY),
         Figure::new("delay, 99th percentile", delay.p99.as_secs_f64(), Unit::Seconds, figures::Target::NONE),
         per_second("writes without a stream", without),
         per_second("writes with a stream", with),
@@ -139,8 +137,9 @@ fn outcome(
 
 /// One row a transaction, and when each commit was answered.
 #[derive(Default)]
-struct Writes {
-    answered: Arc<Mutex<Vec<(Version, Duration)>>>,
+pub struct Writes {
+    /// Version and time of each.
+    pub answered: Arc<Mutex<Vec<(Version, Duration)>>>,
 }
 
 impl Kind for Writes {

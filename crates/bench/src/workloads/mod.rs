@@ -6,6 +6,7 @@
 
 mod adjacent;
 mod aged;
+mod backup;
 mod budget;
 mod bulk_load;
 mod cached;
@@ -24,12 +25,16 @@ mod over_time;
 mod range;
 mod read;
 mod restart;
+mod restore;
 mod scaling;
+mod second_site;
 mod series;
 mod series_queries;
 mod sustained;
 mod throughput;
+mod turns;
 mod uncached;
+mod watched;
 mod write;
 
 pub use memory::{Load, load};
@@ -111,7 +116,10 @@ pub const ALL: &[Workload] = &[
     cluster::WRITE,
     adjacent::ADJACENT,
     checkpoint::CHECKPOINT,
+    backup::BACKUP,
+    restore::RESTORE,
     changes::CHANGES,
+    second_site::DR,
     aged::AGED,
     larger::LARGER,
     growth::GROWTH,
@@ -127,7 +135,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 39] = [
+const IN_REPORTS: [&str; 42] = [
     "write1",
     "write2",
     "write3",
@@ -157,7 +165,10 @@ const IN_REPORTS: [&str; 39] = [
     "sustained",
     "memory",
     "checkpoint",
+    "backup",
+    "restore",
     "changes",
+    "dr",
     "restart",
     "growth",
     "budget",

@@ -1,11 +1,12 @@
-//! What `plinth bench` can do around a database in its own process: checkpoints, and crashes of a second process.
+//! What `plinth bench` can do around a database in its own process: checkpoints, databases beside it, and crashes of a second process.
 
+use super::serve::{self, failed};
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
-use plinth::{Builder, Database, Error, Result, block_on};
-use plinth_bench::host::{Crash, Host, Waits};
+use plinth::backup::restore::Loader;
+use plinth::{Builder, Database, Error, Result, Version, block_on};
+use plinth_bench::host::{Crash, Host, Server, Waits};
 use plinth_env::Env;
-use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -63,6 +64,15 @@ impl Host for LocalHost {
     fn open(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
         opened(Database::builder(directory).must_exist(), memory)
     }
+
+    fn loader(&self, directory: &Path, version: Version) -> Result<Box<dyn Loader>> {
+        let loader = block_on(Database::builder(directory).engine(&self.engine).loader(version))?;
+        Ok(Box::new(loader))
+    }
+
+    fn serve(&self, directory: &Path) -> Result<Server> {
+        serve::start(directory, &self.engine)
+    }
 }
 
 /// The client's handle, which keeps the database open.
@@ -88,8 +98,4 @@ fn listen(child: &mut Child, transactions: u64) -> Result<u64> {
     acknowledged
         .filter(|&number| number >= transactions)
         .ok_or_else(|| failed("the writing process ended too early")("see above for its reason"))
-}
-
-fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> Error {
-    move |error| Error::io_error().with_detail(format!("{what}: {error}"))
 }

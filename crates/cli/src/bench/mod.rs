@@ -7,6 +7,7 @@
 //! at the memory of the whole process, so that comes before anything else has taken some.
 
 mod host;
+mod serve;
 pub mod writer;
 
 use crate::failure::{Failure, INTERRUPTED};
