@@ -10,10 +10,9 @@ use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error, block_on};
 use plinth_bench::words::{bytes, grouped};
-use plinth_dr::{Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status};
+use plinth_dr::{Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status, Waits};
 use plinth_env::sync::{First, race};
 use serde_json::json;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often it is looked how the second site is.
@@ -306,22 +305,29 @@ impl Opened {
     }
 
     fn wait(&self) -> Result<u8, Failure> {
-        let stop = interrupt::flag();
-        while !stop.load(Ordering::Relaxed) {
-            let Some(status) = self.found()? else {
-                return Err(Failure::new("neither database follows the other"));
+        let (from, mut said) = (self.from.as_ref().map(|(_, database)| &**database), String::new());
+        let control = Control { stop: interrupt::flag() };
+        let tell = |waits: Waits<'_>| {
+            let what = match waits {
+                Waits::Status(status) if status.agent_age.is_none() => "an agent: plinth dr agent".to_owned(),
+                Waits::Status(status) => self.line(status),
+                Waits::Answer(error) => error.to_string(),
             };
-            if let (Some(version), Phase::Following | Phase::Paused) = (status.whole_at, status.phase) {
+            if what != said {
+                eprintln!("plinth: waiting: {what}");
+                said = what;
+            }
+        };
+        match block_on(plinth_dr::wait(from, &self.to.1, &control, tell)) {
+            Ok(status) => {
                 let (from, to) = self.names(status.is_reversed);
+                let version = status.whole_at.unwrap_or_default();
                 terminal::print(&format!("{to} is whole at version {version} of {from}\n"))?;
-                return Ok(0);
+                Ok(0)
             }
-            if let Some(problem) = status.problem {
-                return Err(Failure::new(format!("it gets no further: {problem}")));
-            }
-            block_on(self.to.1.endpoint().env().sleep(LOOK));
+            Err(error) if error == Error::operation_cancelled() => Ok(INTERRUPTED),
+            Err(error) => Err(failed(error)),
         }
-        Ok(INTERRUPTED)
     }
 
     fn switch(&self) -> Result<u8, Failure> {

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   second   1  head: aborting
-//!   first    2  to whom its changes go is gone; if sides were being changed, unlocked again
-//!   second   3  its stream for the other direction gone           first    4  stream gone
-//!   second   5  unlocked, whole or cleared; head gone
+//!   first    2  to whom its changes go is gone, and with it the stream; if sides were being changed, unlocked again
+//!   second   3  unlocked, whole or cleared; its stream for the other direction gone, and the head
 //! ```
-//! As long as the second has a head whoever comes next goes on; whoever finds that it has changed looks again. When the first is gone, there is step 5 alone: the second is at a
-//! version at which it is whole after every transaction, so nothing has to be finished first.
+//! As long as the second has a head whoever comes next goes on; whoever finds that it has changed looks again. When the first is gone,
+//! there is step 3 alone: the second is at a version at which it is whole after every transaction, so nothing has to be finished first.
+//!
+//! Always: a stream goes in the transaction that takes away the row that knows of it, and comes in one that has read that row. So
+//! whoever comes late with a stream leaves none that nobody knows of, and takes none away that somebody follows.
 
 use crate::lease::Run;
-use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key};
-use crate::sides::{remove_stream, set_head, take_up};
+use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
+use crate::sides::{set_head, take_up};
 use crate::sites::{Direction, Sites, firsts, head, identity, nothing};
 use crate::system::{self, TENANTS, lock_id, unlock};
 use plinth_client::{Database, Transaction};
@@ -66,7 +68,7 @@ pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
     }
 }
 
-/// Steps 2 to 5.
+/// Steps 2 and 3.
 pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result<Option<Version>> {
     system::transact(first, |tr| async move {
         if let Some(other) = &head.other {
@@ -78,24 +80,20 @@ pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result
                 tr.clear_range(SECOND.0, SECOND.1);
             }
         }
-        // At once: an agent that wakes late locks the first only where this is.
+        // At once: an agent that wakes late locks the first, and registers a stream there, only where this is.
         clear_first(&tr, &head.tag, &head.id).await
     })
     .await?;
-    if let Some(other) = &head.other {
-        remove_stream(&run.to, other).await?;
-    }
-    remove_stream(first, &head.id).await?;
     free(run, head, Leftover::Clear).await
 }
 
-/// A first is none any more, for this second.
-async fn clear_first(tr: &Transaction, tag: &str, id: &Id) -> Result<()> {
+/// A first is none any more, for this second: neither the row that says so nor the stream stays.
+pub(crate) async fn clear_first(tr: &Transaction, tag: &str, id: &Id) -> Result<()> {
     let found = tr.get(first_key(tag)).await?.map(|value| First::decode(&value)).transpose()?;
     if found.is_some_and(|found| found.id == *id) {
         tr.clear(first_key(tag));
     }
-    Ok(())
+    tr.remove_changes(stream_name(id)).await
 }
 
 /// The second was made free without the first, which still keeps its log for it.
@@ -105,7 +103,6 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
     let Some((_, first)) = found.into_iter().find(|(other, first)| other == tag && first.to == second) else {
         return Err(nothing());
     };
-    remove_stream(&sites.from, &first.id).await?;
     system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &first.id).await }).await
 }
 
@@ -121,16 +118,11 @@ pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Ve
         };
         // What is wanted of it may have changed meanwhile: look again.
         let Some(run) = take_over(to, &head).await? else { continue };
-        // All streams that the head names, as long as there is one. Where it waits, the other one is that of the direction before, in
-        // which it was the first.
-        if let Some(other) = &head.other {
-            remove_stream(to, other).await?;
-        }
         return free(&run, &head, leftover).await;
     }
 }
 
-/// Step 5.
+/// Step 3.
 async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Version>> {
     let freed = run
         .transact(|tr| async move {
@@ -155,9 +147,9 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
                 tr.clear_range(TENANTS.0, TENANTS.1);
             }
             tr.clear_range(SECOND.0, SECOND.1);
-            if let Some(before) = head.other.as_ref().filter(|_| head.wanted == Wanted::Waiting) {
-                // It was the first until a moment ago.
-                clear_first(&tr, &head.tag, before).await?;
+            if let Some(other) = &head.other {
+                // The stream of its own changes. Where it waits, that of the direction before: it was the first until a moment ago.
+                clear_first(&tr, &head.tag, other).await?;
             }
             if is_locked {
                 let beyond = place.as_ref().filter(|_| leftover != Leftover::Clear || is_whole);

@@ -75,7 +75,7 @@ impl Agent {
                 Ok(Some(Done::Ended)) => return Ok(Ending::Ended),
                 Ok(Some(Done::Again)) => pause = PAUSES[0],
                 Ok(None) => env.sleep(LOOK).await,
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if system::is_final(&error) => return Err(error),
                 Err(error) => {
                     tracing::warn!(error = %error, "a second site gets no further, and it is tried again");
                     if race(env.sleep(pause), self.until_stopped()).await == First::Right(()) {
@@ -115,7 +115,7 @@ impl Agent {
         run.note_head(direction.head.clone());
         let work = async {
             if direction.head.wanted == Wanted::Waiting {
-                sides::take_up(run, direction).await?;
+                Box::pin(sides::take_up(run, direction)).await?;
                 return Ok(Done::Again);
             }
             follow(run, direction).await
@@ -140,7 +140,7 @@ impl Agent {
                 Ok(Done::Again)
             }
             Err(error) => {
-                let _ = system::within(&run.to, GOODBYE, run.tell_problem(&error.to_string())).await;
+                let _ = system::within(&run.to, GOODBYE, run.tell_problem(&error)).await;
                 Err(error)
             }
             result => result,
@@ -168,11 +168,11 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
         match head.wanted {
             Wanted::Waiting => return Ok(Done::Again),
             Wanted::Aborting => {
-                abort::end_both(run, &direction.from, &head).await?;
+                Box::pin(abort::end_both(run, &direction.from, &head)).await?;
                 return Ok(Done::Ended);
             }
             Wanted::Switching(next) if follower.place.whole_at().is_some() => {
-                sides::change_sides(&mut follower, &head, next).await?;
+                Box::pin(sides::change_sides(&mut follower, &head, next)).await?;
                 return Ok(Done::Again);
             }
             Wanted::Following | Wanted::Switching(_) => {}
@@ -184,10 +184,4 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
         copy::round(&mut follower).await?;
         follower.step().await?;
     }
-}
-
-/// What no patience helps against: the stream is lost, there are none, or the two are no pair.
-fn is_final(error: &Error) -> bool {
-    [Error::version_invalid(), Error::client_invalid_operation(), Error::unsupported_operation()]
-        .contains(error)
 }

@@ -7,11 +7,11 @@
 //! ```
 //! Always: `place` is what the second has, `reached` what was read besides; between them nothing is to be applied but `pending`.
 
-use crate::lease::Run;
-use crate::rows::{First, Head, PLACE, Place, first_key, stream_name};
+use crate::lease::{Run, taken_over};
+use crate::rows::{First, HEAD, Head, PLACE, Place, first_key, stream_name};
 use crate::sites::{Direction, identity};
 use crate::{apply, system};
-use plinth_client::Database;
+use plinth_client::{ChangeStream, Database};
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_env::sync::{First as Either, race};
@@ -62,8 +62,9 @@ impl<'r> Follower<'r> {
         let place = match system::read_one(&run.to, PLACE).await? {
             Some(value) => Place::decode(&value)?,
             None => {
-                claim(&from, &run.to, head).await?;
-                let stream = from.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
+                let Some(stream) = Box::pin(register_at_first(&from, head)).await? else {
+                    return Err(Box::pin(ended_at_first(run, head)).await?);
+                };
                 let copying = Some(crate::rows::Copying::default());
                 let place =
                     Place { stream: stream.id, position: stream.registered, copying, ..Place::default() };
@@ -208,6 +209,39 @@ impl<'r> Follower<'r> {
             self.acknowledging = Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
         }
     }
+}
+
+/// Registers the stream of a relation at its first, if that still knows of it: the row there comes before the stream, and goes with it.
+pub(crate) async fn register_at_first(first: &Database, head: &Head) -> Result<Option<ChangeStream>> {
+    let is_known = system::transact(first, |tr| async move {
+        let follows = tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
+        if follows.is_none_or(|follows| follows.id != head.id) {
+            return Ok(false);
+        }
+        tr.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
+        Ok(true)
+    })
+    .await?;
+    if !is_known {
+        return Ok(None);
+    }
+    let name = stream_name(&head.id);
+    let streams = first.list_changes().await?;
+    Ok(streams.into_iter().find(|stream| stream.name == name.as_bytes()))
+}
+
+/// The first knows nothing of this second: why, unless somebody else has found that out and ended it.
+async fn ended_at_first(run: &Run, head: &Head) -> Result<Error> {
+    let is_as_it_was = run.transact(|tr| async move {
+        let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+        Ok(found.is_some_and(|found| found.id == head.id))
+    });
+    if !is_as_it_was.await? {
+        return Ok(taken_over());
+    }
+    let detail =
+        "the first site doesn't know of this second one: it was ended there; plinth dr abort, then start";
+    Ok(Error::client_invalid_operation().with_detail(detail))
 }
 
 /// Notes at the first to whom its changes go.

@@ -102,7 +102,8 @@ impl Run {
                 }
                 let before = beat.and_then(|value| Beat::decode(&value)).unwrap_or_default();
                 let time = u64::try_from(tr.env().wall_clock().as_millis()).unwrap_or_default();
-                let beat = Beat { holder: *holder, count: before.count + 1, time, ..before };
+                let beat =
+                    Beat { holder: *holder, count: before.count + 1, time, is_given_up: false, ..before };
                 tr.set(AGENT, run);
                 tr.set(BEAT, beat.encode());
                 Ok(true)
@@ -146,7 +147,11 @@ impl Run {
                             tr.get(BEAT).await?.and_then(|value| Beat::decode(&value)).unwrap_or_default();
                         let count = before.count + 1;
                         let newest = newest.unwrap_or(before.newest);
-                        tr.set(BEAT, Beat { holder: self.holder, count, time, newest, problem }.encode());
+                        tr.set(
+                            BEAT,
+                            Beat { holder: self.holder, count, time, newest, is_given_up: false, problem }
+                                .encode(),
+                        );
                         tr.get(HEAD).await
                     }
                 })
@@ -165,10 +170,14 @@ impl Run {
     }
 
     /// Notes for whoever asks why the run has ended.
-    pub async fn tell_problem(&self, problem: &str) -> Result<()> {
+    pub async fn tell_problem(&self, problem: &Error) -> Result<()> {
         self.transact(|tr| async move {
             let before = tr.get(BEAT).await?.and_then(|value| Beat::decode(&value)).unwrap_or_default();
-            tr.set(BEAT, Beat { problem: problem.to_owned(), ..before }.encode());
+            tr.set(
+                BEAT,
+                Beat { is_given_up: system::is_final(problem), problem: problem.to_string(), ..before }
+                    .encode(),
+            );
             Ok(())
         })
         .await

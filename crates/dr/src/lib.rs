@@ -47,6 +47,7 @@ mod start;
 mod status;
 mod switch;
 mod system;
+mod wait;
 
 pub use abort::{Leftover, abort, abort_second};
 pub use agent::{Agent, Control, Ending};
@@ -55,3 +56,4 @@ pub use sites::Sites;
 pub use start::{StartSettings, set_paused, start};
 pub use status::{Phase, Status, status};
 pub use switch::switch;
+pub use wait::{Waits, wait};

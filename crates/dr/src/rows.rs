@@ -5,7 +5,7 @@
 //!   second   \xff\x02/plinth/dr/to/head    | 1 | JSON |                    what it follows, and what is wanted
 //!            \xff\x02/plinth/dr/to/place   | 1 | flags | stream 8 | position 8 | rows 8 | bytes 8 | copied | round, if any |
 //!            \xff\x02/plinth/dr/to/agent   | run 16 |                      who may write it
-//!            \xff\x02/plinth/dr/to/beat    | holder 16 | count 8 | milliseconds 8 | version 8 | what went wrong |
+//!            \xff\x02/plinth/dr/to/beat    | holder 16 | count 8 | milliseconds 8 | version 8 | given up 1 | what went wrong |
 //! ```
 //! Numbers are little-endian. `docs/format/second-site.md` has the whole of it, and the tests here the bytes.
 //!
@@ -286,6 +286,8 @@ pub(crate) struct Beat {
     pub time: u64,
     /// The newest version of the first, then.
     pub newest: Version,
+    /// The agent has ended for it, since no patience helps.
+    pub is_given_up: bool,
     /// Why it gets no further, if it doesn't.
     pub problem: String,
 }
@@ -293,7 +295,7 @@ pub(crate) struct Beat {
 impl Beat {
     pub fn encode(&self) -> Vec<u8> {
         let numbers = [self.count, self.time, self.newest as u64].map(u64::to_le_bytes).concat();
-        [&self.holder[..], &numbers, self.problem.as_bytes()].concat()
+        [&self.holder[..], &numbers, &[u8::from(self.is_given_up)], self.problem.as_bytes()].concat()
     }
 
     pub fn decode(value: &[u8]) -> Option<Self> {
@@ -304,7 +306,8 @@ impl Beat {
             count: number(0)?,
             time: number(1)?,
             newest: number(2)? as Version,
-            problem: String::from_utf8_lossy(rest.get(24..)?).into_owned(),
+            is_given_up: *rest.get(24)? == 1,
+            problem: String::from_utf8_lossy(rest.get(25..)?).into_owned(),
         })
     }
 }
@@ -374,11 +377,12 @@ mod tests {
         stamped[1..11].copy_from_slice(Versionstamp::new(258, 1).as_bytes());
         assert_eq!(First::decode(&stamped), Ok(First { since: 258, ..first }));
         assert_eq!(First::decode(b"\x01short"), Err(Error::unsupported_operation()));
-        let beat = Beat { holder: [4; 16], count: 1, time: 2, newest: 3, problem: "no".into() };
+        let beat =
+            Beat { holder: [4; 16], count: 1, time: 2, newest: 3, is_given_up: true, problem: "no".into() };
         let numbers = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
-        assert_eq!(beat.encode(), [&[4; 16][..], &numbers, b"no"].concat());
+        assert_eq!(beat.encode(), [&[4; 16][..], &numbers, b"\x01no"].concat());
         assert_eq!(Beat::decode(&beat.encode()), Some(beat));
-        assert_eq!(Beat::decode(&[0; 39]), None);
+        assert_eq!(Beat::decode(&[0; 40]), None);
         assert_eq!(first_key("a"), b"\xff\x02/plinth/dr/from/a");
         assert_eq!(stream_name(&[5; 16]), format!("\0dr/{}", "05".repeat(16)));
     }

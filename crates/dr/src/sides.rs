@@ -12,7 +12,7 @@
 //! the first's. Between 4 and 5 nothing but the agent writes either of them, so what the first held at L is what the second holds at U.
 
 use crate::copy::nudge;
-use crate::follow::Follower;
+use crate::follow::{Follower, register_at_first};
 use crate::lease::{Run, taken_over};
 use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
 use crate::sites::{Direction, firsts, identity};
@@ -42,13 +42,13 @@ pub(crate) async fn set_head(run: &Run, head: &Head) -> Result<()> {
 /// Steps 2 to 5.
 pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next: Id) -> Result<()> {
     let (run, first) = (follower.run, follower.from.clone());
-    run.to.register_all_changes(stream_name(&next), head.log_bytes).await?;
+    Box::pin(register_own(run, head, &next)).await?;
     // As near as it gets while the first is still written.
     let version = system::read_version(&first).await?;
     nudge(&first).await?;
     follower.follow_upto(version).await?;
     let Some(locked) = lock_first(&first, &run.to, head, next).await? else {
-        give_up(run, head, next).await?;
+        Box::pin(give_up(run, head, next)).await?;
         return Err(Error::database_locked().with_detail("the first site is locked by somebody else"));
     };
     if !planted!("dr: the second is unlocked before it has everything") {
@@ -94,18 +94,37 @@ async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) 
     Ok(system::read_one(first, DATABASE_LOCKED).await?.and_then(|value| lock_version(&value)))
 }
 
-/// Sides aren't changed after all: the first was never locked.
-async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
-    remove_stream(&run.to, &next).await?;
-    set_head(run, &Head { wanted: Wanted::Following, other: None, ..head.clone() }).await
+/// Step 2: the second's own changes, for the other direction. A head that says something else by now knows nothing of them.
+async fn register_own(run: &Run, head: &Head, next: &Id) -> Result<()> {
+    run.transact(|tr| async move {
+        let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+        if found.is_none_or(|found| (found.id, found.wanted) != (head.id, head.wanted)) {
+            return Err(taken_over());
+        }
+        tr.register_all_changes(stream_name(next), head.log_bytes).await.map(drop)
+    })
+    .await
 }
 
-/// Removes the stream of a relation, if it is there.
-pub(crate) async fn remove_stream(db: &Database, id: &Id) -> Result<()> {
-    match db.remove_changes(stream_name(id)).await {
-        Err(error) if error != Error::client_invalid_operation() => Err(error),
-        _ => Ok(()),
-    }
+/// Sides aren't changed after all: the first was never locked.
+async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
+    let head = Head { wanted: Wanted::Following, other: None, ..head.clone() };
+    let value = head.encode();
+    run.transact(|tr| {
+        let value = value.clone();
+        async move {
+            let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
+            if found.is_none_or(|found| found.wanted != Wanted::Switching(next)) {
+                return Err(taken_over());
+            }
+            tr.remove_changes(stream_name(&next)).await?;
+            tr.set(HEAD, value);
+            Ok(())
+        }
+    })
+    .await?;
+    run.note_head(head);
+    Ok(())
 }
 
 /// Step 5.
@@ -136,25 +155,28 @@ async fn unlock_second(run: &Run, first: &str, head: &Head, next: Id, locked: Ve
 
 /// Step 6: the second, which was the first, follows from where the other one was unlocked.
 pub(crate) async fn take_up(run: &Run, direction: &Direction) -> Result<()> {
-    let Direction { from, to, head, .. } = direction;
+    let Direction { from, head, .. } = direction;
     let first = firsts(from).await?.into_iter().find(|(_, first)| first.id == head.id);
     let Some((_, first)) = first else {
         let detail = "the two were changing sides, and the one that was to become the first was given up: \
                       plinth dr abort --dstonly makes this one free";
         return Err(Error::client_invalid_operation().with_detail(detail));
     };
-    let stream = from.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
-    if stream.registered >= first.since {
+    // It was registered before the other one was unlocked.
+    let stream =
+        Box::pin(register_at_first(from, head)).await?.filter(|stream| stream.registered < first.since);
+    let Some(stream) = stream else {
         return Err(Error::version_invalid().with_detail("the stream of the new first site was removed"));
-    }
-    if let Some(before) = &head.other {
-        remove_stream(to, before).await?;
-    }
+    };
     let place = Place { stream: stream.id, position: first.since - 1, ..Place::default() };
+    let before = head.other;
     let head = Head { wanted: Wanted::Following, other: None, ..head.clone() };
     run.transact(|tr| {
         let (place, value, head) = (place.encode(), head.encode(), &head);
         async move {
+            if let Some(before) = &before {
+                tr.remove_changes(stream_name(before)).await?;
+            }
             tr.clear(first_key(&head.tag));
             tr.set(PLACE, place);
             tr.set(HEAD, value);

@@ -1,7 +1,8 @@
 //! Beginning: the second is locked and says what it follows; an agent does the rest. And standing still for a while.
 
+use crate::abort::clear_first;
 use crate::follow::claim;
-use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted};
+use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted, stream_name};
 use crate::sites::{Sites, firsts, head, identity, nothing};
 use crate::system::{self, TENANTS, lock};
 use plinth_client::RangeOptions;
@@ -56,14 +57,7 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
             first.to
         ));
     }
-    if let Some((tag, first)) = firsts(&sites.from).await?.iter().find(|(tag, _)| *tag == settings.tag) {
-        return refuse(format!(
-            "the first site is followed already under the tag {tag}, by the database {}; abort that, or take another tag",
-            first.to
-        ));
-    }
-    let mut id = Id::default();
-    sites.to.endpoint().env().fill_random(&mut id);
+    let id = id_for(sites, &settings.tag).await?;
     let head = Head {
         id,
         tag: settings.tag.clone(),
@@ -73,14 +67,37 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
         is_paused: false,
         log_bytes: settings.log_bytes,
     };
-    take(sites, &head, settings.clear).await?;
-    match claim(&sites.from, &sites.to, &head).await {
+    // The row on the first is there before the second has a head, and goes before that does: where it is missing, it was ended.
+    claim(&sites.from, &sites.to, &head).await?;
+    match take(sites, &head, settings.clear).await {
         Ok(()) => Ok(true),
         Err(error) => {
-            give_back(sites, &id).await?;
+            let tag = &settings.tag;
+            system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &id).await }).await?;
             Err(error)
         }
     }
+}
+
+/// A new id, or that of a start that was interrupted before the second knew of it: nothing was registered for that one.
+///
+/// # Errors
+/// `client_invalid_operation` if the first is followed under this tag.
+async fn id_for(sites: &Sites, tag: &str) -> Result<Id> {
+    let Some((_, first)) = firsts(&sites.from).await?.into_iter().find(|(other, _)| other == tag) else {
+        let mut id = Id::default();
+        sites.to.endpoint().env().fill_random(&mut id);
+        return Ok(id);
+    };
+    let name = stream_name(&first.id);
+    let has_stream = sites.from.list_changes().await?.iter().any(|stream| stream.name == name.as_bytes());
+    if first.to == identity(&sites.to) && !has_stream {
+        return Ok(first.id);
+    }
+    refuse(format!(
+        "the first site is followed already under the tag {tag}, by the database {}; abort that, or take another tag",
+        first.to
+    ))
 }
 
 /// Locks the second, and writes what it follows.
@@ -111,18 +128,6 @@ async fn take(sites: &Sites, head: &Head, clear: bool) -> Result<()> {
     })
     .await?;
     refused.map_or(Ok(()), Err)
-}
-
-async fn give_back(sites: &Sites, id: &Id) -> Result<()> {
-    system::transact(&sites.to, |tr| async move {
-        let head = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
-        if head.is_some_and(|head| head.id == *id) {
-            tr.clear_range(SECOND.0, SECOND.1);
-            tr.clear(keys::DATABASE_LOCKED);
-        }
-        Ok(())
-    })
-    .await
 }
 
 /// Has the second stand still, or go on. The first keeps its log meanwhile.

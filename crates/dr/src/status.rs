@@ -68,6 +68,8 @@ pub struct Status {
     pub agent_age: Option<Duration>,
     /// Why it gets no further, if it doesn't.
     pub problem: Option<String>,
+    /// The last agent has ended for that, since no patience helps against it.
+    pub is_given_up: bool,
 }
 
 impl Status {
@@ -140,6 +142,7 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
         copied: place.as_ref().map_or((0, 0), |place| (place.rows, place.bytes)),
         first_bytes,
         agent_age: beat.as_ref().map(|beat| now.saturating_sub(Duration::from_millis(beat.time))),
+        is_given_up: beat.as_ref().is_some_and(|beat| beat.is_given_up),
         problem: beat.map(|beat| beat.problem).filter(|problem| !problem.is_empty()),
     }))
 }

@@ -1,8 +1,8 @@
 //! The call that has sides changed: it takes over from whoever works, writes what is wanted, and works until that is so.
 
 use crate::agent::{Agent, Control, Done};
-use crate::lease::Run;
-use crate::rows::{Head, Id, PLACE, Place, Wanted};
+use crate::lease::{Other, Run};
+use crate::rows::{BEAT, Head, Id, PLACE, Place, Wanted};
 use crate::sides::set_head;
 use crate::sites::{Direction, Sites, nothing};
 use crate::system::{self, PAUSE};
@@ -17,7 +17,10 @@ use std::sync::atomic::Ordering;
 pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
     sites.reach().await?;
     let agent = Agent::new(sites.clone(), control.clone());
-    let mut is_begun = false;
+    let (mut is_begun, mut other) = (false, Other::default());
+    let env = sites.to.endpoint().env();
+    let mut holder = Id::default();
+    env.fill_random(&mut holder);
     loop {
         let direction = sites.direction().await?.ok_or_else(nothing)?;
         if direction.is_reversed && direction.head.wanted == Wanted::Following {
@@ -27,9 +30,12 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
             let detail = "stopped while sides are changed: an agent, or the same command, goes on";
             return Err(Error::operation_cancelled().with_detail(detail));
         }
-        let mut holder = Id::default();
-        let env = sites.to.endpoint().env();
-        env.fill_random(&mut holder);
+        let beat = system::read_one(&direction.to, BEAT).await?;
+        if is_begun && !other.is_gone(&direction.to, &holder, beat.as_ref()) {
+            // Whoever has taken over does it as well: two such calls that went on taking over from each other would get nowhere.
+            env.sleep(PAUSE).await;
+            continue;
+        }
         // Somebody else was quicker: look again.
         let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else { continue };
         let direction = begin(direction, &run).await?;

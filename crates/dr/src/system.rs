@@ -98,6 +98,12 @@ pub(crate) async fn within<T>(
     }
 }
 
+/// What no patience helps against: the stream is lost, there are none, or the two are no pair.
+pub(crate) fn is_final(error: &Error) -> bool {
+    [Error::version_invalid(), Error::client_invalid_operation(), Error::unsupported_operation()]
+        .contains(error)
+}
+
 /// Waits for all of them, in this task: dropping it drops them.
 pub(crate) async fn all<T>(mut waiting: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();

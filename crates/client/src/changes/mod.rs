@@ -81,15 +81,10 @@ impl Database {
         bound_bytes: Option<u64>,
     ) -> Reply<ChangeStream> {
         let name = Bytes::copy_from_slice(name.as_ref());
-        if let Err(error) = check_name(&name) {
-            return Reply::ready(Err(error));
+        match check_name(&name) {
+            Ok(()) => self.register_ranges(name, all_ranges(), bound_bytes),
+            Err(error) => Reply::ready(Err(error)),
         }
-        let ranges = [
-            KeyRange::new("", NORMAL_END),
-            KeyRange::new(METADATA_VERSION, plinth_types::key_after(METADATA_VERSION)),
-            KeyRange::new(&b"\xff/tenant/"[..], &b"\xff/tenant0"[..]),
-        ];
-        self.register_ranges(name, ranges.to_vec(), bound_bytes)
     }
 
     fn register_ranges(
@@ -170,6 +165,63 @@ impl Database {
             async move { transact(database.create_bare_transaction(), |tr| acknowledge(tr, id, upto)).await },
         )
     }
+}
+
+/// Streams that come, or go, with whatever else a transaction says: a row that was read decides whether it may, and one that is written
+/// knows of them.
+impl Transaction {
+    /// As [`Database::register_changes`], once this is committed. Gives the stream's id.
+    ///
+    /// # Errors
+    /// Those of [`Database::register_changes`].
+    pub async fn register_changes(
+        &self,
+        name: impl AsRef<[u8]>,
+        ranges: impl IntoIterator<Item = KeyRange>,
+        bound_bytes: Option<u64>,
+    ) -> Result<u64> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        let ranges = check(&name, ranges.into_iter().collect())?;
+        boxed(register(self.clone(), name, ranges, bound_bytes.unwrap_or(0))).await
+    }
+
+    /// As [`Database::register_all_changes`], once this is committed. Gives the stream's id.
+    ///
+    /// # Errors
+    /// Those of [`Database::register_changes`].
+    pub async fn register_all_changes(
+        &self,
+        name: impl AsRef<[u8]>,
+        bound_bytes: Option<u64>,
+    ) -> Result<u64> {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        check_name(&name)?;
+        boxed(register(self.clone(), name, all_ranges(), bound_bytes.unwrap_or(0))).await
+    }
+
+    /// Removes a stream, if there is one of this name, once this is committed.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub async fn remove_changes(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        boxed(remove(self.clone(), Bytes::copy_from_slice(name.as_ref()), false)).await
+    }
+}
+
+/// Large, and rarely needed: no part of the futures of those who call it.
+fn boxed<'a, T>(
+    work: impl Future<Output = T> + Send + 'a,
+) -> std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    Box::pin(work)
+}
+
+/// All that users write.
+fn all_ranges() -> Vec<KeyRange> {
+    vec![
+        KeyRange::new("", NORMAL_END),
+        KeyRange::new(METADATA_VERSION, plinth_types::key_after(METADATA_VERSION)),
+        KeyRange::new(&b"\xff/tenant/"[..], &b"\xff/tenant0"[..]),
+    ]
 }
 
 /// Goes on whether or not anybody waits.

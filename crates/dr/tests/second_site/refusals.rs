@@ -1,10 +1,15 @@
 //! What can't be done is said, with what to do, and leaves everything as it was.
+//!
+//! Databases that make no pair, that are out of reach, that have lost a stream, that another version of this program has written. And who waits
+//! for a second site to become whole is told of all that may pass, and waits on.
 
 use crate::world::*;
 use plinth_dr::{
-    Agent, Control, Leftover, Sites, StartSettings, abort, abort_second, set_paused, start, status, switch,
+    Agent, Control, Leftover, Sites, StartSettings, Waits, abort, abort_second, set_paused, start, status,
+    switch,
 };
 use plinth_env::simulated::Simulation;
+use plinth_env::sync::{First, race};
 use plinth_types::{Error, system};
 use std::time::Duration;
 
@@ -110,7 +115,7 @@ fn a_lost_stream_is_told() {
         let ended = run_for(&machine, &sites, Duration::from_secs(20)).await.unwrap().unwrap_err();
         assert!(ended.to_string().contains("no stream has the id"), "{ended}");
         let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
-        assert!(shown.problem.unwrap().contains("no stream has the id"));
+        assert!(shown.problem.unwrap().contains("no stream has the id") && shown.is_given_up);
         // What it has is whole, and can be used.
         assert!(abort_second(&sites.to, Leftover::Refuse).await.unwrap().is_some());
     });
@@ -130,5 +135,53 @@ fn rows_of_another_version_are_refused() {
         let ended = run_for(&machine, &sites, Duration::from_secs(5)).await.unwrap().unwrap_err();
         assert!(ended.to_string().contains("another version of this program"), "{ended}");
         assert_eq!(status(None, &sites.to).await, Err(Error::unsupported_operation()));
+    });
+}
+
+/// Who waits used to be told that it was over by an agent that got no further for a moment, and by a first that was out of reach.
+#[test]
+fn who_waits_waits_for_what_may_pass() {
+    with_pair(1, async |pair| {
+        let Pair { machine, first, sites, .. } = pair;
+        start(&sites, &StartSettings::default()).await.unwrap();
+        // The agent's first can be read, and gives no changes: it says so, again and again.
+        let deaf = Sites::new(lossy(&first, 1, 0), sites.to.clone());
+        let told = std::cell::RefCell::new(Vec::new());
+        let note = |waits: Waits<'_>| {
+            let text = match waits {
+                Waits::Status(status) => format!("{:?} {:?}", status.phase, status.problem),
+                Waits::Answer(error) => error.to_string(),
+            };
+            if told.borrow().last() != Some(&text) {
+                told.borrow_mut().push(text);
+            }
+        };
+        let control = Control::default();
+        let waiting = plinth_dr::wait(Some(&sites.from), &sites.to, &control, note);
+        let work = async {
+            machine.sleep(Duration::from_secs(1)).await;
+            drop(run_for(&machine, &deaf, Duration::from_secs(30)).await);
+            let tr = sites.to.create_transaction();
+            tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+            let passing = [&[9; 16][..], &[0; 24], b"\0the network is slow"].concat();
+            tr.set(b"\xff\x02/plinth/dr/to/beat", passing);
+            tr.commit().await.unwrap();
+            machine.sleep(Duration::from_secs(20)).await;
+            run_for(&machine, &sites, Duration::from_secs(60)).await
+        };
+        let found = match race(waiting, work).await {
+            First::Left(found) => found.unwrap(),
+            First::Right(ended) => panic!("{ended:?}"),
+        };
+        assert!(found.whole_at.is_some(), "{found:?}");
+        assert!(told.borrow().iter().any(|text| text.contains("the network is slow")), "{told:?}");
+        // A second that can't be read for a while is waited for, too; one that follows nobody is not.
+        let silent = lossy(&first, 1, 0);
+        let waiting = plinth_dr::wait(None, &silent, &control, note);
+        assert!(matches!(race(waiting, machine.sleep(Duration::from_secs(30))).await, First::Right(())));
+        assert!(told.borrow().last().is_some_and(|text| text.contains("can't be reached")), "{told:?}");
+        let nobody = plinth_dr::wait(None, &sites.from, &control, |_| {}).await.unwrap_err();
+        assert!(nobody.to_string().contains("plinth dr start"), "{nobody}");
     });
 }

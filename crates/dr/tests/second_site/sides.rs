@@ -10,7 +10,7 @@ use plinth_dr::{
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
-use plinth_types::{Bytes, Error, marks, system};
+use plinth_types::{Bytes, Error, changes, marks, system};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -338,5 +338,108 @@ fn a_lock_that_comes_late_locks_nothing() {
         for db in [&sites.from, &sites.to] {
             assert_eq!(db.list_changes().await.unwrap(), [], "nothing holds a log");
         }
+    });
+}
+
+/// A stream that an agent asked for before somebody ended it used to come afterwards: nobody knew of it, and it held a log up to its bound.
+#[test]
+fn a_stream_that_comes_late_is_registered_for_nobody() {
+    // The stream of the first copy, and that of the other direction while sides are changed.
+    for is_switching in [false, true] {
+        with_pair(5, async |pair| {
+            match is_switching {
+                true => pair.follow().await,
+                false => drop(start(&pair.sites, &StartSettings::default()).await.unwrap()),
+            }
+            let Pair { machine, first, second, sites } = pair;
+            let (slow, held) = held(if is_switching { &second } else { &first });
+            held.hold(changes::LAST_ID);
+            let late = match is_switching {
+                true => Sites::new(client(&first), slow),
+                false => Sites::new(slow, client(&second)),
+            };
+            let task = machine.spawn("late", async move {
+                match is_switching {
+                    true => drop(switch(&late, &Control::default()).await),
+                    false => drop(Agent::new(late, Control::default()).run().await),
+                }
+            });
+            while held.count.load(Ordering::Relaxed) == 0 {
+                machine.sleep(Duration::from_millis(1)).await;
+            }
+            abort(&sites, "default").await.unwrap();
+            held.let_go();
+            task.await.unwrap();
+            machine.sleep(Duration::from_secs(1)).await;
+            for db in [&sites.from, &sites.to] {
+                assert_eq!(db.list_changes().await.unwrap(), [], "switching: {is_switching}");
+                assert!(!is_locked(db).await);
+            }
+            assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+        });
+    }
+}
+
+/// An agent that gives a change of sides up and stands still used to take away the stream by which somebody else has changed them since.
+#[test]
+fn a_stream_that_is_removed_late_stays_where_it_is_needed() {
+    with_pair(6, async |pair| {
+        pair.follow().await;
+        let Pair { machine, first, second, sites } = pair;
+        let lock = async |value: Option<&'static [u8]>| {
+            let tr = sites.from.create_transaction();
+            tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+            match value {
+                Some(value) => tr.set(system::DATABASE_LOCKED, value),
+                None => tr.clear(system::DATABASE_LOCKED),
+            }
+            tr.commit().await.unwrap();
+        };
+        lock(Some(b"0123456789abcdefghijklmnop")).await;
+        let ((from, at_first), (to, at_second)) = (held(&first), held(&second));
+        let until_held = async |held: &Held| {
+            while held.count.load(Ordering::Relaxed) == 0 {
+                machine.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // It has registered the stream, and looks how far the first is.
+        at_first.hold(b"\xff\x02/plinth/dr/nudge");
+        let late = Sites::new(from, to);
+        let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
+        until_held(&at_first).await;
+        at_second.hold(changes::acknowledged_key(1).leak());
+        at_first.let_go();
+        until_held(&at_second).await;
+        lock(None).await;
+        assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
+        at_second.let_go();
+        task.await.unwrap();
+        machine.sleep(Duration::from_secs(11)).await;
+        let newest = sites.to.create_transaction().get_read_version().await.unwrap();
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(newest)).await;
+        assert_eq!(sites.to.list_changes().await.unwrap().len(), 1);
+    });
+}
+
+/// What was begun and interrupted before the second knew of it is gone on with.
+#[test]
+fn a_start_that_was_interrupted_is_gone_on_with() {
+    with_pair(7, async |pair| {
+        let Pair { machine, first, second, sites } = pair;
+        let (to, held) = held(&second);
+        held.hold(b"\xff\x02/plinth/dr/to/head");
+        let slow = Sites::new(client(&first), to);
+        let (usual, pause) = (StartSettings::default(), machine.sleep(Duration::from_secs(1)));
+        assert_eq!(race(start(&slow, &usual), pause).await, First::Right(()));
+        assert_eq!(held.count.load(Ordering::Relaxed), 1);
+        assert_eq!(start(&sites, &usual).await, Ok(true));
+        held.let_go();
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        assert_eq!(start(&sites, &usual).await, Ok(false));
+        // A row of a first whose second was made free is no start.
+        abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        let refused = start(&sites, &StartSettings { clear: true, ..usual }).await.unwrap_err();
+        assert!(refused.to_string().contains("followed already"), "{refused}");
     });
 }
