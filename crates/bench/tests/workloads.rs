@@ -4,7 +4,7 @@
 
 use plinth::backup::restore::Loader;
 use plinth_bench::host::{COMMITS, Crash, Host, Server, Waits};
-use plinth_bench::workloads::{self, ALL};
+use plinth_bench::workloads::{self, ALL, Workload};
 use plinth_bench::{Bench, Error, Outcome, Progress, Provenance, Settings, Style};
 use plinth_client::Database;
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -120,6 +120,35 @@ fn the_stream_that_is_measured_delivers_every_commit() {
     assert!(bench.database.list_changes().wait().unwrap().is_empty(), "no stream is left");
 }
 
+/// Runs a workload. Where nothing was committed in so short a time the machine has too much to do: a longer one is taken.
+fn run_one(bench: &mut Bench, workload: &Workload) -> Result<Outcome, Error> {
+    let is_idle = |outcome: &Outcome| {
+        outcome.measurement.as_ref().is_some_and(|measured| measured.tally.transactions == 0)
+    };
+    loop {
+        let outcome = bench.run_one(workload);
+        if !outcome.as_ref().is_ok_and(is_idle) || bench.settings.time > Duration::from_secs(10) {
+            return outcome;
+        }
+        bench.settings.time *= 4;
+    }
+}
+
+/// What some workloads say of themselves.
+fn check_details(name: &str, outcome: &Outcome) {
+    let json = outcome.to_json();
+    assert!(json["name"] == name);
+    match name {
+        "backup" => {
+            let bytes = |name: &str| json["backup"][name].as_u64().unwrap();
+            let (written, raw) = (bytes("log_keys_and_values"), bytes("log_bytes_before_compression"));
+            assert!(written > 0 && (written..2 * written).contains(&raw), "{}", json["backup"]);
+        }
+        "dr" => assert_eq!(json["not_arrived"], 0, "{:?}", outcome.notes),
+        _ => {}
+    }
+}
+
 #[test]
 fn every_workload_runs_and_says_what_it_did() {
     let (directory, files) = (directory(), directory());
@@ -130,16 +159,7 @@ fn every_workload_runs_and_says_what_it_did() {
     for workload in ALL {
         // This one is sixty times as long as the others.
         bench.settings.time = Duration::from_millis(if workload.name == "sustained" { 5 } else { 100 });
-        let mut outcome = bench.run_one(workload);
-        // Where nothing was committed in so short a time the machine has too much to do: a longer one is taken.
-        let is_idle = |outcome: &Outcome| {
-            outcome.measurement.as_ref().is_some_and(|measured| measured.tally.transactions == 0)
-        };
-        while outcome.as_ref().is_ok_and(is_idle) && bench.settings.time < Duration::from_secs(10) {
-            bench.settings.time *= 4;
-            outcome = bench.run_one(workload);
-        }
-        let outcome = match outcome {
+        let outcome = match run_one(&mut bench, workload) {
             // Not every system says how much memory a process takes, and not every engine can do with less.
             Err(Error::Skipped(_)) if ["memory", "larger", "budget", "uncached"].contains(&workload.name) => {
                 continue;
@@ -189,17 +209,7 @@ fn every_workload_runs_and_says_what_it_did() {
             let points = || curve.series.iter().flat_map(|series| &series.points);
             assert!(points().count() > 2 && points().all(|point| point.1.is_finite()), "{curve:?}");
         }
-        let json = outcome.to_json();
-        assert!(json["name"] == workload.name);
-        match workload.name {
-            "backup" => {
-                let bytes = |name: &str| json["backup"][name].as_u64().unwrap();
-                let (written, raw) = (bytes("log_keys_and_values"), bytes("log_bytes_before_compression"));
-                assert!(written > 0 && (written..2 * written).contains(&raw), "{}", json["backup"]);
-            }
-            "dr" => assert_eq!(json["not_arrived"], 0, "{:?}", outcome.notes),
-            _ => {}
-        }
+        check_details(workload.name, &outcome);
     }
     assert!(bench.database.list_changes().wait().unwrap().is_empty(), "no stream is left");
     let left = block_on(bench.env.files().list(directory.path())).unwrap();
