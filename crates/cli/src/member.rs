@@ -4,7 +4,7 @@
 //! waits for; then it opens its directory, and the server serves it as any other.
 
 use crate::failure::{Failure, tell};
-use plinth::cluster::{Members, Membership, Voter};
+use plinth::cluster::{Members, Membership, Spoken, Voter};
 use plinth::{Builder, ClusterFile, Database, Error};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
@@ -41,6 +41,8 @@ pub struct Plan<'a> {
     pub tls: Option<TlsOptions>,
     /// Whether nodes may speak in the clear where other machines can hear them.
     pub without_tls: bool,
+    /// Which versions of the servers' protocol this one offers.
+    pub spoken: Spoken,
 }
 
 /// Makes directories, and tells people.
@@ -126,6 +128,7 @@ pub fn open(
     let listen = plan.listen.first().copied().unwrap_or(own);
     let listener = block_on(env.sockets().listen(listen))
         .map_err(|error| Failure::of(format!("cannot listen on {listen}"), error))?;
+    let builder = builder.spoken(plan.spoken);
     let founder = Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
     let (trust, own) = (wish.trust.clone(), wish.own.clone());
     let forming = forming::form(env, wish, listener, Arc::new(founder));
@@ -233,7 +236,7 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         addresses: plan.file.addresses().iter().map(bare).collect(),
         own,
         dir: plan.dir.to_path_buf(),
-        trust: Trust { tls: plan.tls.clone(), in_the_clear: plan.without_tls },
+        trust: Trust { tls: plan.tls.clone(), in_the_clear: plan.without_tls, spoken: plan.spoken },
     };
     wish.check()?;
     Ok((wish, place))

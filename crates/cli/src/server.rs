@@ -16,12 +16,14 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::backup::Agent;
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
+use plinth::cluster::Spoken;
 use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on};
 use plinth_env::Env;
 use plinth_env::sync::race;
 use plinth_server::{
-    Among, ConsoleConfig, Limits, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions, Usual,
+    Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions,
+    Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -283,6 +285,7 @@ fn open(
                 public: settings.address("public-address"),
                 tls: tls_of_nodes(settings)?,
                 without_tls: settings.flag("without-tls"),
+                spoken: spoken(settings)?,
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
             Ok(Some((member.database.clone(), Some(member))))
@@ -293,6 +296,23 @@ fn open(
             Ok(Some((opened.map_err(failed)?, None)))
         }
     }
+}
+
+/// Which versions of the servers' protocol this one offers.
+fn spoken(settings: &Settings) -> Result<Spoken, Failure> {
+    let Some(wanted) = settings.count("peer-protocol") else { return Ok(Spoken::THIS) };
+    let failed = |error| Failure::of("cannot use peer-protocol", error);
+    Spoken::up_to(wanted.try_into().unwrap_or(u16::MAX)).map_err(failed)
+}
+
+/// The newest version of clients' protocol that is offered.
+fn client_protocol(settings: &Settings) -> Result<u16, Failure> {
+    let Some(wanted) = settings.count("client-protocol") else { return Ok(*PROTOCOLS.end()) };
+    let known = u16::try_from(wanted).ok().filter(|wanted| PROTOCOLS.contains(wanted));
+    known.ok_or_else(|| {
+        let (oldest, newest) = (PROTOCOLS.start(), PROTOCOLS.end());
+        Failure::usage(format!("client-protocol {wanted}: this program speaks versions {oldest} to {newest}"))
+    })
 }
 
 /// With whom a member shares the series: with all other members, on the database of their cluster, whoever leads it.
@@ -365,6 +385,7 @@ fn config(
     let limits = Limits {
         connections: settings.count("connections").unwrap_or(defaults.limits.connections),
         snapshots: settings.count("snapshots").unwrap_or(defaults.limits.snapshots),
+        protocol: client_protocol(settings)?,
         ..defaults.limits
     };
     Ok(ServerConfig {

@@ -244,8 +244,7 @@ pub(crate) fn log_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn word_seeds() -> Vec<Vec<u8>> {
     let (cluster_id, nonce) = ([3; 16], [6; 32]);
     let hello = Hello {
-        oldest: 1,
-        newest: 1,
+        spoken: plinth_replication::Spoken { oldest: 1, newest: 1 },
         purpose: Purpose::Forming,
         cluster: "a:b".into(),
         cluster_id,

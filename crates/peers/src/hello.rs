@@ -15,15 +15,11 @@ use crate::charter::Charter;
 use crate::secret::LEN;
 use plinth_proto::envelope;
 use plinth_proto::wire::{Put, Reader, malformed};
-use plinth_replication::{Members, NodeId};
+use plinth_replication::{Members, NodeId, Spoken};
 use plinth_types::{Error, Result};
 
 /// What a connection between nodes begins with, in both directions.
 pub const MAGIC: [u8; 8] = *b"\x89PLNPR\r\n";
-/// The oldest version of the peers' protocol that this crate speaks.
-pub const OLDEST: u16 = 1;
-/// The newest one.
-pub const NEWEST: u16 = 1;
 /// Longest text; longer ones are cut.
 const MAX_TEXT: usize = 1024;
 
@@ -41,10 +37,8 @@ pub enum Purpose {
 /// What the caller begins with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The oldest version of the protocol that it speaks.
-    pub oldest: u16,
-    /// The newest one.
-    pub newest: u16,
+    /// The versions of the protocol that it speaks.
+    pub spoken: Spoken,
     /// What it wants.
     pub purpose: Purpose,
     /// `description:id` of its cluster file.
@@ -110,26 +104,25 @@ pub enum Word {
 }
 
 impl Hello {
-    /// The version for a connection with this caller.
+    /// The version for a connection of this caller with a node that speaks this.
     ///
     /// # Errors
-    /// `incompatible_protocol_version`, with what both speak, if there is none.
-    pub fn choose(&self) -> Result<u16> {
-        let newest = self.newest.min(NEWEST);
-        if newest >= self.oldest.max(OLDEST) {
-            return Ok(newest);
-        }
-        Err(Error::incompatible_protocol_version().with_detail(format!(
-            "that node speaks versions {} to {} of the peers' protocol, this one {OLDEST} to {NEWEST}",
-            self.oldest, self.newest
-        )))
+    /// `incompatible_protocol_version`, with what both speak, if there is none. Both hear it.
+    pub fn choose(&self, called: Spoken) -> Result<u16> {
+        let caller = self.spoken;
+        caller.common(called).ok_or_else(|| {
+            Error::incompatible_protocol_version().with_detail(format!(
+                "the server that calls, {}, speaks versions {} to {} of the servers' protocol, the one that is called {} to {}",
+                self.address, caller.oldest, caller.newest, called.oldest, called.newest
+            ))
+        })
     }
 
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         envelope::put(out, MAGIC, |content| {
-            content.put_u16(self.oldest);
-            content.put_u16(self.newest);
+            content.put_u16(self.spoken.oldest);
+            content.put_u16(self.spoken.newest);
             content.push(match self.purpose {
                 Purpose::Frames => 1,
                 Purpose::Forming => 2,
@@ -152,7 +145,7 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
         let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
-        let (oldest, newest) = (reader.u16()?, reader.u16()?);
+        let spoken = Spoken { oldest: reader.u16()?, newest: reader.u16()? };
         let purpose = match reader.u8()? {
             1 => Purpose::Frames,
             2 => Purpose::Forming,
@@ -160,8 +153,7 @@ impl Hello {
             other => return Err(malformed(format!("purpose {other}"))),
         };
         let hello = Self {
-            oldest,
-            newest,
+            spoken,
             purpose,
             cluster: text(reader.bytes()?),
             cluster_id: reader.array()?,
@@ -211,7 +203,7 @@ impl Welcome {
         let mut reader = Reader::new(content);
         let version = reader.u16()?;
         let refused = error(&mut reader)?;
-        if refused.is_none() && !(OLDEST..=NEWEST).contains(&version) {
+        if refused.is_none() && !(Spoken::THIS.oldest..=Spoken::THIS.newest).contains(&version) {
             return Err(malformed(format!("the other node chose version {version} of the protocol")));
         }
         let (cluster_id, node) = (reader.array()?, reader.u64()?);

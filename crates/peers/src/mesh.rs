@@ -11,7 +11,7 @@ use crate::hello::{self, Purpose};
 use crate::outbox::{Figures, Item, Outbox};
 use crate::session;
 use plinth_env::{Env, Signal, Stream, Task};
-use plinth_replication::{Frame, Members, NodeId, Parcel, Peers};
+use plinth_replication::{Frame, Members, NodeId, Parcel, Peers, Spoken};
 use plinth_types::Result;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -27,6 +27,8 @@ pub struct Trust {
     pub tls: Option<plinth_tls::TlsOptions>,
     /// Whether nodes may speak in the clear where other machines can hear them.
     pub in_the_clear: bool,
+    /// The versions of the protocol that it offers.
+    pub spoken: Spoken,
 }
 
 /// The connections of a node.
@@ -74,6 +76,8 @@ pub(crate) struct Link {
     pub(crate) poke: Signal,
     /// It is no member any more, or is somewhere else.
     ended: AtomicBool,
+    /// What its program speaks, as it said when it called, while that connection lasts.
+    pub(crate) spoken: Mutex<Option<Spoken>>,
     /// Which connection from it counts: the newest.
     pub(crate) newest: AtomicU64,
     /// Why it was not reached the last time it was called.
@@ -89,6 +93,8 @@ pub struct PeerStatus {
     pub address: String,
     /// What was counted.
     pub figures: Figures,
+    /// What its program speaks, if it has called.
+    pub spoken: Option<Spoken>,
     /// Why there is no connection to it, if there is none and it was tried.
     pub failure: Option<String>,
 }
@@ -169,6 +175,7 @@ impl Mesh {
             node: link.node,
             address: link.place(0),
             figures: link.outbox.figures(),
+            spoken: *lock(&link.spoken),
             failure: link.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         lock(&self.shared.links).values().map(status).collect()
@@ -212,6 +219,10 @@ impl Peers for Mesh {
         if let Some(link) = self.shared.link(parcel.to) {
             link.outbox.push(Item::Parcel(parcel));
         }
+    }
+
+    fn spoken(&self, node: NodeId) -> Option<Spoken> {
+        *lock(&self.shared.link(node)?.spoken)
     }
 
     fn members(&self, members: &Arc<Members>) {
@@ -259,6 +270,7 @@ impl Link {
             outbox: Outbox::default(),
             poke: Signal::new(),
             ended: AtomicBool::new(false),
+            spoken: Mutex::default(),
             newest: AtomicU64::new(0),
             failure: Mutex::default(),
         }
@@ -282,11 +294,31 @@ impl Link {
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
+
+    /// It has called, by a program that speaks this; gives the number of that connection.
+    pub(crate) fn is_called(&self, program: Spoken) -> u64 {
+        let mut spoken = lock(&self.spoken);
+        *spoken = Some(program);
+        self.newest.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The connection with this number has ended.
+    pub(crate) fn is_lost(&self, number: u64) {
+        let mut spoken = lock(&self.spoken);
+        if self.newest.load(Ordering::Acquire) == number {
+            *spoken = None;
+        }
+    }
 }
 
 impl Shared {
     pub(crate) fn link(&self, node: NodeId) -> Option<Arc<Link>> {
         lock(&self.links).get(&node).cloned()
+    }
+
+    /// The protocol of the cluster, as far as this node knows.
+    pub(crate) fn protocol(&self) -> u16 {
+        lock(&self.members).protocol
     }
 
     /// Whether a node was a member, and is none any more.
@@ -351,8 +383,7 @@ impl Shared {
         let mut nonce = [0; crate::secret::LEN];
         self.env.fill_random(&mut nonce);
         hello::Hello {
-            oldest: hello::OLDEST,
-            newest: hello::NEWEST,
+            spoken: self.trust.spoken,
             purpose: Purpose::Frames,
             cluster: charter.cluster.clone(),
             cluster_id: charter.cluster_id,

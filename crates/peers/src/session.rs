@@ -18,7 +18,7 @@
 //! A node that crashes on the way asks again, and gets another number: the first one is never used.
 
 use crate::call::PATIENCE;
-use crate::hello::{Hello, NEWEST, OLDEST, Purpose, Stage, Welcome, Word};
+use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh::{self, Link, Shared};
 use crate::outbox::Item;
 use crate::packet::{self, Kind, Pieces};
@@ -26,7 +26,7 @@ use crate::secret::LEN;
 use crate::talk::{Talk, lost};
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
-use plinth_replication::{Frame, NodeId, Parcel};
+use plinth_replication::{Frame, NodeId, Parcel, Spoken};
 use plinth_types::{Bytes, Error, Result};
 use std::cell::Cell;
 use std::future::Future;
@@ -56,9 +56,14 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
     let from = stream.peer_address();
     let mut talk = Talk::new(stream, first);
     let why = match race(greet(&shared, &mut talk), shared.env.sleep(PATIENCE)).await {
-        First::Left(Ok(Visit::Joins(address))) => return join(&shared, talk, address).await,
-        First::Left(Ok(Visit::Member(link))) => {
-            let why = Session::new(shared.clone(), link.clone(), talk).await;
+        First::Left(Ok(Visit::Joins(address, spoken))) => {
+            return join(&shared, talk, (&address, spoken)).await;
+        }
+        First::Left(Ok(Visit::Member(link, spoken))) => {
+            let session = Session::new(shared.clone(), link.clone(), talk, spoken);
+            let number = session.number;
+            let why = session.await;
+            link.is_lost(number);
             if matches!(why.code(), 2000 | 1200..=1299 | 1500..=1599) {
                 link.outbox.refused();
                 tracing::warn!(node = link.node, %from, %why, "a node says what none should say");
@@ -77,10 +82,10 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
 
 /// What a caller wants.
 enum Visit {
-    /// To send frames.
-    Member(Arc<Link>),
-    /// To be taken in, at this address.
-    Joins(String),
+    /// To send frames, by a program that speaks this.
+    Member(Arc<Link>, Spoken),
+    /// To be taken in, at this address, with a program that speaks this.
+    Joins(String, Spoken),
     /// To know how things stand here, which it was told.
     Asked,
 }
@@ -91,8 +96,11 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     let (hello, hello_bytes) = talk
         .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
         .await?;
-    let version = hello.choose()?;
+    let version = hello.choose(shared.trust.spoken)?;
     shared.trust.check(&talk.stream)?;
+    if hello.purpose != Purpose::Forming {
+        may_be_member(shared, &hello)?;
+    }
     let standing = &shared.standing;
     let visit = match hello.purpose {
         Purpose::Forming | Purpose::Joining if hello.cluster != standing.charter.cluster => {
@@ -102,13 +110,13 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
             )));
         }
         Purpose::Forming => Visit::Asked,
-        Purpose::Joining => Visit::Joins(hello.address.clone()),
+        Purpose::Joining => Visit::Joins(hello.address.clone(), hello.spoken),
         Purpose::Frames
             if shared.was_removed(hello.from) && hello.cluster_id == standing.charter.cluster_id =>
         {
             Visit::Asked
         }
-        Purpose::Frames => Visit::Member(known(shared, &hello)?),
+        Purpose::Frames => Visit::Member(known(shared, &hello)?, hello.spoken),
     };
     let mut welcome = Welcome {
         version,
@@ -146,8 +154,8 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
 }
 
 /// Takes in a caller that asks for it, and says what has become of that.
-async fn join(shared: &Arc<Shared>, mut talk: Talk, address: String) {
-    let verdict = match race(take_in(shared, &address), shared.env.sleep(JOINING)).await {
+async fn join(shared: &Arc<Shared>, mut talk: Talk, (address, spoken): (&str, Spoken)) {
+    let verdict = match race(take_in(shared, address, spoken), shared.env.sleep(JOINING)).await {
         First::Left(verdict) => verdict,
         First::Right(()) => Err(Error::timed_out()),
     };
@@ -161,7 +169,7 @@ async fn join(shared: &Arc<Shared>, mut talk: Talk, address: String) {
 }
 
 /// Calls a node that wants to join, takes it in, and gives it what it needs. Gives its number.
-async fn take_in(shared: &Arc<Shared>, address: &str) -> Result<NodeId> {
+async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<NodeId> {
     let Some(take_in) = shared.take_in.get() else {
         return Err(Error::process_behind().with_detail("this node is yet to begin"));
     };
@@ -173,6 +181,8 @@ async fn take_in(shared: &Arc<Shared>, address: &str) -> Result<NodeId> {
         }
     };
     let (node, members, index) = take_in(address.to_owned()).await?;
+    // It may have risen since it was looked at; it doesn't any more while a member hasn't said what it speaks.
+    spoken.check(members.protocol)?;
     let mut bytes = Vec::new();
     let charter = shared.standing.charter.clone();
     Word::Join(charter, node, (*members).clone(), index).encode(&mut bytes);
@@ -197,8 +207,7 @@ async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
     let mut nonce = [0; LEN];
     shared.env.fill_random(&mut nonce);
     let hello = Hello {
-        oldest: OLDEST,
-        newest: NEWEST,
+        spoken: shared.trust.spoken,
         purpose: Purpose::Joining,
         cluster: charter.cluster.clone(),
         cluster_id: charter.cluster_id,
@@ -220,6 +229,13 @@ async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
             Err(Error::connection_string_invalid().with_detail(detail))
         }
     }
+}
+
+/// Whether the caller's program can read what this cluster writes.
+fn may_be_member(shared: &Shared, hello: &Hello) -> Result<()> {
+    let is_of_another =
+        hello.purpose == Purpose::Frames && hello.cluster_id != shared.standing.charter.cluster_id;
+    if is_of_another { Ok(()) } else { hello.spoken.check(shared.protocol()) }
 }
 
 /// The link of a caller that says it is a member.
@@ -255,8 +271,8 @@ struct Session {
 }
 
 impl Session {
-    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk) -> Self {
-        let number = link.newest.fetch_add(1, Ordering::AcqRel) + 1;
+    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk, spoken: Spoken) -> Self {
+        let number = link.is_called(spoken);
         // Whoever calls can be called.
         link.poke.notify();
         let tick = shared.env.sleep(TICK);

@@ -9,6 +9,7 @@ use plinth_env::simulated::{NetworkPlan, Simulation};
 use plinth_peers::hello::{Hello, Purpose, Welcome, Word};
 use plinth_peers::packet::{self, Kind};
 use plinth_peers::{Charter, Secret};
+use plinth_replication::{Members, Peers, Spoken};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -252,8 +253,7 @@ impl Stranger {
 
 fn hello(charter: &Charter) -> Hello {
     Hello {
-        oldest: 1,
-        newest: 1,
+        spoken: Spoken { oldest: 1, newest: 1 },
         purpose: Purpose::Frames,
         cluster: charter.cluster.clone(),
         cluster_id: charter.cluster_id,
@@ -304,10 +304,43 @@ fn a_later_version_alone_is_refused_with_both_ranges() {
     sim.run_until(async {
         let mut stranger = Stranger::call(&sim, &machines[0]).await;
         let mut said = Vec::new();
-        Hello { oldest: 2, newest: 7, ..hello(&charter) }.encode(&mut said);
+        Hello { spoken: Spoken { oldest: 6, newest: 7 }, ..hello(&charter) }.encode(&mut said);
         stranger.say(&said).await;
         let refused = stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
-        assert!(refused.code() == 2100 && refused.detail().unwrap().contains("2 to 7"), "{refused}");
+        assert!(refused.code() == 2100 && refused.detail().unwrap().contains("6 to 7"), "{refused}");
+    });
+}
+
+/// An older program is served as long as the cluster's protocol is one that it reads, and is known to be there for as long as it is; then it is
+/// told to be replaced, as a member and as one that wants to be.
+#[test]
+fn an_older_program_takes_part_until_the_protocol_of_the_cluster_rises() {
+    let sim = Simulation::new(6);
+    let names = names(3);
+    let charter = charter(&sim, &names);
+    let machine = start(&sim.process(&names[0]), &charter, 1);
+    let old = hello(&charter).spoken;
+    sim.run_until(async {
+        let mut stranger = Stranger::call(&sim, &machine).await;
+        assert_eq!(introduce(&mut stranger, &charter, &charter.secret).await, Word::Verdict(Ok(())));
+        assert_eq!((machine.mesh.spoken(2), machine.mesh.spoken(3)), (Some(old), None));
+        assert_eq!(machine.mesh.status()[0].spoken, Some(old));
+    });
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(machine.mesh.spoken(2), None, "it has gone, and another program may come in its place");
+    let voters = charter.members.iter().map(|peer| (peer.node, peer.address.clone()));
+    machine.mesh.members(&Arc::new(Members::of_voters(voters).with_protocol(old.newest + 1)));
+    sim.run_until(async {
+        for purpose in [Purpose::Frames, Purpose::Joining] {
+            let mut stranger = Stranger::call(&sim, &machine).await;
+            let mut said = Vec::new();
+            Hello { purpose, ..hello(&charter) }.encode(&mut said);
+            stranger.say(&said).await;
+            let refused =
+                stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+            let told = refused.detail().unwrap();
+            assert!(refused.code() == 2100 && told.contains("newer Plinth"), "{purpose:?}: {refused}");
+        }
     });
 }
 

@@ -4,6 +4,7 @@
 
 use crate::identity::EngineKind;
 use plinth_log::LogConfig;
+use plinth_replication::Spoken;
 use plinth_storage::SsdSettings;
 use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{Version, limits};
@@ -32,6 +33,9 @@ pub struct NodeConfig {
     pub follower_log_bytes: u64,
     /// Bytes of rows that a member which is too far behind asks others for at a time.
     pub rows_chunk_bytes: u64,
+    /// Which versions of the members' protocol a member of a cluster speaks: less than this program can, for tests, or to keep the
+    /// way back to an older one open.
+    pub spoken: Spoken,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
@@ -57,6 +61,7 @@ impl Default for NodeConfig {
             memory_bytes: None,
             follower_log_bytes: 256 << 20,
             rows_chunk_bytes: 1 << 20,
+            spoken: Spoken::THIS,
             log: LogConfig::default(),
             load: LoadTargets::default(),
             slow: VERSIONS_PER_SECOND,

@@ -180,7 +180,8 @@ pub(crate) fn apply(batch: &Span) -> Span {
 /// A change of members is committed.
 pub(crate) fn members_changed(members: &Members) {
     let (voters, nodes, is_joint) = (members.voters().len(), members.nodes.len(), members.is_joint());
-    tracing::info!(voters, nodes, is_joint, "the cluster has other members");
+    let protocol = members.protocol;
+    tracing::info!(voters, nodes, is_joint, protocol, "the cluster has other members");
 }
 
 /// A change of members can't be now.

@@ -39,7 +39,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::open`]; `file_not_found` if there is nothing; `client_invalid_operation` if `dir` holds a database
-    /// of its own.
+    /// of its own; `incompatible_protocol_version` if its cluster's protocol is none that this program speaks.
     pub async fn open_member(
         env: &Env,
         dir: &Path,
@@ -81,6 +81,7 @@ impl Node {
         config: NodeConfig,
         links: (Arc<dyn Peers>, Arc<Progress>),
     ) -> Result<Arc<Self>> {
+        config.spoken.check(membership.members.protocol)?;
         let began = env.now();
         let dir = directory.root.clone();
         let config = fitted(config, engine);
@@ -118,7 +119,7 @@ impl Node {
             cluster_id: membership.cluster_id,
             node: membership.node,
         });
-        let taking_part = membership.taking_part();
+        let taking_part = plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
         let member = or_close(&*reader, Member::start(env, taking_part, log, peers.clone(), keeper)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica = Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));

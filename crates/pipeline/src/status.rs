@@ -378,6 +378,7 @@ fn member(member: &ShownMember) -> Value {
         "leader": standing.leader,
         "learners": those(false),
         "node": membership.node,
+        "protocol": membership.members.protocol,
         "role": member.role(),
         "term": standing.term,
         "voters": those(true),

@@ -310,6 +310,13 @@ impl Builder {
         self
     }
 
+    /// Which versions of the members' protocol a member of a cluster speaks: fewer than this program does keep the way back to an older
+    /// one open. A database of its own has no use for it.
+    pub fn spoken(mut self, spoken: plinth_pipeline::cluster::Spoken) -> Self {
+        self.config.spoken = spoken;
+        self
+    }
+
     /// For how long a transaction may read and commit. FoundationDB's, and the default, are five seconds. A longer window
     /// takes memory for what is overwritten in it.
     pub fn window(mut self, window: Duration) -> Self {

@@ -72,12 +72,20 @@ impl Hello {
     /// # Errors
     /// `incompatible_protocol_version`, with what both speak, if there is none.
     pub fn choose(&self) -> Result<u16> {
-        let newest = self.newest.min(NEWEST);
+        self.choose_up_to(NEWEST)
+    }
+
+    /// The version of the protocol for a connection of this client with a server that offers none newer than `offered`.
+    ///
+    /// # Errors
+    /// As [`Hello::choose`].
+    pub fn choose_up_to(&self, offered: u16) -> Result<u16> {
+        let newest = self.newest.min(offered);
         if newest >= self.oldest.max(OLDEST) {
             return Ok(newest);
         }
         Err(Error::incompatible_protocol_version().with_detail(format!(
-            "the client speaks versions {} to {} of the protocol, the server {OLDEST} to {NEWEST}",
+            "the client speaks versions {} to {} of the protocol, the server {OLDEST} to {offered}",
             self.oldest, self.newest
         )))
     }

@@ -28,6 +28,7 @@ use crate::NodeId;
 use crate::members::Members;
 use crate::message::{MAX_ENTRIES, Message, MessageKind};
 use crate::raft_message::{from_raft, to_raft};
+use crate::spoken::Spoken;
 use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub election_ticks: usize,
     /// How many entries one message carries at most, about; never more than [`MAX_ENTRIES`].
     pub message_entries: usize,
+    /// What this node speaks.
+    pub spoken: Spoken,
     /// A bug to have, for tests of tests.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
@@ -66,6 +69,7 @@ impl Config {
             heartbeat_ticks: 5,
             election_ticks: 20,
             message_entries: 1024,
+            spoken: Spoken::THIS,
             #[cfg(feature = "planted-bugs")]
             planted: crate::planted::Planted::None,
         }
@@ -153,6 +157,7 @@ impl Core {
     pub fn new(config: Config, terms: Terms, promised: Promise) -> Result<Self> {
         let invalid = |what: String| Error::invalid_option_value().with_detail(what);
         config.members.check()?;
+        config.spoken.check(config.members.protocol)?;
         if config.message_entries == 0 || config.election_ticks <= config.heartbeat_ticks {
             return Err(invalid(format!(
                 "{} entries in a message, elections after {} ticks, heartbeats after {}",
@@ -258,6 +263,11 @@ impl Core {
     /// Who is a member, as of the last entry that was committed and has said so.
     pub fn members(&self) -> &Members {
         &self.members
+    }
+
+    /// What this node speaks.
+    pub fn spoken(&self) -> Spoken {
+        self.config.spoken
     }
 
     /// The index of that entry.

@@ -362,6 +362,8 @@ impl Driver {
             return Err(Error::internal_error().with_detail(detail));
         };
         let members = Members::of_entry(&entry.body)?;
+        // Before it is written down: a program that can read what comes next begins here.
+        self.core.spoken().check(members.protocol)?;
         while let Err(error) = self.records.keep(&members, index).await {
             self.wait_for_room(error).await?;
         }

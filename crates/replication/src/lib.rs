@@ -48,6 +48,7 @@ mod proofs;
 mod proving;
 mod raft_message;
 mod replicated;
+mod spoken;
 mod stand;
 mod terms;
 
@@ -60,6 +61,7 @@ pub use parcel::{MAX_KEY, Parcel, ParcelKind};
 pub use peers::{Doing, Frame, Peers, Records};
 pub use proving::{Proving, Taken};
 pub use replicated::ReplicatedLog;
+pub use spoken::Spoken;
 pub use stand::{Role, Stand};
 pub use terms::{EntryId, Terms};
 

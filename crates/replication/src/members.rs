@@ -26,7 +26,11 @@ pub const MAX_VOTERS: usize = 15;
 /// The most bytes of an address.
 pub const MAX_ADDRESS: usize = 255;
 
-const FORMAT: u8 = 1;
+/// The protocol that a cluster begins with.
+const FIRST_PROTOCOL: u16 = 1;
+/// The format of a row that names no protocol: it is that one.
+const FIRST_FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// What part a node has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,12 +78,20 @@ pub struct MemberNode {
 }
 
 /// Who is a member; by default nobody.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
     /// The number that the next new node gets.
     pub next_id: NodeId,
+    /// The version of the protocol that all of them speak, so that whatever is written may be as it says: see [`Spoken`](crate::Spoken).
+    pub protocol: u16,
     /// The nodes, in the order of their numbers.
     pub nodes: Vec<MemberNode>,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self { next_id: 0, protocol: FIRST_PROTOCOL, nodes: Vec::new() }
+    }
 }
 
 impl Members {
@@ -89,7 +101,7 @@ impl Members {
         let mut nodes: Vec<_> = voters.into_iter().map(node).collect();
         nodes.sort_by_key(|node| node.id);
         let next_id = nodes.last().map_or(1, |node| node.id + 1);
-        Self { next_id, nodes }
+        Self { next_id, nodes, ..Self::default() }
     }
 
     /// What is known of a node.
@@ -164,6 +176,11 @@ impl Members {
         next
     }
 
+    /// The same, who speak this version of the protocol all.
+    pub fn with_protocol(&self, protocol: u16) -> Self {
+        Self { protocol, ..self.clone() }
+    }
+
     /// The joint state on the way to these voters; of those that vote no longer, `gone` are no members then, the others follow.
     pub fn enter(&self, voters: &[NodeId], gone: &[NodeId]) -> Self {
         let mut next = self.clone();
@@ -233,7 +250,9 @@ impl Members {
         next.check().ok()?;
         let is_new = |node: &&MemberNode| self.part(node.id).is_none();
         let mut new = next.nodes.iter().filter(is_new);
-        if next.next_id < self.next_id || new.any(|node| node.id < self.next_id || node.part != Part::Learner)
+        if next.next_id < self.next_id
+            || next.protocol < self.protocol
+            || new.any(|node| node.id < self.next_id || node.part != Part::Learner)
         {
             return None;
         }
@@ -294,7 +313,14 @@ impl Members {
 
     /// The row's value.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT];
+        let mut bytes = Vec::new();
+        if self.protocol == FIRST_PROTOCOL {
+            // Who speaks that alone knows no other format.
+            bytes.push(FIRST_FORMAT);
+        } else {
+            bytes.push(FORMAT);
+            bytes.extend_from_slice(&self.protocol.to_le_bytes());
+        }
         bytes.extend_from_slice(&self.next_id.to_le_bytes());
         bytes.push(self.nodes.len() as u8);
         for MemberNode { id, part, address } in &self.nodes {
@@ -312,6 +338,12 @@ impl Members {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let corrupt =
             |what: String| Error::file_corrupt().with_detail(format!("members of a cluster: {what}"));
+        if let Some(format) = bytes.first().filter(|format| **format > FORMAT) {
+            let detail = format!(
+                "members of a cluster: format {format}, newer than the {FORMAT} that this program reads; open it with a newer Plinth"
+            );
+            return Err(Error::unsupported_operation().with_detail(detail));
+        }
         let found = parse(bytes).ok_or_else(|| corrupt(format!("{} bytes that are none", bytes.len())))?;
         found.check().map_err(|error| corrupt(error.detail().unwrap_or_default().to_owned()))?;
         Ok(found)
@@ -350,9 +382,13 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 fn parse(bytes: &[u8]) -> Option<Members> {
     let mut rest = bytes;
-    if take(&mut rest)? != [FORMAT] {
-        return None;
-    }
+    let protocol = match take(&mut rest)? {
+        [FIRST_FORMAT] => FIRST_PROTOCOL,
+        [FORMAT] => {
+            Some(u16::from_le_bytes(take(&mut rest)?)).filter(|protocol| *protocol > FIRST_PROTOCOL)?
+        }
+        _ => return None,
+    };
     let next_id = u64::from_le_bytes(take(&mut rest)?);
     let [count] = take(&mut rest)?;
     let mut nodes = Vec::new();
@@ -364,7 +400,7 @@ fn parse(bytes: &[u8]) -> Option<Members> {
         rest = tail;
         nodes.push(MemberNode { id, part, address: std::str::from_utf8(address).ok()?.to_owned() });
     }
-    rest.is_empty().then_some(Members { next_id, nodes })
+    rest.is_empty().then_some(Members { next_id, protocol, nodes })
 }
 
 #[cfg(test)]

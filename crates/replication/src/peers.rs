@@ -7,9 +7,11 @@ use std::sync::Arc;
 use plinth_log::{Entry, EntryKind};
 use plinth_types::Result;
 
+use crate::NodeId;
 use crate::members::Members;
 use crate::message::Message;
 use crate::parcel::Parcel;
+use crate::spoken::Spoken;
 
 /// What one node sends another: a message, and the entries that it speaks of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +42,12 @@ pub trait Peers: Send + Sync {
 
     /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or overtaken.
     fn send_parcel(&self, parcel: Parcel);
+
+    /// What another node says that its program speaks, while it is connected.
+    fn spoken(&self, node: NodeId) -> Option<Spoken> {
+        let _ = node;
+        None
+    }
 
     /// These are the members from now on: frames go to the others of them, at their addresses.
     fn members(&self, members: &Arc<Members>) {

@@ -83,6 +83,7 @@ fn first_of(members: &Members, seed: u64) -> (Core, Proving) {
         heartbeat_ticks: 2,
         election_ticks: 5,
         message_entries: 8,
+        spoken: plinth_replication::Spoken::THIS,
         planted: Planted::None,
     };
     let mut terms = Terms::new(EntryId { index: 4, term: 2 });

@@ -141,7 +141,13 @@ pub struct Limits {
     pub silence: Duration,
     /// How long a stop waits for what is under way.
     pub farewell: Duration,
+    /// The newest version of clients' protocol that is offered.
+    pub protocol: u16,
 }
+
+/// The versions of the clients' protocol that this program speaks.
+pub const PROTOCOLS: std::ops::RangeInclusive<u16> =
+    plinth_proto::hello::OLDEST..=plinth_proto::hello::NEWEST;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -156,6 +162,7 @@ impl Default for Limits {
             greeting: Duration::from_secs(10),
             silence: Duration::from_secs(60),
             farewell: Duration::from_secs(10),
+            protocol: plinth_proto::hello::NEWEST,
         }
     }
 }

@@ -57,7 +57,7 @@ mod snapshots;
 mod status;
 mod wanted;
 
-pub use config::{Among, Limits, ServerConfig, Usual};
+pub use config::{Among, Limits, PROTOCOLS, ServerConfig, Usual};
 pub use console::ConsoleConfig;
 pub use counters::Figures;
 pub use http::Page;

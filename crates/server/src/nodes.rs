@@ -27,6 +27,7 @@ fn peer(peer: &PeerStatus) -> Value {
         "frames_sent": figures.sent,
         "node": peer.node,
         "refused": figures.refused,
+        "speaks": peer.spoken.map(|spoken| [spoken.oldest, spoken.newest]),
     })
 }
 

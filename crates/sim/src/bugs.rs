@@ -80,6 +80,8 @@ bugs! {
     AckedUnsynced "entries are acknowledged before they are synced"
     /// A leader believes that it leads, and gives read versions without asking others.
     VersionUnproven "read versions are not proven"
+    /// A leader writes what only its own program can read.
+    ProtocolTooNew "the protocol rises before all members speak it"
     /// Clients of a cluster don't make sure that a commit of unknown fate takes effect once.
     AnswersNeverLost "a member says that it loses no answers"
     /// A clear comes to the consumer of a stream as it was made.

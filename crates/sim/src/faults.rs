@@ -49,12 +49,14 @@ pub(crate) enum Fault {
     Join,
     /// In a cluster: a member loses its vote, or those that lost theirs may have one again.
     Leave,
+    /// In a cluster whose nodes begin with the program of before: one begins anew with this one, or goes back.
+    Upgrade,
     /// All is well for a while.
     Calm,
 }
 
 /// Names in specs, and weights in the usual mix.
-const TABLE: [(&str, Fault, u64); 21] = [
+const TABLE: [(&str, Fault, u64); 22] = [
     ("crash", Fault::Crash, 3),
     ("kill", Fault::Kill, 1),
     ("close", Fault::Close, 1),
@@ -75,6 +77,7 @@ const TABLE: [(&str, Fault, u64); 21] = [
     ("wipe", Fault::Wipe, 0),
     ("join", Fault::Join, 0),
     ("leave", Fault::Leave, 0),
+    ("upgrade", Fault::Upgrade, 0),
     ("calm", Fault::Calm, 1),
 ];
 
@@ -115,6 +118,11 @@ impl Faults {
     /// Whether nothing ever goes wrong.
     pub fn is_nothing(&self) -> bool {
         self.weights.iter().all(|weight| *weight == 0)
+    }
+
+    /// Whether this one ever happens.
+    pub fn has(&self, wanted: Fault) -> bool {
+        TABLE.iter().zip(self.weights).any(|((_, fault, _), weight)| *fault == wanted && weight > 0)
     }
 
     /// The next one.

@@ -117,7 +117,7 @@ built_in! {
     "cycle" "disk_durability" "doubled" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
     "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_changes" "cluster_cycle" "cluster_disks" "cluster_history"
-    "cluster_increment" "cluster_members" "cluster_mixed" "cluster_quiet"
+    "cluster_increment" "cluster_members" "cluster_mixed" "cluster_quiet" "cluster_upgrade"
 }
 
 impl Spec {

@@ -61,6 +61,7 @@ caught! {
     entries_that_are_acknowledged_before_they_are_synced: AckedUnsynced by "cluster_increment" within 20;
     terms_that_end_with_an_acknowledgement: AcksAtTheEnd by "cluster_increment" within 20;
     read_versions_without_proof: VersionUnproven by "cluster_history" within 20;
+    protocols_that_rise_too_early: ProtocolTooNew by "cluster_upgrade" within 20;
     members_that_say_they_lose_no_answers: AnswersNeverLost by "cluster_disks" within 20, "cluster_mixed" within 20;
     clears_that_are_not_cut: ClearUncut by "changes" within 20, "cluster_changes" within 20;
     versions_that_a_stream_skips: VersionSkipped by "changes" within 50, "cluster_changes" within 50;

@@ -41,7 +41,7 @@ specs! {
     disk_durability doubled everything_at_once fuzz_api_correctness history_network increment lost_answers
     network pinned_snapshots quiet ryow_correctness selector_correctness serializability sideband small_flushes version_stamp
     watches write_during_read cluster_changes cluster_cycle cluster_disks cluster_history cluster_increment
-    cluster_members cluster_mixed cluster_quiet
+    cluster_members cluster_mixed cluster_quiet cluster_upgrade
 }
 
 /// What has nothing to say of several nodes: their links are the network's, or their fault is a bit that turns over in the only copy.

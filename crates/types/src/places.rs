@@ -25,10 +25,16 @@ pub fn member_places(row: &[u8]) -> crate::Result<Vec<MemberPlace>> {
 }
 
 fn parse(row: &[u8]) -> Option<Vec<MemberPlace>> {
-    let (head, mut rest) = row.split_first_chunk::<10>()?;
-    let [1, .., count] = *head else { return None };
+    let (format, rest) = row.split_first()?;
+    // The second format has the cluster's protocol first, which clients don't need.
+    let rest = match format {
+        1 => rest,
+        2 => rest.split_first_chunk::<2>()?.1,
+        _ => return None,
+    };
+    let ([.., count], mut rest) = rest.split_first_chunk::<9>()?;
     let mut places = Vec::new();
-    for _ in 0..count {
+    for _ in 0..*count {
         let (node, tail) = rest.split_first_chunk::<8>()?;
         let ([part, len], tail) = tail.split_first_chunk::<2>()?;
         let (address, tail) = tail.split_at_checked(usize::from(*len))?;

@@ -234,6 +234,18 @@ const ALL: &[Setting] = &[
         Is("false"),
         "Listen where other machines can reach it with TLS but without tls-ca, so that anybody may connect",
     ),
+    Setting::new(
+        "peer-protocol",
+        Kind::Count,
+        Otherwise("the newest that the program speaks"),
+        "The newest version of the servers' protocol that this one offers the others: less keeps the way back to an older program open",
+    ),
+    Setting::new(
+        "client-protocol",
+        Kind::Count,
+        Otherwise("the newest that the program speaks"),
+        "The newest version of the clients' protocol that this server offers, to try clients with an older one",
+    ),
     Setting::new("connections", Kind::Count, Is("10000"), "Connections at most"),
     Setting::new(
         "snapshots",

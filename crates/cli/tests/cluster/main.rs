@@ -150,6 +150,34 @@ fn the_leader_is_killed_again_and_again_and_nothing_acknowledged_is_lost() {
     }
 }
 
+/// Three servers of an older program get a newer one, one after the other, and clients notice nothing. Then the cluster's protocol rises, and
+/// the older one is refused in words.
+#[test]
+fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
+    let place = scratch();
+    let older = ["--peer-protocol", "1", "--client-protocol", "3"].map(str::to_owned).to_vec();
+    let mut cluster = Cluster::form_with(place.path(), vec![older.clone(); 3]);
+    let db = Database::connect(&cluster.file).unwrap();
+    let protocol = |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].clone();
+    let counting = Counting::start(&cluster.file, 4);
+    for at in 0..3 {
+        counting.await_more(20, Duration::from_millis(5));
+        assert_eq!(protocol(&status_until(&db, |status| protocol(status) != serde_json::Value::Null)), 1);
+        assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
+        cluster.more[at].clear();
+        cluster.start(at);
+    }
+    status_until(&db, |status| protocol(status) == 2);
+    counting.await_more(20, Duration::from_millis(5));
+    assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
+    let output =
+        command(place.path(), &cluster.file, &cluster.addresses[0], 0).args(&older).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("start it with a newer Plinth"), "{error}");
+    cluster.start(0);
+    judge(&db, counting.stop());
+}
+
 /// The status document, once it says what is wanted.
 fn status_until(db: &Database, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
     for _ in 0..500 {

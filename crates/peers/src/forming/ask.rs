@@ -5,7 +5,7 @@
 
 use super::{Seen, Shared};
 use crate::call::PATIENCE;
-use crate::hello::{Hello, NEWEST, OLDEST, Purpose, Stage, Welcome, Word};
+use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh;
 use crate::secret::LEN;
 use crate::talk::Talk;
@@ -67,8 +67,7 @@ async fn joining(shared: &Shared, address: &str) -> Result<()> {
     let mut nonce = [0; LEN];
     env.fill_random(&mut nonce);
     let hello = Hello {
-        oldest: OLDEST,
-        newest: NEWEST,
+        spoken: wish.trust.spoken,
         purpose: Purpose::Joining,
         cluster: wish.cluster.clone(),
         cluster_id: [0; 16],
@@ -112,8 +111,7 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
     let mut nonce = [0; LEN];
     env.fill_random(&mut nonce);
     let hello = Hello {
-        oldest: OLDEST,
-        newest: NEWEST,
+        spoken: wish.trust.spoken,
         purpose: Purpose::Forming,
         cluster: wish.cluster.clone(),
         cluster_id: standing.as_ref().map_or([0; 16], |standing| standing.charter.cluster_id),

@@ -116,7 +116,7 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
     let (hello, said) = talk
         .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
         .await?;
-    let version = hello.choose()?;
+    let version = hello.choose(shared.wish.trust.spoken)?;
     shared.wish.trust.check(&talk.stream)?;
     let wish = &shared.wish;
     let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
@@ -179,6 +179,7 @@ async fn join(shared: &Shared, charter: Charter, node: NodeId, members: Members,
     if members.node(node).is_none_or(|node| node.address != shared.wish.own) {
         return refuse("this node is none of the members");
     }
+    shared.wish.trust.spoken.check(members.protocol)?;
     let (promise, reply) = promise();
     let sent = Sent::Join(charter, node, members, index);
     shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((sent, promise));

@@ -6,8 +6,7 @@ use crate::secret::Secret;
 
 fn hello() -> Hello {
     Hello {
-        oldest: 1,
-        newest: 1,
+        spoken: Spoken { oldest: 1, newest: 1 },
         purpose: Purpose::Forming,
         cluster: "a:b".into(),
         cluster_id: [3; 16],
@@ -96,8 +95,9 @@ fn every_word_comes_back_as_it_was() {
 
 #[test]
 fn the_newest_version_that_both_speak_is_spoken() {
-    assert_eq!(Hello { oldest: 1, newest: 9, ..hello() }.choose(), Ok(NEWEST));
-    let error = Hello { oldest: 8, newest: 9, ..hello() }.choose().unwrap_err();
+    let choose = |oldest, newest| Hello { spoken: Spoken { oldest, newest }, ..hello() }.choose(Spoken::THIS);
+    assert_eq!((choose(1, 9), choose(1, 1)), (Ok(Spoken::THIS.newest), Ok(1)));
+    let error = choose(8, 9).unwrap_err();
     assert!(error.code() == 2100 && error.detail().unwrap().contains("8 to 9"), "{error}");
 }
 

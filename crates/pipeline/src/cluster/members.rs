@@ -19,8 +19,8 @@ use plinth_env::sync::race;
 use plinth_replication::{Members, NodeId};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
-    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version, probe,
-    system,
+    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
+    planted, probe, system,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,26 @@ fn next_step(this: &Participant, wish: &Wish) -> Step {
         let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
         known.is_some_and(|other| other.is_active && is_near(other.synced))
     };
-    plan(&standing.members, this.node, wish, is_ready)
+    match plan(&standing.members, this.node, wish, is_ready) {
+        Step::Nothing => with_newer_protocol(this, &standing.members).map_or(Step::Nothing, Step::Become),
+        step => step,
+    }
+}
+
+/// The members with the newest protocol that all of them speak, each of which is here and has said so, if that is news. A member that joins
+/// meanwhile, and is asked for what it speaks by the others, changes the same row.
+fn with_newer_protocol(this: &Participant, members: &Members) -> Option<Members> {
+    let ours = this.replica.config.spoken;
+    let spoken = |node: NodeId| if node == this.node { Some(ours) } else { this.peers().spoken(node) };
+    let known = members.nodes.iter().map(|node| spoken(node.id));
+    let protocol = match planted!("the protocol rises before all members speak it") {
+        true => Some(ours.newest),
+        false => known.map(|spoken| spoken.map(|spoken| spoken.newest)).min().flatten(),
+    };
+    protocol.filter(|protocol| *protocol > members.protocol).map(|protocol| {
+        probe!("pipeline: the protocol of a cluster rises");
+        members.with_protocol(protocol)
+    })
 }
 
 /// What is wanted, as the rows have it.

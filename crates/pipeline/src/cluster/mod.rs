@@ -53,6 +53,6 @@ pub use membership::{Membership, Voter};
 pub use participant::Leadership;
 pub(crate) use participant::Participant;
 pub(crate) use plinth_replication::Standing;
-pub use plinth_replication::{Frame, MemberNode, Members, Parcel, Part, Peers};
+pub use plinth_replication::{Frame, MemberNode, Members, Parcel, Part, Peers, Spoken};
 pub(crate) use progress::{CatchingUp, Progress, Stage};
 pub(crate) use upkeep::keep_for_followers;

@@ -103,6 +103,11 @@ impl Participant {
         Giver { replica, member, peers: self.peers.clone(), giving: self.giving.clone() }
     }
 
+    /// The way to other nodes.
+    pub(super) fn peers(&self) -> &dyn Peers {
+        &*self.peers
+    }
+
     /// A frame of another node has arrived.
     pub fn receive(&self, frame: Frame) {
         self.member.receive(frame);

@@ -30,6 +30,28 @@ fn the_bytes_of_members() {
     assert_eq!(Members::decode(&[&bytes[..], &[0]].concat()), Err(Error::file_corrupt()));
 }
 
+/// Who speaks the first protocol alone reads the first format alone: a later one names the protocol, so it is written only
+/// once all speak that.
+#[test]
+fn a_later_protocol_has_a_format_of_its_own_and_only_rises() {
+    let later = sample().with_protocol(2);
+    let bytes = later.encode();
+    assert_eq!(bytes[..3], [2, 2, 0]);
+    assert_eq!(bytes[3..], sample().encode()[1..]);
+    assert_eq!(Members::decode(&bytes), Ok(later.clone()));
+    assert_eq!(Members::decode(&[&[2, 1, 0][..], &bytes[3..]].concat()), Err(Error::file_corrupt()));
+    let newer = Members::decode(&[&[3][..], &bytes[1..]].concat()).unwrap_err();
+    assert!(newer == Error::unsupported_operation() && newer.to_string().contains("newer Plinth"), "{newer}");
+    for members in [&later, &sample()] {
+        let places = plinth_types::places::member_places(&members.encode()).unwrap();
+        let found: Vec<_> = places.iter().map(|place| (place.node, &*place.address, place.votes)).collect();
+        assert_eq!(found, [(1, "a:1", true), (2, "b:2", true), (9, "c:3", false)], "as clients read it");
+    }
+    assert!(sample().step_to(&later).is_some());
+    assert!(later.step_to(&sample()).is_none());
+    assert_eq!(later.enter(&[1], &[]).leave().with_learner("d:4").protocol, 2);
+}
+
 #[test]
 fn an_entry_has_them_in_its_row() {
     let mut rows = MutationList::new();
@@ -41,7 +63,7 @@ fn an_entry_has_them_in_its_row() {
     assert_eq!(Members::of_entry(&body(&rows)), Err(Error::file_corrupt()));
     rows.push(MutationType::Set, system::MEMBERS, &sample().encode());
     assert_eq!(Members::of_entry(&body(&rows)), Ok(sample()));
-    rows.push(MutationType::Set, system::MEMBERS, b"x");
+    rows.push(MutationType::Set, system::MEMBERS, b"\x01");
     assert_eq!(Members::of_entry(&body(&rows)), Err(Error::file_corrupt()));
 }
 

@@ -107,6 +107,7 @@ impl Cluster {
             heartbeat_ticks: 5,
             election_ticks: 20,
             message_entries: 64,
+            spoken: plinth_replication::Spoken::THIS,
             planted: self.planted,
         };
         let links = Links { env: env.clone(), members: self.members.clone(), cut: self.cut.clone() };

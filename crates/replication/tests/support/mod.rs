@@ -173,6 +173,7 @@ impl Cluster {
             heartbeat_ticks: 3,
             election_ticks: 10,
             message_entries: self.message_entries,
+            spoken: plinth_replication::Spoken::THIS,
             planted: self.planted,
         };
         if self.nodes[at].is_gone {

@@ -285,7 +285,8 @@ impl Connection {
             ));
         }
         let Some((hello, len)) = Hello::decode(bytes)? else { return Ok(None) };
-        let version = hello.choose()?;
+        let offered = self.shared.config.limits.protocol;
+        let version = hello.choose_up_to(offered)?;
         let ours = &self.shared.place.cluster;
         if !hello.cluster.is_empty() && hello.cluster != *ours {
             return Err(Error::connection_string_invalid().with_detail(format!(
@@ -293,7 +294,8 @@ impl Connection {
                 hello.cluster
             )));
         }
-        Welcome::accept(&hello, version, &*self.shared.place.cluster_id).encode(&mut self.output);
+        let welcome = Welcome::accept(&hello, version, &*self.shared.place.cluster_id);
+        Welcome { newest: offered, ..welcome }.encode(&mut self.output);
         self.version = version;
         self.outbox.introduce(&hello.name);
         self.shared.connections.greeted(self.number);

@@ -12,6 +12,7 @@
 
 mod places;
 mod router;
+mod upgrades;
 mod wires;
 
 use crate::faults::Fault;
@@ -21,7 +22,7 @@ use crate::stage::Stage;
 use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
-use plinth_pipeline::cluster::{Membership, Voter};
+use plinth_pipeline::cluster::{Membership, Spoken, Voter};
 use plinth_pipeline::{Host, Node, NodeConfig};
 use plinth_replication::NodeId;
 use plinth_types::system::SYSTEM_END;
@@ -30,7 +31,7 @@ use router::Router;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use wires::{Weather, Wire, Wires};
+use wires::{Up, Weather, Wire, Wires};
 
 type Played = std::result::Result<(), Stop>;
 
@@ -51,6 +52,8 @@ struct Machine {
     /// 0: it has no disk, and is no member.
     id: NodeId,
     address: String,
+    /// What the program on it speaks.
+    spoken: Spoken,
 }
 
 /// The machines of a cluster.
@@ -67,7 +70,8 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, size: usize, orders: Orders) -> Self {
-        let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1)).collect();
+        let program = upgrades::first_program(&orders);
+        let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
         Self { sim, stage, random, machines, founders: size, orders, wires: Arc::default() }
     }
 
@@ -113,9 +117,10 @@ impl Fleet {
     fn open(&mut self, at: usize) -> Played {
         let id = self.machines[at].id;
         for attempt in 0..10 {
-            let (machine, config) = (self.machines[at].env.clone(), self.config());
+            let (machine, spoken) = (self.machines[at].env.clone(), self.machines[at].spoken);
+            let config = NodeConfig { spoken, ..self.config() };
             let network = self.stage.env().clone();
-            let wire = Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone() });
+            let wire = Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone(), spoken });
             let opened = Arc::new(Mutex::new(None));
             let place = opened.clone();
             let opening = self.machines[at].env.spawn("open", async move {
@@ -131,7 +136,7 @@ impl Fleet {
                     let (endpoint, clients) = (Arc::new(node.endpoint()), self.stage.env());
                     let is_faulty = self.stage.is_faulty();
                     let line = self.orders.link.connect(endpoint, clients, &mut self.random, is_faulty);
-                    self.wires.attach(id, node, Arc::new(line));
+                    self.wires.attach(id, Up { host: node, line: Arc::new(line), spoken });
                     return Ok(());
                 }
                 Some(Err(error)) if !is_excused(&error) => {
@@ -248,6 +253,7 @@ impl Fleet {
             Fault::Wipe => self.wipe(at)?,
             Fault::Join => self.join()?,
             Fault::Leave => self.leave(at),
+            Fault::Upgrade => self.upgrade(at)?,
             fault => self.disturb_disk(at, fault),
         }
         let time = Duration::from_micros(self.random.below(1_200_000));
@@ -410,7 +416,8 @@ impl Fleet {
                 self.open(at)?;
             }
         }
-        self.all_come_back()
+        self.all_come_back()?;
+        self.all_are_upgraded()
     }
 
     /// All nodes have the same rows; then they close, and every checksum in their directories holds.
@@ -456,9 +463,9 @@ impl Fleet {
 }
 
 impl Machine {
-    fn new(sim: &Simulation, at: usize, id: NodeId) -> Self {
+    fn new(sim: &Simulation, at: usize, id: NodeId, spoken: Spoken) -> Self {
         let env = sim.process(&format!("node-{}", at + 1));
-        Self { env, id, address: format!("10.0.0.{at}:4500") }
+        Self { env, id, address: format!("10.0.0.{at}:4500"), spoken }
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Fleet, Machine, Played};
 use crate::nemesis::DIR;
 use plinth_client::Endpoint;
 use plinth_pipeline::Host;
+use plinth_pipeline::cluster::Spoken;
 use plinth_replication::NodeId;
 use plinth_types::system::EXCLUDED_PREFIX;
 use plinth_types::{CommitRequest, MutationList, MutationType};
@@ -87,7 +88,7 @@ impl Fleet {
             return Ok(());
         }
         let at = self.machines.len();
-        self.machines.push(Machine::new(&self.sim, at, 0));
+        self.machines.push(Machine::new(&self.sim, at, 0, Spoken::THIS));
         self.come_back(at)
     }
 

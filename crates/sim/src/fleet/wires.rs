@@ -8,7 +8,7 @@ use super::lock;
 use crate::link::Line;
 use plinth_env::Env;
 use plinth_pipeline::Host;
-use plinth_replication::{Frame, NodeId, Parcel, Peers};
+use plinth_replication::{Frame, NodeId, Parcel, Peers, Spoken};
 use plinth_types::{Bytes, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -31,9 +31,11 @@ impl Default for Weather {
 }
 
 /// A node that is up, and the clients' way to it.
-struct Up {
-    host: Arc<Host>,
-    line: Arc<Line>,
+pub(super) struct Up {
+    pub host: Arc<Host>,
+    pub line: Arc<Line>,
+    /// What its program speaks.
+    pub spoken: Spoken,
 }
 
 /// The links of a cluster, and who is at their ends.
@@ -49,9 +51,9 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    pub fn attach(&self, id: NodeId, host: Arc<Host>, line: Arc<Line>) {
+    pub fn attach(&self, id: NodeId, up: Up) {
         lock(&self.members).insert(id);
-        lock(&self.nodes).insert(id, Up { host, line });
+        lock(&self.nodes).insert(id, up);
     }
 
     /// Its process is dead, or about to be.
@@ -75,6 +77,11 @@ impl Wires {
 
     pub fn line(&self, id: NodeId) -> Option<Arc<Line>> {
         lock(&self.nodes).get(&id).map(|up| up.line.clone())
+    }
+
+    /// What the program of a node that is up speaks.
+    pub fn spoken(&self, id: NodeId) -> Option<Spoken> {
+        lock(&self.nodes).get(&id).map(|up| up.spoken)
     }
 
     /// Whom clients know.
@@ -116,6 +123,7 @@ pub(super) struct Wire {
     /// What is under way outlives its sender, and comes even if that is stopped.
     pub network: Env,
     pub wires: Arc<Wires>,
+    pub spoken: Spoken,
 }
 
 impl Wire {
@@ -132,8 +140,10 @@ impl Wire {
             let delay =
                 Duration::from_micros(100 + (delays >> (16 * copy)) % late + copy * (delays >> 32) % 20_000);
             let (wires, bytes) = (self.wires.clone(), bytes.clone());
+            let ours = self.spoken;
             let arrives = move || {
-                if let Some(node) = wires.node(to) {
+                let is_understood = wires.spoken(to).is_some_and(|theirs| ours.common(theirs).is_some());
+                if let Some(node) = wires.node(to).filter(|_| is_understood) {
                     deliver(&node, &bytes);
                 }
             };
@@ -143,6 +153,11 @@ impl Wire {
 }
 
 impl Peers for Wire {
+    /// As connections have it: of one that can't be heard nothing is known.
+    fn spoken(&self, node: NodeId) -> Option<Spoken> {
+        self.wires.spoken(node)
+    }
+
     fn send(&self, frame: Frame) {
         let ends = (frame.message.from, frame.message.to);
         self.carry(ends, frame.encode(), |node, bytes| {

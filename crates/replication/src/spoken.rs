@@ -1,0 +1,98 @@
+//! Which versions of the members' protocol a program speaks: [`Spoken`].
+//!
+//! One number stands for all that members of a cluster have in common: what they send each other, and what they write into the log and the
+//! system's rows for others to read. Two that connect speak the newest version that both know. What a leader writes all have to read, so
+//! that has a version of its own, the cluster's ([`Members::protocol`](crate::Members::protocol)): it only rises, and to what every member has said that it speaks.
+
+use plinth_types::{Error, Result};
+
+/// The versions that a program speaks, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spoken {
+    /// The oldest.
+    pub oldest: u16,
+    /// The newest.
+    pub newest: u16,
+}
+
+impl Spoken {
+    /// Those of this program. Version 2 came with the cluster's protocol in the row of members.
+    pub const THIS: Self = Self { oldest: 1, newest: 2 };
+
+    /// Those of this program, up to this one.
+    ///
+    /// # Errors
+    /// `invalid_option_value` if that is none of them.
+    pub fn up_to(newest: u16) -> Result<Self> {
+        let Self { oldest, newest: known } = Self::THIS;
+        if (oldest..=known).contains(&newest) {
+            return Ok(Self { oldest, newest });
+        }
+        let detail =
+            format!("version {newest} of the servers' protocol: this program speaks {oldest} to {known}");
+        Err(Error::invalid_option_value().with_detail(detail))
+    }
+
+    /// The newest version that both speak.
+    pub fn common(self, other: Self) -> Option<u16> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    /// Whether a program that speaks this can be a member of a cluster with this protocol.
+    ///
+    /// # Errors
+    /// `incompatible_protocol_version`, saying what to do.
+    pub fn check(self, protocol: u16) -> Result<()> {
+        let Self { oldest, newest } = self;
+        let refuse = |what: &str| {
+            Err(Error::incompatible_protocol_version().with_detail(format!(
+                "the cluster's protocol is version {protocol}, and this server's program speaks {oldest} to {newest}: {what}"
+            )))
+        };
+        match protocol {
+            _ if protocol > newest => refuse("start it with a newer Plinth, as new as that of the others"),
+            _ if protocol < oldest => {
+                refuse("start it with an older Plinth, and all others with one between first")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for Spoken {
+    fn default() -> Self {
+        Self::THIS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_both_speak_is_taken() {
+        let spoken = |oldest, newest| Spoken { oldest, newest };
+        for (one, other, common) in [
+            (spoken(1, 2), spoken(1, 1), Some(1)),
+            (spoken(1, 3), spoken(2, 5), Some(3)),
+            (spoken(1, 1), spoken(2, 3), None),
+        ] {
+            assert_eq!((one.common(other), other.common(one)), (common, common));
+        }
+        assert_eq!(Spoken::up_to(1), Ok(spoken(1, 1)));
+        for wrong in [0, Spoken::THIS.newest + 1] {
+            assert_eq!(Spoken::up_to(wrong), Err(Error::invalid_option_value()));
+        }
+    }
+
+    #[test]
+    fn who_can_not_read_what_a_cluster_writes_is_told_what_to_do() {
+        let spoken = Spoken { oldest: 2, newest: 3 };
+        assert_eq!((spoken.check(2), spoken.check(3)), (Ok(()), Ok(())));
+        for (protocol, told) in [(4, "newer"), (1, "older")] {
+            let why = spoken.check(protocol).unwrap_err();
+            assert!(why.code() == 2100 && why.detail().is_some_and(|text| text.contains(told)), "{why}");
+        }
+    }
+}
