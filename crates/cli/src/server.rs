@@ -231,7 +231,7 @@ fn serve(
     if member.as_ref().is_none_or(|member| member.until_served(env, &stop)) {
         announce(&server, &file)?;
     }
-    while !stop.load(Ordering::Relaxed) && database.failure().is_none() {
+    while !stop.load(Ordering::Relaxed) && !server.is_to_begin_anew() && database.failure().is_none() {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
             tracing::info!(signal = "SIGHUP", "certificates are read again");
@@ -242,10 +242,7 @@ fn serve(
             }
         }
     }
-    match database.failure() {
-        Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
-        None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
-    }
+    tell_why(&database, &server);
     // What it is at goes on wherever an agent begins; one that waits for its target is not waited for.
     block_on(race(backups.stop(), env.sleep(BACKUPS_END)));
     if let Some(member) = &member {
@@ -263,6 +260,17 @@ fn serve(
     closed.map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
     tracing::info!("the server has ended");
     Ok(0)
+}
+
+/// Has the log say why the server ends.
+fn tell_why(database: &Database, server: &Server) {
+    match database.failure() {
+        Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
+        None if server.is_to_begin_anew() => {
+            tracing::info!("the server ends, to be started again: a client has asked for it");
+        }
+        None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
+    }
 }
 
 /// The database that is served, and the member that it is if the cluster file names several servers. `None` if somebody asked for the end

@@ -105,6 +105,13 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(no_clients()))
     }
 
+    /// Has the server at an address, `ip:port`, end cleanly, so that whoever looks after it starts it anew: 1 if it has been told, 0 if there is
+    /// no such server.
+    fn reboot(&self, address: &str) -> Reply<i64> {
+        let _ = address;
+        Reply::ready(Ok(0))
+    }
+
     /// Why commits that write rows are refused at this moment, if they are: a full disk, a database that failed. `None` where
     /// that isn't known without asking somebody else.
     fn refusal(&self) -> Option<Error> {

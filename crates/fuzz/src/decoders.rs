@@ -83,9 +83,13 @@ pub(crate) fn replies(bytes: &[u8]) {
             Err(error) => Some(error),
         },
         Some(Kind::CommitReply) => reply::commit(&body).err(),
-        Some(Kind::WatchReply | Kind::RangeSizeReply | Kind::RenewReply | Kind::DisconnectReply) => {
-            reply::number(&body).err()
-        }
+        Some(
+            Kind::WatchReply
+            | Kind::RangeSizeReply
+            | Kind::RenewReply
+            | Kind::DisconnectReply
+            | Kind::RebootReply,
+        ) => reply::number(&body).err(),
         Some(Kind::SplitPointsReply | Kind::AddressesReply | Kind::ClientsReply) => reply::list(&body).err(),
         Some(Kind::PinReply) => reply::pin(&body).err(),
         Some(Kind::Failure) => {

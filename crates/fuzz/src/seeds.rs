@@ -97,6 +97,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("in-snapshot", Request::InSnapshot { snapshot, read: Box::new(in_snapshot) }),
         ("clients", Request::Clients),
         ("locate", Request::Locate),
+        ("reboot", Request::Reboot(Bytes::from_static(b"192.0.2.1:4500"))),
         ("disconnect", Request::Disconnect(Bytes::from_static(b"192.0.2.1:50000"))),
     ]
 }

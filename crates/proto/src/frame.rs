@@ -25,6 +25,9 @@ const CLUSTERS: u16 = 3;
 /// The version of the protocol with streams of changes.
 const CHANGES: u16 = 4;
 
+/// The version of the protocol in which a server can be told to begin anew.
+const REBOOT: u16 = 5;
+
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
 
@@ -72,6 +75,8 @@ pub enum Kind {
     Locate = 19,
     /// Reads a stream of changes.
     Changes = 20,
+    /// Has the server begin anew.
+    Reboot = 21,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -108,6 +113,8 @@ pub enum Kind {
     LocateReply = REPLY | 19,
     /// The answer to [`Kind::Changes`].
     ChangesReply = REPLY | 20,
+    /// The answer to [`Kind::Reboot`].
+    RebootReply = REPLY | 21,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -137,6 +144,7 @@ impl Kind {
             18 => Disconnect,
             19 => Locate,
             20 => Changes,
+            21 => Reboot,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -155,6 +163,7 @@ impl Kind {
             0x92 => DisconnectReply,
             0x93 => LocateReply,
             0x94 => ChangesReply,
+            0x95 => RebootReply,
             0xff => Failure,
             _ => return None,
         })
@@ -167,7 +176,8 @@ impl Kind {
             code if code < Self::Pin as u8 => 1,
             code if code < Self::Locate as u8 => SNAPSHOTS,
             code if code < Self::Changes as u8 => CLUSTERS,
-            _ => CHANGES,
+            code if code < Self::Reboot as u8 => CHANGES,
+            _ => REBOOT,
         }
     }
 

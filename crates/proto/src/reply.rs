@@ -228,7 +228,7 @@ pub fn put_released(out: &mut Vec<u8>, id: u32) {
 }
 
 /// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`] (bytes), [`Kind::RenewReply`]
-/// (milliseconds), [`Kind::DisconnectReply`] (connections).
+/// (milliseconds), [`Kind::DisconnectReply`] (connections), [`Kind::RebootReply`] (1: it begins anew, 0: it isn't at that address).
 pub fn put_number(out: &mut Vec<u8>, id: u32, kind: Kind, number: i64) {
     let start = frame::begin(out, id, kind);
     out.put_i64(number);

@@ -127,6 +127,8 @@ pub enum Request {
     Locate,
     /// [`Kind::Changes`].
     Changes(ChangesRequest),
+    /// [`Kind::Reboot`]: the server's own address, `ip:port`.
+    Reboot(Bytes),
 }
 
 /// A request for a read version, for one or more transactions.
@@ -186,6 +188,7 @@ impl Request {
             Kind::Clients => Self::Clients,
             Kind::Locate => Self::Locate,
             Kind::Changes => Self::Changes(changes(&mut body)?),
+            Kind::Reboot => Self::Reboot(Bytes::copy_from_slice(body.bytes()?)),
             Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
             _ => return Err(malformed(format!("no request has the kind {}", frame.kind))),
         };
@@ -219,6 +222,7 @@ impl Request {
             Self::Clients => empty(out, id, Kind::Clients),
             Self::Locate => empty(out, id, Kind::Locate),
             Self::Changes(request) => put_changes(out, id, request),
+            Self::Reboot(address) => put_reboot(out, id, address),
             Self::Disconnect(client) => put_disconnect(out, id, client),
         }
     }
@@ -421,6 +425,13 @@ fn in_snapshot(body: &mut Reader<'_>) -> Result<Request> {
 pub fn put_disconnect(out: &mut Vec<u8>, id: u32, client: &[u8]) {
     let start = frame::begin(out, id, Kind::Disconnect);
     out.put_bytes(client);
+    frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Reboot`].
+pub fn put_reboot(out: &mut Vec<u8>, id: u32, address: &[u8]) {
+    let start = frame::begin(out, id, Kind::Reboot);
+    out.put_bytes(address);
     frame::finish(out, start);
 }
 

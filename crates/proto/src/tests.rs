@@ -81,7 +81,8 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(20) {
+        match self.below(21) {
+            19 => Request::Reboot(self.bytes(20)),
             18 => Request::Changes(ChangesRequest {
                 stream: self.next(),
                 from: self.number(),
@@ -416,6 +417,7 @@ fn version_two_keeps_its_bytes() {
             13..=18 => 2,
             19 => 3,
             20 => 4,
+            21 => 5,
             _ => 1,
         };
         assert_eq!(kind.since(), since, "{kind:?}");
@@ -436,6 +438,14 @@ fn version_four_keeps_its_bytes() {
     let versions = [3, 1, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
     let mutations = [11, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
     assert_eq!((frame[12], &frame[HEADER..]), (0x94, &[&versions[..], &mutations].concat()[..]));
+}
+
+#[test]
+fn version_five_keeps_its_bytes() {
+    let frame = encoded(|out| Request::Reboot(Bytes::from_static(b"h:1")).encode(out, 5));
+    assert_eq!((frame[12], &frame[HEADER..]), (21, &[3, 0, 0, 0, b'h', b':', b'1'][..]));
+    let frame = encoded(|out| reply::put_number(out, 5, Kind::RebootReply, 1));
+    assert_eq!((frame[12], &frame[HEADER..]), (0x95, &[1, 0, 0, 0, 0, 0, 0, 0][..]));
 }
 
 #[test]

@@ -68,6 +68,20 @@ pub(crate) struct Shared {
     pub(crate) hub: Option<Arc<series::Hub>>,
 }
 
+impl Shared {
+    /// Whether clients know this server by this address.
+    pub(crate) fn is_at(&self, address: &str) -> bool {
+        let bare = |text: &str| text.strip_suffix(":tls").unwrap_or(text).to_owned();
+        let address = bare(address);
+        let by_members = || {
+            let located = self.endpoint.located()?;
+            located.members.into_iter().find(|member| member.node == located.node)
+        };
+        self.place.addresses.iter().any(|known| bare(known) == address)
+            || by_members().is_some_and(|member| member.address == address)
+    }
+}
+
 /// Connections that are not in the registry, counted.
 #[derive(Default)]
 struct Doorstep {
@@ -84,6 +98,8 @@ pub(crate) struct Stops {
     tasks: Vec<Signal>,
     pub(crate) http: Signal,
     pub(crate) history: Signal,
+    /// A client has asked for the server to begin anew.
+    pub(crate) reboot: AtomicBool,
 }
 
 impl Stops {
@@ -163,6 +179,7 @@ impl Server {
                 tasks,
                 http: Signal::new(),
                 history: Signal::new(),
+                reboot: AtomicBool::new(false),
             },
             console,
             snapshots,
@@ -183,6 +200,11 @@ impl Server {
             series.record(&shared, shared.config.public.unwrap_or(*address));
         }
         Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
+    }
+
+    /// Whether a client has asked for it to begin anew: it is to be ended, and whoever looks after the process starts it again.
+    pub fn is_to_begin_anew(&self) -> bool {
+        self.shared.stops.reboot.load(Ordering::Acquire)
     }
 
     /// Where it listens.

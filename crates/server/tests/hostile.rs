@@ -185,6 +185,7 @@ fn requests() -> Vec<Request> {
         Request::InSnapshot { snapshot: [7; 16], read: Box::new(Request::RangeSize(snapshot_range)) },
         Request::Clients,
         Request::Disconnect(Bytes::from_static(b"192.0.2.1:9")),
+        Request::Reboot(Bytes::from_static(b"192.0.2.1:9")),
     ]
 }
 
@@ -260,6 +261,7 @@ fn flaw(request: &Request, kind: u8, body: Vec<u8>) -> Option<String> {
         (Request::Release(_), Kind::ReleaseReply) => Ok(()),
         (Request::Clients, Kind::ClientsReply) => reply::list(&body).map(drop),
         (Request::Disconnect(_), Kind::DisconnectReply) => reply::number(&body).map(drop),
+        (Request::Reboot(_), Kind::RebootReply) => reply::number(&body).map(drop),
         _ => return Some(format!("an answer of another kind: {kind:?}")),
     };
     decoded.err().map(|error| format!("an answer that makes no sense: {error}"))

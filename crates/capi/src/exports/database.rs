@@ -99,16 +99,17 @@ unsafe extern "C" fn fdb_database_reboot_worker(
     address: *const u8,
     address_length: c_int,
     _check: c_int,
-    _duration: c_int,
+    duration: c_int,
 ) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's, and readable bytes.
-        unsafe {
-            handle(db)?;
-            bytes(address, address_length)?;
+        let (db, address) = unsafe { (handle(db)?, bytes(address, address_length)?) };
+        if duration > 0 {
+            // No server holds still for a while: nobody is asked to.
+            return Ok(FutureCore::done(0_i64).into_raw());
         }
-        // No worker has the address: requests to none were sent.
-        Ok(FutureCore::done(0_i64).into_raw())
+        let reply = db.endpoint().reboot(&String::from_utf8_lossy(address));
+        Ok(FutureCore::start(reply).into_raw())
     })
 }
 

@@ -3,7 +3,7 @@
 //! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{changes, data, members, operator, option, status, tenant, throttle, transaction};
+use super::{changes, data, kill, members, operator, option, status, tenant, throttle, transaction};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -137,9 +137,10 @@ pub const ALL: &[Command] = &[
     command(
         "kill",
         0..=64,
-        "kill [list|all|IP[:PORT]...]",
-        "lists connections of clients, or closes them",
-        "Needs a server. All but the shell's own; clients connect again by themselves, and their commits on the way have an unknown result.",
+        "kill [list|all|clients|IP[:PORT]...]",
+        "lists servers and clients; servers begin anew, connections of clients are closed",
+        "Needs a server. `all` servers, one after the other, each when the one before is back: they end cleanly, and have to be started again by what looks after them. \
+         `clients`: all but the shell's own connections; clients connect again by themselves, and their commits on the way have an unknown result.",
     ),
     command(
         "lock",
@@ -271,7 +272,7 @@ pub fn execute<Out: Write>(
         "coordinators" => members::coordinators(session, arguments),
         "exclude" => members::exclude(session, arguments),
         "include" => members::include(session, arguments),
-        "kill" => operator::kill(session, arguments),
+        "kill" => kill::kill(session, arguments),
         "changes" => changes::changes(session, arguments),
         "defaulttenant" => tenant::default_tenant(session),
         "tenant" => tenant::tenant(session, arguments),

@@ -13,6 +13,7 @@ mod editor;
 mod elsewhere;
 mod escapes;
 mod interrupts;
+mod kill;
 mod members;
 mod operator;
 mod option;

@@ -93,37 +93,6 @@ pub fn manage<Out: Write, T>(
     }
 }
 
-/// `kill [list|all|ADDRESS...]`
-pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
-    let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-    if let [] | [b"list"] = words[..] {
-        let clients = session.database.endpoint().clients().wait()?;
-        for client in clients {
-            writeln!(session.out, "{client}")?;
-        }
-        return Ok(());
-    }
-    // All of them are looked at before the first one is acted upon.
-    let names: Result<Vec<&str>, _> = words.iter().map(|word| std::str::from_utf8(word)).collect();
-    let names = names.map_err(|_| Refusal::Usage("an address is IP:PORT or IP".to_owned()))?;
-    let is_address = |name: &&str| {
-        name.parse::<std::net::SocketAddr>().is_ok() || name.parse::<std::net::IpAddr>().is_ok()
-    };
-    if let (Some(wrong), false) = (names.iter().find(|name| !is_address(name)), names == ["all"]) {
-        let wrong = quoted(wrong.as_bytes());
-        return Err(Refusal::Usage(format!(
-            "list, all, or addresses as kill lists them (IP:PORT, IP), not {wrong}"
-        )));
-    }
-    let mut closed = 0;
-    for name in &names {
-        closed += session.database.endpoint().disconnect(name).wait()?;
-    }
-    let connections = if closed == 1 { "connection" } else { "connections" };
-    writeln!(session.out, "Closed {closed} {connections}")?;
-    Ok(())
-}
-
 /// The clients in lines for `status details`: whence, how many connections, what they say they are. Nothing where there is no server.
 pub fn clients(database: &Database) -> Vec<String> {
     let Ok(clients) = database.endpoint().clients().wait() else { return Vec::new() };

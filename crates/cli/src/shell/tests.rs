@@ -401,8 +401,10 @@ fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
 #[test]
 fn clients_are_listed_and_their_connections_closed() {
     let mut shell = Shell::over_network();
-    let listed =
-        |shell: &mut Shell| -> Vec<String> { shell.does("kill list").lines().map(str::to_owned).collect() };
+    let listed = |shell: &mut Shell| -> Vec<String> {
+        shell.does("kill list").lines().filter(|line| !line.ends_with(" server")).map(str::to_owned).collect()
+    };
+    assert_eq!(shell.does("kill").lines().filter(|line| line.ends_with(" server")).count(), 1);
     let own = listed(&mut shell);
     assert!(
         !own.is_empty()
@@ -426,11 +428,13 @@ fn clients_are_listed_and_their_connections_closed() {
     watch.wait().unwrap();
     assert_eq!(shell.does(&format!("kill {theirs}")), "Closed 0 connections\n");
     // All but the one that asks: the shell goes on.
-    let closed = shell.does("kill all");
+    let closed = shell.does("kill clients");
     assert!(closed.starts_with("Closed "), "{closed}");
     assert_eq!(other.transact_blocking(|tr| tr.get("k").wait()).unwrap().as_deref(), Some(&b"v"[..]));
     assert_eq!(shell.does("get k"), "`k' is `v'\n");
-    for wrong in ["kill everyone", "kill 127.0.0.1:x", "kill all 127.0.0.1", "kill \\xff"] {
+    for wrong in
+        ["kill everyone", "kill 127.0.0.1:x", "kill all 127.0.0.1", "kill clients 127.0.0.1", "kill \\xff"]
+    {
         shell.refuses(wrong);
     }
     let refused = Shell::new().refuses("kill all");

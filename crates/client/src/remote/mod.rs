@@ -439,6 +439,20 @@ impl Endpoint for RemoteEndpoint {
         });
         reply
     }
+
+    fn reboot(&self, address: &str) -> Reply<i64> {
+        if let Some(cluster) = &self.cluster {
+            return match cluster.at(address) {
+                Some(server) => server.reboot(address),
+                None => Reply::ready(Ok(0)),
+            };
+        }
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Number(promise, Kind::RebootReply), |out, id| {
+            request::put_reboot(out, id, address.as_bytes());
+        });
+        reply
+    }
 }
 
 /// The status of a database that can't be reached, which is for the client to say.

@@ -1,4 +1,4 @@
-//! What an operator asks of a server about its clients: who they are, and to close their connections.
+//! What an operator asks of a server: who its clients are, to close their connections, to begin anew.
 
 use super::Connection;
 use crate::memory::{self, Charge};
@@ -7,6 +7,7 @@ use plinth_proto::frame::Kind;
 use plinth_proto::reply;
 use plinth_types::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 /// Which connections are meant.
 enum Which {
@@ -41,6 +42,16 @@ impl Connection {
         self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, clients: &Vec<String>| {
             reply::put_list(out, id, Kind::ClientsReply, clients);
         });
+    }
+
+    /// Has the server begin anew, if it is the one that is meant.
+    pub(super) fn reboot(&mut self, id: u32, address: &[u8]) {
+        let is_meant = self.shared.is_at(&String::from_utf8_lossy(address));
+        if is_meant {
+            tracing::warn!(by = %self.outbox.peer, client = %self.outbox.name(), "a client has this server begin anew");
+            self.shared.stops.reboot.store(true, Ordering::Release);
+        }
+        reply::put_number(&mut self.output, id, Kind::RebootReply, i64::from(is_meant));
     }
 
     /// Closes connections. The one that asks goes on, unless it names itself.

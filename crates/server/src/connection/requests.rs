@@ -115,6 +115,7 @@ impl Connection {
             Request::Changes(request) => self.changes(&*endpoint, id, request, len),
             Request::Clients => self.clients(id, len),
             Request::Disconnect(client) => self.disconnect(id, &client)?,
+            Request::Reboot(address) => self.reboot(id, &address),
         }
         Ok(())
     }

@@ -167,6 +167,12 @@ impl Cluster {
         self.servers.iter().map_while(OnceLock::get)
     }
 
+    /// The server with an address, if it is there.
+    pub(super) fn at(&self, address: &str) -> Option<&RemoteEndpoint> {
+        let address = address.strip_suffix(":tls").unwrap_or(address);
+        self.servers().find(|server| server.address() == address && server.is_up()).map(Server::endpoint)
+    }
+
     /// The server at a place that was given.
     fn server(&self, at: usize) -> &Server {
         self.servers[at].get().expect("a place is given once a server is there")
