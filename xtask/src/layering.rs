@@ -165,6 +165,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "plinth-types",
             "plinth-env",
+            "plinth-tls",
             "plinth",
             "plinth-peers",
             "plinth-server",

@@ -35,6 +35,7 @@ pub fn command(version: &'static str) -> Command {
             crate::changes::command(),
             crate::dr::command(),
             crate::series::command(),
+            crate::tls::command(),
             crate::sim::command(),
         ])
         .subcommands([crate::monitor::status_command(), crate::monitor::top_command()])

@@ -62,6 +62,7 @@ mod sim;
 mod starting;
 mod target;
 mod terminal;
+mod tls;
 
 use clap::ArgMatches;
 use failure::Failure;
@@ -103,6 +104,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("changes", options)) => changes::run(options),
         Some(("dr", options)) => dr::run(options),
         Some(("series", options)) => series::run(options),
+        Some(("tls", options)) => tls::run(options),
         Some(("status", options)) => monitor::status(options),
         Some(("top", options)) => monitor::top(options),
         Some(("check", options)) => damage::check(options),

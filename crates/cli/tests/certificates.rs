@@ -1,8 +1,10 @@
-//! The recipe for certificates in docs/operations.md: pasted into a shell, it gives what a server and its clients take.
+//! Certificates: what `plinth tls` makes, and the recipe in docs/operations.md, pasted into a shell, give what a server and its clients take.
 
 mod common;
 
 use common::{Running, scratch};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = include_str!("../../../docs/operations.md");
@@ -14,31 +16,125 @@ fn recipe() -> &'static str {
     &PAGE[begin..begin + length]
 }
 
-#[test]
-fn the_recipe_works_when_pasted() {
-    let place = scratch();
-    match Command::new("openssl").arg("version").output() {
-        Ok(version) if version.stdout.starts_with(b"OpenSSL 3") => {}
-        _ => return println!("skipped: there is no OpenSSL 3 on this machine"),
-    }
-    let made = Command::new("sh").args(["-euc", recipe()]).current_dir(place.path()).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+/// A server with the certificate `server` of this directory, and a shell with another one of it, talk over TLS.
+fn they_talk(place: &Path, client: &str) {
+    let file = |name: &str| place.join(name).to_str().unwrap().to_owned();
     let (certificate, key, authority) = (file("server.crt"), file("server.key"), file("ca.crt"));
     let tls =
         ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &authority, "--listen", "127.0.0.1:0"];
-    let server = Running::start(&place.path().join("db"), &tls);
+    let server = Running::start(&place.join(format!("db-{client}")), &tls);
     let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
     shell
         .args(["shell", "--exec", "writemode on; set a 1; get a", "--cluster-file"])
         .arg(server.cluster_file());
     let shell = shell
-        .env("FDB_TLS_CERTIFICATE_FILE", file("client.crt"))
-        .env("FDB_TLS_KEY_FILE", file("client.key"))
+        .env("FDB_TLS_CERTIFICATE_FILE", file(&format!("{client}.crt")))
+        .env("FDB_TLS_KEY_FILE", file(&format!("{client}.key")))
         .env("FDB_TLS_CA_FILE", &authority)
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&shell.stdout);
     assert!(told.contains("`a' is `1'"), "{told}{}", String::from_utf8_lossy(&shell.stderr));
     assert_eq!(server.terminate(), Some(0));
+}
+
+/// `plinth tls ...` in this directory: its exit code, and what it said.
+fn tls(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let done = program.arg("tls").args(arguments).current_dir(place).output().unwrap();
+    (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+}
+
+fn has_openssl() -> bool {
+    let is_there = match Command::new("openssl").arg("version").output() {
+        Ok(version) => version.stdout.starts_with(b"OpenSSL 3"),
+        Err(_) => false,
+    };
+    if !is_there {
+        println!("skipped: there is no OpenSSL 3 on this machine");
+    }
+    is_there
+}
+
+#[test]
+fn the_recipe_works_when_pasted() {
+    let place = scratch();
+    if !has_openssl() {
+        return;
+    }
+    let made = Command::new("sh").args(["-euc", recipe()]).current_dir(place.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    they_talk(place.path(), "client");
+    // Its authority signs what `plinth tls` makes.
+    let (code, told) = tls(place.path(), &["new-cert", "other"]);
+    assert_eq!((code, &told[..]), (Some(0), "./other.crt\n./other.key\n"));
+    they_talk(place.path(), "other");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what the program leaves on the machine's own disk")]
+fn what_plinth_tls_makes_lets_a_server_and_a_client_talk() {
+    let place = scratch();
+    let place = place.path();
+    let (code, told) = tls(place, &["new-cert", "server"]);
+    assert!(code == Some(1) && told.contains("plinth tls new-ca makes one"), "{told}");
+    let (code, told) = tls(place, &["new-ca", "--name", "Shop's authority", "--organisation", "Shop"]);
+    assert!(code == Some(0) && told.contains("Keep ca.key where no server is"), "{told}");
+    for name in ["server", "client"] {
+        assert_eq!(tls(place, &["new-cert", name, "--host", "localhost,127.0.0.1"]).0, Some(0));
+    }
+    they_talk(place, "client");
+    let mode = std::fs::metadata(place.join("client.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    // Nothing is replaced, and no certificate is made that nobody would take.
+    let before = std::fs::read(place.join("ca.crt")).unwrap();
+    let (code, told) = tls(place, &["new-ca"]);
+    assert!(code == Some(1) && told.contains("ca.crt is there already"), "{told}");
+    assert_eq!(std::fs::read(place.join("ca.crt")).unwrap(), before);
+    assert_eq!(tls(place, &["new-cert", "../x"]).0, Some(2));
+    assert_eq!(tls(place, &["new-cert", "ca"]).0, Some(2));
+    std::fs::copy(place.join("client.key"), place.join("ca.key")).unwrap();
+    let (code, told) = tls(place, &["new-cert", "third"]);
+    assert!(code == Some(1) && told.contains("do not belong together"), "{told}");
+    assert!(!place.join("third.crt").exists());
+}
+
+#[test]
+fn a_certificate_of_version_1_is_refused_with_what_to_do() {
+    let place = scratch();
+    let (place, db) = (place.path(), place.path().join("db"));
+    if !has_openssl() {
+        return;
+    }
+    assert_eq!(tls(place, &["new-ca"]).0, Some(0));
+    let make = "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=old -keyout old.key -out old.csr
+        openssl x509 -req -in old.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 9 -out old.crt";
+    let made = Command::new("sh").args(["-euc", make]).current_dir(place).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let server = server
+        .current_dir(place)
+        .arg("server")
+        .arg("--dir")
+        .arg(db)
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-cert",
+            "old.crt",
+            "--tls-key",
+            "old.key",
+            "--tls-ca",
+            "ca.crt",
+        ])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&server.stderr);
+    assert_eq!(server.status.code(), Some(1), "{told}");
+    let to_do = "plinth tls new-cert";
+    assert!(
+        told.contains("version 1") && told.contains("-copy_extensions copy") && told.contains(to_do),
+        "{told}"
+    );
 }

@@ -31,6 +31,8 @@ mod acceptor;
 mod authorities;
 mod connector;
 mod identity;
+#[cfg(feature = "make")]
+pub mod make;
 mod names;
 mod options;
 mod peers;

@@ -32,21 +32,45 @@ const FIELD: [u8; 2] = [0x55, 0x04];
 /// 2.5.29.17: the subject's other names.
 const OTHER_NAMES: [u8; 3] = [0x55, 0x1d, 0x11];
 
+/// The branches of a certificate from its issuer on.
+struct Branches<'a> {
+    issuer: &'a [u8],
+    subject: &'a [u8],
+    rest: &'a [u8],
+}
+
+fn branches(certificate: &[u8]) -> Option<Branches<'_>> {
+    let (_, whole, _) = element(certificate)?;
+    let (_, mut content, _) = element(whole)?;
+    if content.first() == Some(&VERSION) {
+        content = element(content)?.2;
+    }
+    // Serial number, algorithm.
+    for _ in 0..2 {
+        content = element(content)?.2;
+    }
+    let (_, issuer, rest) = element(content)?;
+    let (_, _validity, rest) = element(rest)?;
+    let (_, subject, rest) = element(rest)?;
+    Some(Branches { issuer, subject, rest })
+}
+
+/// The bytes by which a certificate names who signed it.
+#[cfg(feature = "make")]
+pub(crate) fn issuer_bytes(certificate: &[u8]) -> Option<&[u8]> {
+    branches(certificate).map(|branches| branches.issuer)
+}
+
+/// The bytes of a certificate's own name.
+#[cfg(feature = "make")]
+pub(crate) fn subject_bytes(certificate: &[u8]) -> Option<&[u8]> {
+    branches(certificate).map(|branches| branches.subject)
+}
+
 impl Names {
     /// The names in a certificate.
     pub(crate) fn of(certificate: &[u8]) -> Option<Self> {
-        let (_, whole, _) = element(certificate)?;
-        let (_, mut content, _) = element(whole)?;
-        if content.first() == Some(&VERSION) {
-            content = element(content)?.2;
-        }
-        // Serial number, algorithm.
-        for _ in 0..2 {
-            content = element(content)?.2;
-        }
-        let (_, issuer, rest) = element(content)?;
-        let (_, _validity, rest) = element(rest)?;
-        let (_, subject, mut rest) = element(rest)?;
+        let Branches { issuer, subject, mut rest } = branches(certificate)?;
         let mut others = Vec::new();
         while !rest.is_empty() {
             let (kind, branch, behind) = element(rest)?;

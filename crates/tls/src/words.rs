@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 /// What is wrong with a certificate without extensions, and what to do.
 pub(crate) const VERSION_1: &str = "is of X.509 version 1, which no TLS library takes: `openssl x509 -req` makes such where it is given no \
-     extensions. Make it anew with -copy_extensions copy and an extension in the request, as the recipe in docs/operations.md does";
+     extensions. Make it anew by `plinth tls new-cert`, or with -copy_extensions copy and an extension in the request, as the recipe in \
+     docs/operations.md does";
 
 /// The other side, as errors call it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
