@@ -113,7 +113,9 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
     let from_environment = || std::env::var_os("FDB_CLUSTER_FILE").map(PathBuf::from);
     let target = match (named("dir"), named("cluster-file").or_else(from_environment)) {
         (Some(dir), _) => Target::Directory(dir),
-        (None, Some(file)) => Target::ClusterFile(file),
+        (None, Some(file)) => {
+            Target::of_cluster_file(Some(&file)).map_err(|error| Failure::usage(error.to_string()))?
+        }
         (None, None) => return Err(Failure::usage("say where the database is: --dir or --cluster-file")),
     };
     target.open(true).map_err(|error| Failure::of("cannot open the database", error))

@@ -87,7 +87,7 @@ fn bench() -> Command {
                 "Where the database lies; made if it doesn't exist, and kept [default: a temporary directory]",
             ),
         )
-        .arg(path("cluster-file", "FILE").help("Measures the database of the server that this cluster file names"))
+        .arg(path("cluster-file", "FILE").help("Measures the database of the server that this cluster file names, or fdb:CLUSTER_FILE"))
         .arg(text("engine", "ENGINE,...").default_value("memory").value_delimiter(',').action(ArgAction::Append).help(
             "Storage engine: memory or ssd; of several, each in turn, in a directory of its name below DIR",
         ))
@@ -138,7 +138,7 @@ fn shell() -> Command {
         .arg(
             path("cluster-file", "FILE")
                 .conflicts_with("dir")
-                .help("The database of a server, by its cluster file [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
+                .help("The database of a server, by its cluster file, or fdb:CLUSTER_FILE for FoundationDB's [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
         )
         .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).requires("dir").help("Makes the database if there is none"))
         .arg(text("exec", "COMMANDS").help("Runs these, separated by semicolons, and ends"))

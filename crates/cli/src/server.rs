@@ -1,4 +1,4 @@
-//! `plinth server` and `plinth dev`: a database in a directory, offered to clients on a socket.
+//! `plinth server` and `plinth dev`: a database in a directory, or a FoundationDB cluster, offered to clients on a socket.
 //!
 //! One line says where it is once it serves; a request to terminate ends it cleanly: what is under way is answered, and
 //! what was acknowledged is on the disk.
@@ -18,7 +18,7 @@ use plinth::backup::Agent;
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
 use plinth::series::SeriesLimits;
-use plinth::{Builder, Compression, Database, block_on};
+use plinth::{Builder, Compression, Database, block_on, fdb};
 use plinth_env::Env;
 use plinth_env::sync::race;
 use plinth_server::{
@@ -26,7 +26,7 @@ use plinth_server::{
     Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -88,13 +88,13 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
     let _listening = log::begin(settings.text("log").unwrap_or("text"))?;
-    let Some(dir) = settings.path("dir") else {
-        return Err(Failure::usage(
+    let home = Home::of(&settings)?.ok_or_else(|| {
+        Failure::usage(
             "no directory is named for the database: --dir, PLINTH_DIR, or dir in the file that --config names",
-        ));
-    };
-    serve(&env, &settings, &dir, None, |server, file| {
-        let ready = format!("ready {} {}{}\n", addresses(server), file.display(), http(server));
+        )
+    })?;
+    serve(&env, &settings, &home, None, |server, found| {
+        let ready = format!("ready {} {found}{}\n", addresses(server), http(server));
         terminal::print(&format!("{ready}{}{}", token(server), series(server)))
     })
 }
@@ -104,17 +104,32 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
     let _listening = log::begin(settings.text("log").unwrap_or("text,warn"))?;
-    let given = settings.path("dir");
-    let scratch = if given.is_none() { Some(Scratch::new(&env, "plinth-dev")?) } else { None };
+    let given = Home::of(&settings)?;
+    let scratch = match &given {
+        Some(Home::Directory(_)) => None,
+        _ => Some(Scratch::new(&env, "plinth-dev")?),
+    };
     let temporary = scratch.as_ref().map_or(Path::new("."), Scratch::path);
-    let dir = given.as_deref().unwrap_or(temporary);
+    let home = match given {
+        None => Home::Directory(temporary.to_owned()),
+        Some(Home::Store { target, file: None }) => {
+            Home::Store { target, file: Some(temporary.join(CLUSTER_FILE)) }
+        }
+        Some(given) => given,
+    };
     let nodes = options.get_one::<String>("nodes").and_then(|count| count.parse().ok()).unwrap_or(1);
     if nodes > 1 {
+        let Home::Directory(dir) = &home else {
+            return Err(Failure::usage(
+                "--nodes makes servers with directories of their own: leave out --store",
+            ));
+        };
         return dev_nodes::run(&env, dir, nodes, options.get_flag("respawn"));
     }
-    serve(&env, &settings, dir, Some(usual()), |server, file| {
+    let file = home.cluster_file(&settings).unwrap_or_default();
+    serve(&env, &settings, &home, Some(usual()), |server, _| {
         let terminal = Terminal::stdout();
-        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        let file = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
         // Not of this database, which has rows already: what /metrics shows, as series.
         let bench = terminal.code("plinth bench");
@@ -194,43 +209,133 @@ fn token(server: &Server) -> String {
     server.http_token_file().map(|file| format!("token {}\n", file.display())).unwrap_or_default()
 }
 
-/// Opens the database, serves it, says so, and goes on until somebody asks for the end.
+/// Where the rows are.
+enum Home {
+    /// In a directory, which this process alone has open.
+    Directory(PathBuf),
+    /// On a FoundationDB cluster, which others use at the same time. Clients find this server by `file`, if it has one.
+    Store { target: fdb::Target, file: Option<PathBuf> },
+}
+
+impl Home {
+    /// The one that the settings name.
+    fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
+        let Some(store) = settings.text("store") else {
+            return Ok(settings.path("dir").map(Self::Directory));
+        };
+        if settings.path("dir").is_some() {
+            return Err(Failure::usage(
+                "a database is in a directory (--dir) or on a FoundationDB cluster (--store), not both",
+            ));
+        }
+        let target = store.parse().map_err(|error: plinth::Error| Failure::usage(error.to_string()))?;
+        Ok(Some(Self::Store { target, file: settings.path("cluster-file") }))
+    }
+
+    /// The file by which clients find the server.
+    fn cluster_file(&self, settings: &Settings) -> Option<PathBuf> {
+        match self {
+            Self::Directory(dir) => {
+                Some(settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE)))
+            }
+            Self::Store { file, .. } => file.clone(),
+        }
+    }
+
+    /// The file with the token of HTTP at this address, if nothing is said of one and other machines can reach it.
+    fn token_file(&self, http: Option<SocketAddr>) -> Option<PathBuf> {
+        let Self::Directory(dir) = self else { return None };
+        http.filter(|http| !http.ip().is_loopback()).map(|_| dir.join(TOKEN_FILE))
+    }
+}
+
+impl std::fmt::Display for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Directory(dir) => dir.display().fmt(f),
+            Self::Store { target, .. } => target.fmt(f),
+        }
+    }
+}
+
+/// A database that is open, and how the server stands to others that have it open.
+struct Opened {
+    database: Database,
+    member: Option<Member>,
+    among: Option<Among>,
+}
+
+/// Opens the database, serves it, says so and where it is found, and goes on until somebody asks for the end.
 fn serve(
     env: &Env,
     settings: &Settings,
-    dir: &Path,
+    home: &Home,
     usual: Option<Usual>,
-    announce: impl FnOnce(&Server, &Path) -> Result<(), Failure>,
+    announce: impl FnOnce(&Server, &str) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, pid = env.process_id(), directory = %dir.display(), "plinth server starts");
+    tracing::info!(version, pid = env.process_id(), directory = %home, "plinth server starts");
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
-    let file = settings.path("cluster-file").unwrap_or_else(|| dir.join(CLUSTER_FILE));
-    let Some((database, member)) = open(env, settings, dir, &file, &stop)? else { return Ok(0) };
+    let file = home.cluster_file(settings);
+    let found = file.as_ref().map_or_else(|| home.to_string(), |file| file.display().to_string());
+    let opened = match home {
+        Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
+        Home::Store { target, .. } => Some(open_store(env, settings, target)?),
+    };
+    let Some(Opened { database, member, among }) = opened else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
-    let backups = Agent::start(env, &database);
-    let (of_backups, layer) = (backups.metrics(), Some(Page::new(backups.layer())));
+    // Those of a FoundationDB cluster are its own affair.
+    let backups = matches!(home, Home::Directory(_)).then(|| Agent::start(env, &database));
+    let of_backups = backups.as_ref().map(Agent::metrics);
+    let layer = backups.as_ref().map(|backups| Page::new(backups.layer()));
     let metrics = Some(Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
-        measured.metrics_text() + &of_process + &of_backups()
+        let of_backups = of_backups.as_ref().map(|page| page()).unwrap_or_default();
+        measured.metrics_text() + &of_process + &of_backups
     }));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let among = member.as_ref().map(|_| among(env, &file, settings)).transpose()?;
-    let mut config =
-        ServerConfig { metrics, backups: layer, peers, among, ..config(env, settings, &file, usual)? };
-    if config.http.is_some_and(|http| !http.ip().is_loopback()) && config.console.token_file.is_none() {
-        config.console.token_file = Some(dir.join(TOKEN_FILE));
-    }
+    let mut config = ServerConfig {
+        metrics,
+        backups: layer,
+        peers,
+        among,
+        ..config(env, settings, file.as_deref(), usual)?
+    };
+    config.console.token_file = config.console.token_file.or_else(|| home.token_file(config.http));
     config.series.limits.stored = series_rows(&database, settings);
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     let console = http(&server).trim_start().to_owned();
-    let cluster_file = file.display();
-    tracing::info!(addresses = addresses(&server), console, %cluster_file, "serving clients");
+    tracing::info!(addresses = addresses(&server), console, cluster_file = found, "serving clients");
     if member.as_ref().is_none_or(|member| member.until_served(env, &stop)) {
-        announce(&server, &file)?;
+        announce(&server, &found)?;
     }
+    until_end(env, &server, &database, &stop, &hangup);
+    tell_why(&database, &server);
+    // What it is at goes on wherever an agent begins; one that waits for its target is not waited for.
+    if let Some(backups) = backups {
+        block_on(race(backups.stop(), env.sleep(BACKUPS_END)));
+    }
+    if let Some(member) = &member {
+        member.hand_over();
+    }
+    block_on(server.stop());
+    if let Some(error) = database.failure() {
+        // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
+        return Err(Failure::of(format!("the database in {home} failed"), error));
+    }
+    let closed = database.close();
+    if let Some(member) = &member {
+        block_on(member.mesh.end());
+    }
+    closed.map_err(|error| Failure::of(format!("cannot close {home}"), error))?;
+    tracing::info!("the server has ended");
+    Ok(0)
+}
+
+/// Goes on until the server is asked to end, or its database fails; reads certificates again when it is asked to.
+fn until_end(env: &Env, server: &Server, database: &Database, stop: &AtomicBool, hangup: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) && !server.is_to_begin_anew() && database.failure().is_none() {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
@@ -242,24 +347,6 @@ fn serve(
             }
         }
     }
-    tell_why(&database, &server);
-    // What it is at goes on wherever an agent begins; one that waits for its target is not waited for.
-    block_on(race(backups.stop(), env.sleep(BACKUPS_END)));
-    if let Some(member) = &member {
-        member.hand_over();
-    }
-    block_on(server.stop());
-    if let Some(error) = database.failure() {
-        // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
-        return Err(Failure::of(format!("the database in {} failed", dir.display()), error));
-    }
-    let closed = database.close();
-    if let Some(member) = &member {
-        block_on(member.mesh.end());
-    }
-    closed.map_err(|error| Failure::of(format!("cannot close {}", dir.display()), error))?;
-    tracing::info!("the server has ended");
-    Ok(0)
 }
 
 /// Has the log say why the server ends.
@@ -273,15 +360,15 @@ fn tell_why(database: &Database, server: &Server) {
     }
 }
 
-/// The database that is served, and the member that it is if the cluster file names several servers. `None` if somebody asked for the end
-/// before a cluster was formed.
+/// The database in a directory, which is that of a member if the cluster file names several servers. `None` if somebody asked for the
+/// end before a cluster was formed.
 fn open(
     env: &Env,
     settings: &Settings,
     dir: &Path,
     file: &Path,
     stop: &Arc<AtomicBool>,
-) -> Result<Option<(Database, Option<Member>)>, Failure> {
+) -> Result<Option<Opened>, Failure> {
     let builder = builder(env, settings, dir);
     match cluster(env, file)? {
         Some(named) => {
@@ -296,12 +383,13 @@ fn open(
                 spoken: spoken(settings)?,
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
-            Ok(Some((member.database.clone(), Some(member))))
+            let among = Some(among(env, file, settings)?);
+            Ok(Some(Opened { database: member.database.clone(), member: Some(member), among }))
         }
         None => {
             let opened = starting::interruptible(env, stop, || builder.open());
             let failed = |error| Failure::of(format!("cannot open {}", dir.display()), error);
-            Ok(Some((opened.map_err(failed)?, None)))
+            Ok(Some(Opened { database: opened.map_err(failed)?, member: None, among: None }))
         }
     }
 }
@@ -323,25 +411,45 @@ fn client_protocol(settings: &Settings) -> Result<u16, Failure> {
     })
 }
 
+/// A FoundationDB cluster's database. Its series are shared with whichever other servers are there.
+fn open_store(env: &Env, settings: &Settings, target: &fdb::Target) -> Result<Opened, Failure> {
+    let database = Database::foundationdb(target)
+        .map_err(|error| Failure::of(format!("cannot open {target}"), error))?;
+    // Servers on several machines may all listen on the same loopback address.
+    let number = format!("{:016x}", env.random_u64());
+    let name = match public(settings) {
+        Some(address) => format!("{address}/{number}"),
+        None => number,
+    };
+    let shared = plinth::client::Database::new(database.endpoint().clone());
+    let among = Some(among_of(shared, name, settings)?);
+    Ok(Opened { database, member: None, among })
+}
+
 /// With whom a member shares the series: with all other members, on the database of their cluster, whoever leads it.
 fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> {
     let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
     let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
-    let tls = tls_of_nodes(settings)?;
     let options = RemoteOptions {
         name: "series of a server".to_owned(),
-        tls: tls.clone().unwrap_or_default(),
+        tls: tls_of_nodes(settings)?.unwrap_or_default(),
         ..RemoteOptions::new(env)
     };
-    let public = settings.address("public-address").or_else(|| settings.addresses("listen").first().copied());
     let endpoint = RemoteEndpoint::with_options(env, named, &options);
-    Ok(Among {
-        database: plinth::client::Database::new(Arc::new(endpoint)),
-        // A server is told apart by where it is: no other one is there while it lives.
-        name: public.map(|address| address.to_string()).unwrap_or_default(),
-        machine: public.map(|address| address.ip()).filter(|ip| !ip.is_unspecified()),
-        tls,
-    })
+    // A server is told apart by where it is: no other one is there while it lives.
+    let name = public(settings).map(|address| address.to_string()).unwrap_or_default();
+    among_of(plinth::client::Database::new(Arc::new(endpoint)), name, settings)
+}
+
+/// Servers that share the series of this database.
+fn among_of(database: plinth::client::Database, name: String, settings: &Settings) -> Result<Among, Failure> {
+    let machine = public(settings).map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+    Ok(Among { database, name, machine, tls: tls_of_nodes(settings)? })
+}
+
+/// Where others find the server.
+fn public(settings: &Settings) -> Option<SocketAddr> {
+    settings.address("public-address").or_else(|| settings.addresses("listen").first().copied())
 }
 
 /// How the database is to be opened.
@@ -379,12 +487,12 @@ fn commit_workers(env: &Env) -> usize {
 fn config(
     env: &Env,
     settings: &Settings,
-    file: &Path,
+    file: Option<&Path>,
     usual: Option<Usual>,
 ) -> Result<ServerConfig, Failure> {
     let defaults = ServerConfig::default();
     let mut listen = settings.addresses("listen");
-    if listen.is_empty() {
+    if let Some(file) = file.filter(|_| listen.is_empty()) {
         listen.extend(listed(env, file)?);
     }
     if listen.is_empty() && usual.is_none() {
@@ -400,7 +508,7 @@ fn config(
         listen,
         usual: usual.unwrap_or_default(),
         public: settings.address("public-address"),
-        cluster_file: Some(file.to_path_buf()),
+        cluster_file: file.map(Path::to_path_buf),
         without_tls: settings.flag("without-tls"),
         tls: tls(settings)?,
         without_client_certificates: settings.flag("without-client-certificates"),

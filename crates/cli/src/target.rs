@@ -32,6 +32,19 @@ impl Target {
         Ok(if is_directory { Self::Directory(path) } else { Self::ClusterFile(path) })
     }
 
+    /// What `--cluster-file` stands for: a file, `fdb:` and what belongs to it, or, if nothing is given, the file where clients
+    /// look for one.
+    ///
+    /// # Errors
+    /// `connection_string_invalid` for an `fdb:` that makes no sense.
+    pub fn of_cluster_file(given: Option<&PathBuf>) -> Result<Self, Error> {
+        let Some(path) = given else { return Ok(Self::ClusterFile(PathBuf::new())) };
+        match path.to_str().filter(|text| fdb::Target::is_one(text)) {
+            Some(text) => text.parse().map(Self::Foundation),
+            None => Ok(Self::ClusterFile(path.clone())),
+        }
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -59,6 +72,10 @@ mod tests {
         assert_eq!(named("./no.cluster"), Target::ClusterFile("./no.cluster".into()));
         assert!(matches!(named("fdb:a?lib=b"), Target::Foundation(_)));
         assert!(Target::named("fdb:a?b").unwrap_err().to_string().contains("fdb:CLUSTER_FILE"));
+        let served = |text: &str| Target::of_cluster_file(Some(&text.into()));
+        assert!(matches!(served("fdb:a"), Ok(Target::Foundation(_))));
+        assert_eq!(served("./nowhere").unwrap(), Target::ClusterFile("./nowhere".into()));
+        assert!(served("fdb:a?b").is_err());
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(named(file), Target::ClusterFile(file.into()));
     }

@@ -13,6 +13,7 @@ pub mod writer;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::scratch::Scratch;
+use crate::target::Target;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use host::LocalHost;
@@ -47,7 +48,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let stop = interrupt::flag();
     let mut reports = Vec::new();
     if let Some(file) = options.get_one::<PathBuf>("cluster-file") {
-        let database = Database::connect(file).map_err(|error| Failure::of("cannot connect", error))?;
+        let target =
+            Target::of_cluster_file(Some(file)).map_err(|error| Failure::usage(error.to_string()))?;
+        let database = target.open(true).map_err(|error| Failure::of("cannot connect", error))?;
         let place = Directory::new(&env, options.get_one("dir"), None)?;
         reports.push(measure_served(&database, &place.path, settings.clone(), &workloads, &stop)?);
     }

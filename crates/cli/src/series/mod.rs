@@ -72,7 +72,7 @@ fn place(command: Command) -> Command {
     command.arg(path("dir", "DIR").help("The database in this directory")).arg(
         path("cluster-file", "FILE")
             .conflicts_with("dir")
-            .help("The database of a server, by its cluster file [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
+            .help("The database of a server, by its cluster file, or fdb:CLUSTER_FILE for FoundationDB's [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
     )
 }
 
@@ -190,8 +190,11 @@ struct Place {
 impl Place {
     fn open(options: &ArgMatches, may_make: bool) -> Result<Self, Failure> {
         let dir = options.get_one::<PathBuf>("dir");
-        let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_default();
-        let target = dir.map_or(Target::ClusterFile(file), |dir| Target::Directory(dir.clone()));
+        let file = options.get_one::<PathBuf>("cluster-file");
+        let target = match dir {
+            Some(dir) => Target::Directory(dir.clone()),
+            None => Target::of_cluster_file(file).map_err(|error| Failure::usage(error.to_string()))?,
+        };
         let name = match &target {
             Target::Directory(path) | Target::ClusterFile(path) if path.as_os_str().is_empty() => {
                 let _ = path;
@@ -201,9 +204,7 @@ impl Place {
             Target::Foundation(target) => target.to_string(),
         };
         let database = target.open(!may_make).map_err(|error| match dir {
-            None if options.get_one::<PathBuf>("cluster-file").is_none() => {
-                Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
-            }
+            None if file.is_none() => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
             _ => Failure::of(format!("cannot open {name}"), error),
         })?;
         Ok(Self { database, name, is_ours: dir.is_some() })

@@ -71,6 +71,12 @@ const ALL: &[Setting] = &[
         "The database; made if there is none",
     ),
     Setting::new(
+        "store",
+        Kind::Text,
+        Otherwise("none: the database is in a directory"),
+        "A FoundationDB cluster in place of a directory, as fdb:CLUSTER_FILE[?lib=PATH]: the server takes in time series there, with others beside it, and answers for it",
+    ),
+    Setting::new(
         "engine",
         Kind::OneOf(&["memory", "ssd"]),
         Is("memory"),

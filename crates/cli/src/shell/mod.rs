@@ -27,6 +27,7 @@ mod tuples;
 mod words;
 
 use crate::failure::Failure;
+use crate::target::Target;
 use clap::ArgMatches;
 use plinth::Database;
 use session::{Next, Session};
@@ -66,10 +67,10 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
     })
 }
 
-/// The database of a server, by its cluster file: the one given, else where clients look for one.
+/// The database of a server, by its cluster file: the one given, else where clients look for one; or FoundationDB's.
 fn connect(options: &ArgMatches) -> Result<Database, Failure> {
     let file = options.get_one::<PathBuf>("cluster-file");
-    Database::connect(file.cloned().unwrap_or_default()).map_err(|error| match file {
+    Target::of_cluster_file(file).and_then(|target| target.open(true)).map_err(|error| match file {
         Some(file) => Failure::of(format!("cannot connect by {}", file.display()), error),
         None => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
     })

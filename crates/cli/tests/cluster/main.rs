@@ -8,6 +8,7 @@ mod common;
 mod faults;
 mod places;
 mod series;
+mod store;
 
 use common::counting::{Counting, count, judge};
 use common::{Running, scratch};

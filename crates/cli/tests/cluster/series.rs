@@ -1,5 +1,8 @@
-//! Three servers that take in time series: points are sent to each of them, the one that owns the series is killed again and again, and every point that a sender was
-//! told is durable is there, whomever one asks.
+//! Three servers that take in time series: points are sent to each of them, and the one that owns the series is killed again
+//! and again.
+//!
+//! Every point that a sender was told is durable is there, whomever one asks. [`Senders`] send to any servers, so those on one
+//! FoundationDB cluster (`store.rs`) are judged in the same way.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -55,7 +58,7 @@ fn converse(series: &str, server: &str, stop: &AtomicBool, durable: &AtomicU64) 
 }
 
 /// What a server answers to a request over HTTP, its body.
-fn ask(server: &str, head: &str, body: &str) -> std::io::Result<String> {
+pub fn ask(server: &str, head: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     let len = body.len();
     write!(stream, "{head} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{body}")?;
@@ -77,6 +80,65 @@ fn owner(cluster: &Cluster, db: &Database) -> usize {
     }
 }
 
+/// Programs that send points, each to all servers in turn.
+pub struct Senders {
+    stop: Arc<AtomicBool>,
+    senders: Vec<(Arc<AtomicU64>, Task)>,
+}
+
+impl Senders {
+    /// As many as there are servers; each begins with another one.
+    pub fn start(lines: &[String]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = |sender: usize| {
+            let durable = Arc::new(AtomicU64::new(0));
+            let mut servers = lines.to_vec();
+            servers.rotate_left(sender);
+            let (stop, counted) = (stop.clone(), durable.clone());
+            let send = async move { send(&sender.to_string(), &servers, &stop, &counted) };
+            (durable, Env::real().spawn("sender", send))
+        };
+        let senders = (0..lines.len()).map(start).collect();
+        Self { stop, senders }
+    }
+
+    /// Waits until every sender has been told that so many more points are durable.
+    pub fn await_more(&self, count: u64) {
+        let durable = || self.senders.iter().map(|(durable, _)| durable.load(Ordering::Relaxed));
+        let before: Vec<u64> = durable().collect();
+        while durable().zip(&before).any(|(now, before)| now < before + count) {
+            block_on(Env::real().sleep(Duration::from_millis(20)));
+        }
+    }
+
+    /// Ends them, and finds all that they were told is durable, whichever server is asked.
+    pub fn judge(self, questions: &[String]) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = |(durable, task): (Arc<AtomicU64>, Task)| {
+            task.wait().unwrap();
+            durable.load(Ordering::Relaxed)
+        };
+        let durable: Vec<u64> = self.senders.into_iter().map(ended).collect();
+        for server in questions {
+            for (sender, durable) in durable.iter().enumerate() {
+                let query = format!(
+                    r#"{{"select":"n","where":{{"s":"{sender}"}},"range":{{"from":0,"to":1000000000}},"output":{{"format":"csv"}}}}"#
+                );
+                let rows = ask(server, "POST /api/query", &query).unwrap();
+                let numbers: Vec<u64> =
+                    rows.lines().filter_map(|row| row.rsplit(',').next()?.trim().parse().ok()).collect();
+                let whole = numbers.iter().copied().take(*durable as usize).eq(1..=*durable);
+                assert!(
+                    whole,
+                    "{server}: {durable} points of {sender} are durable, and it knows {rows:.300}"
+                );
+            }
+            let metrics = ask(server, "GET /api/v1/labels", "").unwrap();
+            assert!(metrics.contains("\"success\""), "{server}: {metrics}");
+        }
+    }
+}
+
 #[test]
 fn points_sent_to_any_server_survive_the_owners_of_series_one_after_the_other() {
     let place = scratch();
@@ -85,26 +147,10 @@ fn points_sent_to_any_server_survive_the_owners_of_series_one_after_the_other() 
         ["--series-resp", lines, "--series-http", questions].map(ToString::to_string).to_vec()
     });
     let mut cluster = Cluster::form_with(place.path(), more.collect());
-    let env = Env::real();
-    let stop = Arc::new(AtomicBool::new(false));
-    let senders: Vec<(Arc<AtomicU64>, Task)> = (0..3)
-        .map(|sender| {
-            let durable = Arc::new(AtomicU64::new(0));
-            let mut servers = lines.clone();
-            servers.rotate_left(sender);
-            let (stop, counted) = (stop.clone(), durable.clone());
-            let task =
-                env.spawn("sender", async move { send(&sender.to_string(), &servers, &stop, &counted) });
-            (durable, task)
-        })
-        .collect();
+    let senders = Senders::start(&lines);
     let db = Database::connect(&cluster.file).unwrap();
     for round in 0..KILLS {
-        let before: Vec<_> = senders.iter().map(|(durable, _)| durable.load(Ordering::Relaxed)).collect();
-        while senders.iter().zip(&before).any(|((now, _), before)| now.load(Ordering::Relaxed) < before + 50)
-        {
-            block_on(env.sleep(Duration::from_millis(20)));
-        }
+        senders.await_more(50);
         let owner = owner(&cluster, &db);
         let server = cluster.servers[owner].take().unwrap();
         if round % 2 == 0 {
@@ -112,27 +158,8 @@ fn points_sent_to_any_server_survive_the_owners_of_series_one_after_the_other() 
         } else {
             assert_eq!(server.terminate(), Some(0));
         }
-        block_on(env.sleep(Duration::from_millis(300)));
+        block_on(Env::real().sleep(Duration::from_millis(300)));
         cluster.start(owner);
     }
-    stop.store(true, Ordering::Relaxed);
-    let ended = |(durable, task): (Arc<AtomicU64>, Task)| {
-        task.wait().unwrap();
-        durable.load(Ordering::Relaxed)
-    };
-    let durable: Vec<u64> = senders.into_iter().map(ended).collect();
-    for server in &questions {
-        for (sender, durable) in durable.iter().enumerate() {
-            let query = format!(
-                r#"{{"select":"n","where":{{"s":"{sender}"}},"range":{{"from":0,"to":1000000000}},"output":{{"format":"csv"}}}}"#
-            );
-            let rows = ask(server, "POST /api/query", &query).unwrap();
-            let numbers: Vec<u64> =
-                rows.lines().filter_map(|row| row.rsplit(',').next()?.trim().parse().ok()).collect();
-            let whole = numbers.iter().copied().take(*durable as usize).eq(1..=*durable);
-            assert!(whole, "{server}: {durable} points of {sender} are durable, and it knows {rows:.300}");
-        }
-        let metrics = ask(server, "GET /api/v1/labels", "").unwrap();
-        assert!(metrics.contains("\"success\""), "{server}: {metrics}");
-    }
+    senders.judge(&questions);
 }
