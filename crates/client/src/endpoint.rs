@@ -148,8 +148,16 @@ pub struct Pinned {
 impl Pinned {
     /// What a pinned snapshot answers to a commit.
     pub fn refused_commit() -> Reply<CommitReply> {
-        let detail = "a pinned snapshot takes no writes";
-        Reply::ready(Err(Error::transaction_read_only().with_detail(detail)))
+        Reply::ready(Err(Self::takes_no_writes()))
+    }
+
+    pub(crate) fn takes_no_writes() -> Error {
+        Error::transaction_read_only().with_detail("a pinned snapshot takes no writes")
+    }
+
+    pub(crate) fn has_no_watches() -> Error {
+        let detail = "in a pinned snapshot nothing changes that could be watched";
+        Error::unsupported_operation().with_detail(detail)
     }
 
     /// What it answers to whoever reads a stream of changes.
@@ -160,8 +168,7 @@ impl Pinned {
 
     /// What it answers to a watch.
     pub fn refused_watch() -> Reply<Version> {
-        let detail = "in a pinned snapshot nothing changes that could be watched";
-        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+        Reply::ready(Err(Self::has_no_watches()))
     }
 }
 

@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use plinth_client::{Database, Endpoint, PinnedSnapshot, RangeOptions};
+use plinth_client::{Database, Endpoint, PinnedSnapshot, RangeOptions, Transaction, TransactionOption};
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, KeyRange, KeySelector};
@@ -93,6 +93,60 @@ fn a_pinned_snapshot_stays_as_it_was() {
         }
         let now = db.transact_blocking(|tr| tr.get(key(5)).wait()).unwrap();
         assert_eq!(now.as_deref(), Some(&b"after"[..]));
+    });
+}
+
+/// Waits until this transaction's version has left the window.
+async fn grown_old(db: &Database, tr: &Transaction) {
+    while tr.get("last").await != Err(Error::transaction_too_old()) {
+        write(db, "after");
+        db.endpoint().env().sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What bindings have of it: they know no endpoints, and set options by their codes.
+#[test]
+fn a_transaction_s_option_pins_what_it_reads() {
+    block_on(async {
+        let env = Env::real();
+        let node =
+            Node::in_memory(&env, NodeConfig { window: 50_000, ..NodeConfig::default() }).await.unwrap();
+        let (ssd, memory) = (ssd().await, provided(Arc::new(node.endpoint())));
+        for db in [Database::new(ssd.endpoint.clone()), Database::new(memory)] {
+            write(&db, "before");
+            drop(pinned_with(&db, "before").await);
+            let (pinned, other) = (db.create_transaction(), db.create_transaction());
+            pinned.set_option_raw(3000, None).unwrap();
+            assert_eq!(pinned.get("last").await.unwrap().as_deref(), Some(&b"before"[..]));
+            other.get_read_version().await.unwrap();
+            grown_old(&db, &other).await;
+            let rows = pinned.range(RangeOptions::from("key".."kez")).collect().await.unwrap();
+            assert!(rows.len() == ROWS && rows.iter().all(|row| row.value == b"before"[..]));
+            let found = pinned.get_key(KeySelector::first_greater_than(key(7))).await.unwrap();
+            assert_eq!(found, key(8).as_bytes());
+            assert_eq!(pinned.get(key(7)).await.unwrap().as_deref(), Some(&b"before"[..]));
+            // Nothing can be written or watched, and the version is the pin's.
+            let refused = pinned.watch("last").await.unwrap_err();
+            assert_eq!(refused, Error::unsupported_operation());
+            pinned.set("last", "mine");
+            assert_eq!(pinned.get("last").await.unwrap().as_deref(), Some(&b"mine"[..]));
+            assert_eq!(pinned.commit().await.unwrap_err(), Error::transaction_read_only());
+            // Anew it is like any other: nothing is kept, and it may write.
+            pinned.reset();
+            assert_eq!(pinned.get("last").await.unwrap().as_deref(), Some(&b"after"[..]));
+            pinned.set_option(TransactionOption::PinnedSnapshot).unwrap_err();
+            pinned.set("last", "mine");
+            pinned.commit().await.unwrap();
+            pinned.reset();
+            pinned.set_option(TransactionOption::PinnedSnapshot).unwrap();
+            pinned.set_read_version(7);
+            let refused = pinned.get("last").await.unwrap_err();
+            assert_eq!(refused, Error::client_invalid_operation());
+        }
+        let db = Database::new(ssd.endpoint.clone());
+        while count(&db).await > 0 {
+            db.endpoint().env().sleep(Duration::from_millis(5)).await;
+        }
     });
 }
 

@@ -190,7 +190,7 @@ impl View {
             let version = self.version().await?;
             let mut keys = KeyList::new();
             keys.push(&[self.inner.prefix(), &key].concat());
-            let values = self.inner.endpoint().get_many(version, KeySpace::Normal, &keys).await?;
+            let values = self.inner.reading().get_many(version, KeySpace::Normal, &keys).await?;
             conflicts.push((key.clone(), key_after(&key)));
             return Ok(Mapped::Key { key, value: values.into_iter().next().flatten() });
         }

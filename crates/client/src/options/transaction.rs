@@ -122,6 +122,9 @@ super::options! {
     1102 SkipGrvCache "skip_grv_cache";
     /// A token that authorizes access. Persistent.
     2000 AuthorizationToken "authorization_token" (String String);
+    /// Plinth's own: reads a version that is kept for as long as the transaction is, however long that takes. Only before the first read;
+    /// the transaction can't write. The version may be some seconds behind the newest commits.
+    3000 PinnedSnapshot "pinned_snapshot";
 }
 
 impl TransactionOption {

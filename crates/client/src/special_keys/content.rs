@@ -178,7 +178,7 @@ impl Inner {
         let version = self.read_version(epoch, false).await?;
         let mut keys = KeyList::new();
         keys.push(key);
-        let values = self.endpoint().get_many(version, KeySpace::System, &keys).await?;
+        let values = self.reading().get_many(version, KeySpace::System, &keys).await?;
         Ok(values.into_iter().next().flatten())
     }
 
@@ -201,7 +201,7 @@ impl Inner {
                 target_bytes: usize::MAX,
                 reverse: false,
             };
-            let result = self.endpoint().get_range(version, KeySpace::System, &read).await?;
+            let result = self.reading().get_range(version, KeySpace::System, &read).await?;
             rows.extend(result.rows.key_values());
             match result.rows.last() {
                 Some((last, _)) if result.more => from = key_after(last),

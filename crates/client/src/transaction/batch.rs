@@ -194,9 +194,9 @@ impl Inner {
 
     fn ask(self: &Arc<Self>, epoch: u64, slot: u32, version: Version, space: KeySpace, keys: KeyList) {
         let mut reply = if self.has_tenant() {
-            self.endpoint().get_many(version, space, &with_prefix(self.prefix(), &keys))
+            self.reading().get_many(version, space, &with_prefix(self.prefix(), &keys))
         } else {
-            self.endpoint().get_many(version, space, &keys)
+            self.reading().get_many(version, space, &keys)
         };
         if let Some(result) = reply.try_take() {
             return self.answer(epoch, slot, keys, result);

@@ -7,6 +7,7 @@ use super::conflicts::coalesced;
 use super::done::Done;
 use super::state::{After, ReadVersionState, State};
 use super::{Inner, Transaction};
+use crate::endpoint::Pinned;
 use bytes::Bytes;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
@@ -316,6 +317,7 @@ impl Inner {
     fn prepare(&self, state: &mut State) -> Result<Option<Attempt>> {
         let options = &state.options.commit;
         let (size_limit, read_only) = (options.size_limit, options.read_only);
+        let pinned = state.options.version.pinned;
         let (report, lock_aware) = (options.report_conflicting_keys, options.lock_aware);
         let idempotency_id = options.idempotency.as_ref().map(|idempotency| idempotency.id.clone());
         let risky = options.causal_write_risky;
@@ -324,6 +326,9 @@ impl Inner {
         }
         if read_only {
             return Err(Error::transaction_read_only());
+        }
+        if pinned {
+            return Err(Pinned::takes_no_writes());
         }
         // Operations on keys that are not known yet, and appends, take effect as they are seen: merged.
         let merged =

@@ -36,7 +36,7 @@ use plinth_env::reply::Reply;
 use plinth_types::{Result, Version};
 use state::{Life, Outcome, ReadVersion, Reads, Retry};
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 pub(crate) use tasks::Task;
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     /// How many [`Transaction`]s there are.
     handles: AtomicUsize,
     itself: Weak<Inner>,
+    /// Whether reads go to a version that is kept: says no without the lock.
+    is_pinned: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -100,6 +102,7 @@ impl Transaction {
             tenant,
             handles: AtomicUsize::new(1),
             itself: itself.clone(),
+            is_pinned: AtomicBool::new(false),
             state: Mutex::new(state),
         });
         inner.with(|state, after| {
@@ -205,7 +208,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn endpoint(&self) -> &dyn Endpoint {
+    pub(crate) fn endpoint(&self) -> &(dyn Endpoint + 'static) {
         &**self.database.endpoint()
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct Idempotency {
 pub(crate) struct VersionOptions {
     pub(crate) priority: Priority,
     pub(crate) causal_risky: bool,
+    /// The version is one that is kept, and nothing is written.
+    pub(crate) pinned: bool,
     pub(crate) tags: Vec<Bytes>,
 }
 
@@ -314,6 +316,11 @@ impl Inner {
             713 => options.special.relaxed = true,
             714 => options.special.writes = true,
             1100 => options.bypass_unreadable = true,
+            3000 if !state.version.begin_fixed() => {
+                return Err(Error::client_invalid_operation()
+                    .with_detail("the transaction has a read version already: pin before the first read"));
+            }
+            3000 => options.version.pinned = true,
             1101 if self.api(720) => {
                 return Err(Error::invalid_option().with_detail("there is no cache of read versions"));
             }

@@ -227,7 +227,7 @@ impl View {
             target_bytes: limits.bytes.unwrap_or(usize::MAX),
             reverse,
         };
-        let mut result = self.inner.endpoint().get_range(version, self.space, &read).await?;
+        let mut result = self.inner.reading().get_range(version, self.space, &read).await?;
         if !prefix.is_empty() {
             let mut rows = RowsBuilder::with_capacity(result.rows.len(), 0);
             for (key, value) in result.rows.iter() {

@@ -325,7 +325,7 @@ impl Inner {
             None => {
                 let mut keys = KeyList::new();
                 keys.push(system::METADATA_VERSION);
-                let values = self.endpoint().get_many(version, KeySpace::System, &keys).await?;
+                let values = self.reading().get_many(version, KeySpace::System, &keys).await?;
                 values.into_iter().next().flatten()
             }
         };
@@ -398,7 +398,7 @@ impl View {
         let key = match self.plain() {
             Some(space) => {
                 let version = self.version().await?;
-                let key = self.inner.endpoint().get_key(version, space, &selector).await?;
+                let key = self.inner.reading().get_key(version, space, &selector).await?;
                 if key[..] > *self.max_key { Bytes::from_static(self.max_key) } else { key }
             }
             None => self.resolve(&selector).await?.key,

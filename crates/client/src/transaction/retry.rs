@@ -4,11 +4,12 @@
 //! error that no retry can mend comes back as it is and leaves the transaction cancelled.
 
 use super::options::Options;
-use super::state::{After, FIRST_BACKOFF, ReadVersion, State};
+use super::state::{After, FIRST_BACKOFF, State};
 use super::{Inner, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest wait, in seconds, after an error that says that there are too many transactions.
@@ -144,7 +145,11 @@ impl Inner {
             after.drop_later(timer);
         }
         state.options = Options::new(self.database().snapshot_ryw());
-        state.version = ReadVersion::default();
+        let before = std::mem::take(&mut state.version);
+        if let Some(pinned) = before.pinned {
+            self.is_pinned.store(false, Ordering::Relaxed);
+            after.drop_later(pinned);
+        }
         state.reads.clear();
         state.writes.clear();
         state.outcome.stamp = None;

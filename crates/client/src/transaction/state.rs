@@ -12,6 +12,7 @@ use super::tasks::{Abort, Tasks};
 use super::watches::WatchList;
 use super::writes::Writes;
 use crate::database::Defaults;
+use crate::endpoint::Endpoint;
 use crate::special_keys::SpecialState;
 use bytes::Bytes;
 use plinth_env::Timer;
@@ -67,6 +68,8 @@ pub(crate) struct ReadVersion {
     pub(crate) by_commit: bool,
     /// How long it was held back, if the transaction has tags.
     pub(crate) held_back: Duration,
+    /// The database as it was at that version, which this keeps; `None` unless it was asked for.
+    pub(crate) pinned: Option<Arc<dyn Endpoint>>,
 }
 
 #[derive(Default)]

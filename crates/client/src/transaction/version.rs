@@ -1,15 +1,38 @@
 //! The version that a transaction reads at: fetched at the first read, or set by the user.
+//!
+//! A pinned one is kept besides, with the database as it was then: whoever has the version reads there. It goes when the epoch does to which
+//! it belongs; a reader of an epoch that is over may read elsewhere, and is not heard.
 
 use super::state::{After, ReadVersion, ReadVersionState};
 use super::{Inner, Transaction};
-use crate::endpoint::{ReadVersionReply, ReadVersionRequest};
+use crate::endpoint::{Endpoint, ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result, Version};
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Requests are held back for at least this long, or not at all.
 const HELD_BACK: Duration = Duration::from_millis(5);
+
+/// The database that a transaction reads.
+pub(crate) enum Reading<'a> {
+    Current(&'a (dyn Endpoint + 'static)),
+    Pinned(Arc<dyn Endpoint>),
+}
+
+impl Deref for Reading<'_> {
+    type Target = dyn Endpoint;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Current(endpoint) => *endpoint,
+            Self::Pinned(endpoint) => &**endpoint,
+        }
+    }
+}
 
 impl ReadVersion {
     /// Whether no version was asked for or set.
@@ -47,6 +70,9 @@ impl Transaction {
             }
             let result = if !state.version.begin_fixed() {
                 Err(Error::read_version_already_set())
+            } else if state.options.version.pinned {
+                Err(Error::client_invalid_operation()
+                    .with_detail("a pinned snapshot has a version of its own"))
             } else if version <= 0 {
                 Err(Error::version_invalid().with_detail(format!("{version}")))
             } else {
@@ -73,7 +99,7 @@ impl Inner {
 
     /// The read version, fetched if it has not been.
     fn version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
-        let request = {
+        let (request, pins) = {
             let mut state = self.lock();
             if state.life.epoch != epoch {
                 return Reply::ready(Err(Error::transaction_cancelled()));
@@ -91,16 +117,20 @@ impl Inner {
             state.version.state = ReadVersionState::Requested;
             state.version.by_commit = by_commit;
             let options = &state.options;
-            ReadVersionRequest {
+            let request = ReadVersionRequest {
                 priority: options.version.priority,
                 lock_aware: options.commit.lock_aware,
                 causal_risky: options.version.causal_risky || by_commit,
                 tags: options.version.tags.clone(),
                 others: 0,
-            }
+            };
+            (request, options.version.pinned)
         };
         let tagged_since = (!request.tags.is_empty()).then(|| self.env().now());
         let mut answer = self.endpoint().read_version(request);
+        if pins {
+            answer = self.pin(epoch, answer);
+        }
         if let Some(result) = answer.try_take() {
             return Reply::ready(self.note_version(epoch, result));
         }
@@ -114,6 +144,47 @@ impl Inner {
             drop(inner.note_version(epoch, result));
         });
         reply
+    }
+
+    /// Where the version is read from: what is kept of it, if it is pinned.
+    #[inline]
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        if self.is_pinned.load(Ordering::Relaxed)
+            && let Some(pinned) = self.lock().version.pinned.clone()
+        {
+            return Reading::Pinned(pinned);
+        }
+        Reading::Current(self.endpoint())
+    }
+
+    /// Pins a version once a read version has been granted, so that locks and throttles hold for it too.
+    fn pin(self: &Arc<Self>, epoch: u64, granted: Reply<ReadVersionReply>) -> Reply<ReadVersionReply> {
+        let (promise, reply) = promise();
+        let inner = self.clone();
+        granted.on_complete(move |granted| {
+            if let Err(error) = granted {
+                return promise.send(Err(error));
+            }
+            let pinning = inner.endpoint().pin_snapshot();
+            pinning.on_complete(move |pinned| match pinned {
+                Ok(pinned) => {
+                    let version = pinned.endpoint.read_version(ReadVersionRequest::default());
+                    inner.keep(epoch, pinned.endpoint);
+                    version.on_complete(move |version| promise.send(version));
+                }
+                Err(error) => promise.send(Err(error)),
+            });
+        });
+        reply
+    }
+
+    fn keep(&self, epoch: u64, pinned: Arc<dyn Endpoint>) {
+        let mut state = self.lock();
+        if state.life.epoch == epoch {
+            state.version.pinned = Some(pinned);
+            // Readers learn of the version under the lock, later.
+            self.is_pinned.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Notes how long a transaction with tags waited for its read version, if that is more than a way there and back.

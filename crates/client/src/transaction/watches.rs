@@ -9,7 +9,7 @@ use super::tasks::Task;
 use super::writes::max_writable_key_size;
 use super::{Inner, Transaction};
 use crate::database::WatchPermit;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Pinned};
 use bytes::Bytes;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Error, Result, Version, system};
@@ -77,6 +77,9 @@ impl Inner {
     fn check_watch(&self, state: &State, key: &[u8]) -> Result<()> {
         if state.options.ryw_disabled {
             return Err(Error::watches_disabled());
+        }
+        if state.options.version.pinned {
+            return Err(Pinned::has_no_watches());
         }
         let is_metadata_version = *key == *system::METADATA_VERSION;
         if key >= system::SYSTEM_END

@@ -26,7 +26,7 @@ type test struct {
 }
 
 var tests = []func(test){
-	aTransactionSeesItsWritesAndOthersAfterCommit, conflictsAreRetriedUntilNothingIsLost, whatConflicts,
+	aTransactionSeesItsWritesAndOthersAfterCommit, aPinnedSnapshotIsReadBeyondTheWindow, conflictsAreRetriedUntilNothingIsLost, whatConflicts,
 	aCancelledTransactionStaysSoUntilReset, timeoutsEndWhatWaits, onErrorRetriesWhatMayBeRetried, watchesTellOfChanges,
 	versionsOfThePastAndTheFuture, errorsAreDeferredToTheNextOperation, optionsAreAccepted,
 	futuresMayBeAskedByManyAndLeftToTheCollector, everyStreamingModeGivesTheSameRows, selectorsFindWhatAListSays,

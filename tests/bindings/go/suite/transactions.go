@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	_ "unsafe" // go:linkname
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 )
@@ -21,6 +22,30 @@ func aTransactionSeesItsWritesAndOthersAfterCommit(t test) {
 	fails(2017, err)
 	one.Reset()
 	equalBytes(one.Get(fdb.Key("k")).MustGet(), []byte("v"), "after commit")
+}
+
+// The package has names for FoundationDB's options alone.
+//
+//go:linkname setOpt github.com/apple/foundationdb/bindings/go/src/fdb.TransactionOptions.setOpt
+func setOpt(options fdb.TransactionOptions, code int, param []byte) error
+
+func aPinnedSnapshotIsReadBeyondTheWindow(t test) {
+	set(t.db, "k", "before")
+	pinned, other, mover := begin(t.db), begin(t.db), begin(t.db)
+	must(setOpt(pinned.Options(), 3000, nil))
+	equalBytes(pinned.Get(fdb.Key("k")).MustGet(), []byte("before"), "pinned")
+	// Ten seconds on, at once.
+	version := other.GetReadVersion().MustGet() + 10_000_000
+	must(mover.Options().SetSpecialKeySpaceEnableWrites())
+	mover.Set(fdb.Key("\xff\xff/management/min_required_commit_version"), []byte(strconv.FormatInt(version, 10)))
+	must(mover.Commit().Get())
+	set(t.db, "k", "after")
+	_, err := other.Get(fdb.Key("k")).Get()
+	fails(1007, err)
+	equalBytes(pinned.Get(fdb.Key("k")).MustGet(), []byte("before"), "beyond the window")
+	pinned.Set(fdb.Key("k"), []byte("mine"))
+	fails(2023, pinned.Commit().Get())
+	equalBytes(get(t.db, "k"), []byte("after"), "now")
 }
 
 func conflictsAreRetriedUntilNothingIsLost(t test) {

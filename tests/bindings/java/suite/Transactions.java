@@ -37,7 +37,31 @@ final class Transactions {
         tests.put("watches_tell_of_changes", Transactions::watches);
         tests.put("errors_are_deferred_to_the_next_operation", Transactions::deferred);
         tests.put("options_are_accepted_and_obeyed", Transactions::options);
+        tests.put("a_pinned_snapshot_is_read_beyond_the_window", Transactions::pinned);
         tests.put("futures_complete_on_other_threads_and_make_new_ones", Transactions::chains);
+    }
+
+    private static void pinned(Database db, Random chance) {
+        set(db, "k", "before");
+        try (Transaction pinned = db.createTransaction();
+                Transaction other = db.createTransaction();
+                Transaction mover = db.createTransaction()) {
+            pinned.options().getOptionConsumer().setOption(3000, null);
+            same(text(pinned.get(bytes("k")).join()), "before", "pinned");
+            // Ten seconds on, at once.
+            long version = other.getReadVersion().join() + 10_000_000;
+            mover.options().setSpecialKeySpaceEnableWrites();
+            byte[] key = bytes("../management/min_required_commit_version");
+            key[0] = key[1] = (byte) 0xff;
+            mover.set(key, bytes(Long.toString(version)));
+            mover.commit().join();
+            set(db, "k", "after");
+            fails(1007, () -> other.get(bytes("k")));
+            same(text(pinned.get(bytes("k")).join()), "before", "beyond the window");
+            pinned.set(bytes("k"), bytes("mine"));
+            fails(2023, pinned::commit);
+        }
+        same(get(db, "k"), "after", "now");
     }
 
     private static void life(Database db, Random chance) {

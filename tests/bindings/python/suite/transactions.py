@@ -47,6 +47,30 @@ def test_committed_version_and_versionstamp(db):
     assert after.get_read_version().wait() >= version
 
 
+@api(710)
+def test_a_pinned_snapshot_is_read_beyond_the_window(db):
+    db[b"k"] = b"before"
+    pinned, other = db.create_transaction(), db.create_transaction()
+    pinned._set_option(3000, None, 0)
+    assert pinned[b"k"] == b"before"
+    version = other.get_read_version().wait()
+    # Ten seconds on, at once.
+    mover = db.create_transaction()
+    mover.options.set_special_key_space_enable_writes()
+    mover[b"\xff\xff/management/min_required_commit_version"] = b"%d" % (version + 10_000_000)
+    mover.commit().wait()
+    db[b"k"] = b"after"
+    with fails(1007):
+        other[b"k"].wait()
+    assert pinned[b"k"] == b"before" and [row.value for row in pinned[b"k":b"l"]] == [b"before"]
+    assert db[b"k"] == b"after"
+    pinned[b"k"] = b"mine"
+    with fails(2023):
+        pinned.commit().wait()
+    pinned.reset()
+    assert pinned[b"k"] == b"after"
+
+
 def test_a_transaction_that_only_reads_has_no_version(db):
     tr = db.create_transaction()
     tr[b"a"].wait()

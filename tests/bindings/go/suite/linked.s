@@ -1,0 +1,1 @@
+// So that the compiler takes a declaration without a body: see setOpt.
