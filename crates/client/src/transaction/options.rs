@@ -316,11 +316,7 @@ impl Inner {
             713 => options.special.relaxed = true,
             714 => options.special.writes = true,
             1100 => options.bypass_unreadable = true,
-            3000 if !state.version.begin_fixed() => {
-                return Err(Error::client_invalid_operation()
-                    .with_detail("the transaction has a read version already: pin before the first read"));
-            }
-            3000 => options.version.pinned = true,
+            3000 => return pin(state),
             1101 if self.api(720) => {
                 return Err(Error::invalid_option().with_detail("there is no cache of read versions"));
             }
@@ -351,6 +347,16 @@ impl Inner {
             after.run();
         }));
     }
+}
+
+/// Has the transaction read a version that is kept.
+fn pin(state: &mut State) -> Result<()> {
+    if !state.version.begin_fixed() {
+        return Err(Error::client_invalid_operation()
+            .with_detail("the transaction has a read version already: pin before the first read"));
+    }
+    state.options.version.pinned = true;
+    Ok(())
 }
 
 fn add_tag(tags: &mut Vec<Bytes>, tag: &[u8]) -> Result<()> {
