@@ -17,7 +17,7 @@ use object_store::client::{
     HttpResponseBody, HttpService,
 };
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Stream};
+use plinth_env::{Env, Stream, Task};
 use plinth_tls::Authorities;
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ const MOST_ASKED: Duration = Duration::from_secs(60);
 const MOST_BYTES: usize = 1 << 30;
 /// What a slow line needs for a body is allowed besides the time-out, at so many bytes a second.
 const SLOWEST: u64 = 128 << 10;
+/// How long a connection may take to say why it has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections that wait for another request to the same place.
 const IDLE: usize = 16;
 
@@ -74,7 +76,37 @@ impl HttpConnector for Connector {
     }
 }
 
-type Sender = SendRequest<HttpRequestBody>;
+/// A connection. Its own task knows why it ended: a certificate that isn't trusted, say.
+struct Sender {
+    requests: SendRequest<HttpRequestBody>,
+    task: Task,
+    ended: Ended,
+}
+
+/// Why a connection has ended, if something was wrong.
+type Ended = Arc<Mutex<Option<String>>>;
+
+impl Sender {
+    /// An error of a request, with what is known of the connection.
+    async fn told(&mut self, env: &Env, error: hyper::Error) -> Error {
+        // A request that found the connection at its end says no more than that.
+        if error.is_closed() || error.is_canceled() {
+            let _ = race(&mut self.task, env.sleep(FAREWELL)).await;
+        }
+        failed(lock(&self.ended).take().unwrap_or_else(|| with_causes(&error)))
+    }
+}
+
+/// An error with what led to it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said = format!("{said}: {error}");
+        cause = error.source();
+    }
+    said
+}
 
 struct Shared {
     env: Env,
@@ -190,7 +222,12 @@ impl Shared {
                 self.within(self.patience.connect, &place, "connecting", connecting).await?
             }
         };
-        let asking = async { sender.send_request(request).await.map_err(failed) };
+        let asking = async {
+            match sender.requests.send_request(request).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(sender.told(&self.env, error).await),
+            }
+        };
         let answer = self.within(self.patience.request + upload, &place, "a request", asking).await?;
         let (parts, mut body) = answer.into_parts();
         let mut contents = Vec::new();
@@ -207,7 +244,7 @@ impl Shared {
                 contents.extend_from_slice(&data);
             }
         }
-        if sender.is_ready() || !sender.is_closed() {
+        if sender.requests.is_ready() || !sender.requests.is_closed() {
             self.keep_idle(place, sender);
         }
         Ok(Response::from_parts(parts, contents.into()))
@@ -238,7 +275,7 @@ impl Shared {
         let mut idle = lock(&self.idle);
         let waiting = idle.get_mut(place)?;
         while let Some(sender) = waiting.pop() {
-            if sender.is_ready() {
+            if sender.requests.is_ready() {
                 return Some(sender);
             }
         }
@@ -266,13 +303,19 @@ impl Shared {
         if is_secret {
             stream = self.authorities().await?.connect(host, stream)?;
         }
-        let (mut sender, connection) = http1::handshake(Io(stream)).await.map_err(failed)?;
-        drop(self.env.spawn("backup-http", async move {
-            // Whoever has a request under way is told.
-            let _ = connection.await;
-        }));
-        sender.ready().await.map_err(failed)?;
-        Ok(sender)
+        let (requests, connection) = http1::handshake(Io(stream)).await.map_err(failed)?;
+        let ended = Ended::default();
+        let told = ended.clone();
+        let task = self.env.spawn("backup-http", async move {
+            if let Err(error) = connection.await {
+                *lock(&told) = Some(with_causes(&error));
+            }
+        });
+        let mut sender = Sender { requests, task, ended };
+        match sender.requests.ready().await {
+            Ok(()) => Ok(sender),
+            Err(error) => Err(sender.told(&self.env, error).await),
+        }
     }
 
     async fn authorities(&self) -> Result<Arc<Authorities>> {
