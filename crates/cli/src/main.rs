@@ -31,6 +31,7 @@
 //! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then `demo/mod.rs`.
 #![deny(unsafe_code)]
 
+mod agents;
 mod allocator;
 mod backup;
 mod bench;
@@ -42,6 +43,7 @@ mod dev_nodes;
 mod dr;
 mod failure;
 mod interrupt;
+mod layers;
 mod log;
 mod log_line;
 mod log_wish;

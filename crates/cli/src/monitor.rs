@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::layers;
 use crate::target::Target;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -156,6 +157,12 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     line("limited by", text(document, "/cluster/qos/performance_limited_by/name").to_owned());
     if let Some(streams) = streams(document) {
         line("streams", streams);
+    }
+    for backup in layers::backups(document) {
+        line("backup", backup);
+    }
+    for site in layers::sites(document) {
+        line("site", site);
     }
     for (server, what) in servers(document, terminal) {
         line(

@@ -3,6 +3,7 @@
 //! One line says where it is once it serves; a request to terminate ends it cleanly: what is under way is answered, and
 //! what was acknowledged is on the disk.
 
+use crate::agents::Agents;
 use crate::dev_nodes;
 use crate::failure::{Failure, tell};
 use crate::interrupt;
@@ -14,13 +15,11 @@ use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use plinth::backup::Agent;
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
 use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on, fdb};
 use plinth_env::Env;
-use plinth_env::sync::race;
 use plinth_server::{
     Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions,
     Usual,
@@ -33,8 +32,6 @@ use std::time::Duration;
 
 /// The cluster file's name in the database's directory, unless another place was given.
 const CLUSTER_FILE: &str = "fdb.cluster";
-/// How long backups are waited for at the end.
-const BACKUPS_END: Duration = Duration::from_secs(5);
 /// The name of the file that has HTTP's token, in the same place.
 const TOKEN_FILE: &str = "http-token";
 /// Where `plinth dev` has its clients, its console, and its series, unless somebody else is there.
@@ -286,22 +283,17 @@ fn serve(
     let Some(Opened { database, member, among }) = opened else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
     // Those of a FoundationDB cluster are its own affair.
-    let backups = matches!(home, Home::Directory(_)).then(|| Agent::start(env, &database));
-    let of_backups = backups.as_ref().map(Agent::metrics);
-    let layer = backups.as_ref().map(|backups| Page::new(backups.layer()));
+    let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database));
+    let of_agents = agents.as_ref().map(Agents::metrics);
+    let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
     let metrics = Some(Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
-        let of_backups = of_backups.as_ref().map(|page| page()).unwrap_or_default();
-        measured.metrics_text() + &of_process + &of_backups
+        let of_agents = of_agents.as_ref().map(|page| page()).unwrap_or_default();
+        measured.metrics_text() + &of_process + &of_agents
     }));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let mut config = ServerConfig {
-        metrics,
-        backups: layer,
-        peers,
-        among,
-        ..config(env, settings, file.as_deref(), usual)?
-    };
+    let mut config =
+        ServerConfig { metrics, layers, peers, among, ..config(env, settings, file.as_deref(), usual)? };
     config.console.token_file = config.console.token_file.or_else(|| home.token_file(config.http));
     config.series.limits.stored = series_rows(&database, settings);
     let server = block_on(Server::start(database.endpoint().clone(), config))
@@ -313,9 +305,8 @@ fn serve(
     }
     until_end(env, &server, &database, &stop, &hangup);
     tell_why(&database, &server);
-    // What it is at goes on wherever an agent begins; one that waits for its target is not waited for.
-    if let Some(backups) = backups {
-        block_on(race(backups.stop(), env.sleep(BACKUPS_END)));
+    if let Some(agents) = agents {
+        block_on(agents.end(env));
     }
     if let Some(member) = &member {
         member.hand_over();
@@ -531,7 +522,7 @@ fn config(
         },
         among: None,
         metrics: None,
-        backups: None,
+        layers: None,
         peers: None,
         limits,
     })

@@ -48,6 +48,7 @@ mod status;
 mod switch;
 mod system;
 mod wait;
+mod watch;
 
 pub use abort::{Leftover, abort, abort_second};
 pub use agent::{Agent, Control, Ending};
@@ -57,3 +58,4 @@ pub use start::{StartSettings, set_paused, start};
 pub use status::{Phase, Status, status};
 pub use switch::switch;
 pub use wait::{Waits, wait};
+pub use watch::Watch;

@@ -47,8 +47,8 @@ pub struct ServerConfig {
     pub among: Option<Among>,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
-    /// What the status document says of backups, below `cluster.layers.backup`: JSON.
-    pub backups: Option<Page>,
+    /// What the status document has below `cluster.layers`, as of backups and of a second site: an object as JSON.
+    pub layers: Option<Page>,
     /// The connections of this node with the others of its cluster, if it is a member of one: they come in where clients do.
     pub peers: Option<Arc<Mesh>>,
     /// How much at most.
@@ -71,7 +71,7 @@ impl Default for ServerConfig {
             series: SeriesConfig::default(),
             among: None,
             metrics: None,
-            backups: None,
+            layers: None,
             peers: None,
             limits: Limits::default(),
         }

@@ -35,9 +35,9 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
     cluster.insert("clients".to_owned(), clients(shared));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
-    let backups = shared.config.backups.as_ref().and_then(|page| serde_json::from_str(&page.text()).ok());
-    if let Some(backups) = backups {
-        section(cluster, "layers").insert("backup".to_owned(), backups);
+    let layers = shared.config.layers.as_ref().and_then(|page| serde_json::from_str(&page.text()).ok());
+    if let Some(Value::Object(mut layers)) = layers {
+        section(cluster, "layers").append(&mut layers);
     }
     if let Some(mesh) = &shared.config.peers {
         crate::members::complete(&mut document, mesh, &format!("0{PROTOCOL}"));

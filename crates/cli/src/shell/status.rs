@@ -5,6 +5,7 @@
 use super::operator;
 use super::session::{Refusal, Session};
 use super::words::quoted;
+use crate::layers;
 use plinth_bench::Value;
 use plinth_bench::words::{bytes, grouped};
 use std::io::Write;
@@ -53,7 +54,8 @@ fn summary(document: &Value) -> String {
     lines.add("Keys and values", number("/cluster/data/total_kv_size_bytes").map(bytes));
     lines.add("Disk space", number("/cluster/data/total_disk_used_bytes").map(bytes));
     lines.add("Streams", crate::monitor::streams(document));
-    backups(document).into_iter().for_each(|backup| lines.add("Backup", Some(backup)));
+    layers::backups(document).into_iter().for_each(|backup| lines.add("Backup", Some(backup)));
+    layers::sites(document).into_iter().for_each(|site| lines.add("Second site", Some(site)));
     lines.add("Limited by", text("/cluster/qos/performance_limited_by/name"));
     let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
     for message in messages.into_iter().flatten() {
@@ -71,23 +73,6 @@ fn servers(document: &Value) -> Option<String> {
     let spare = document.pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_availability")?;
     let leads = leader.map_or("none leads at the moment".to_owned(), |leader| format!("{leader} leads"));
     Some(format!("{}; {leads}; {spare} may fail", voters.len()))
-}
-
-/// Continuous backups that go on, a line each.
-fn backups(document: &Value) -> Vec<String> {
-    let tags = document.pointer("/cluster/layers/backup/tags").and_then(Value::as_object);
-    let going = tags.into_iter().flatten().filter(|(_, tag)| tag["running_backup"] == true);
-    let line = |(name, tag): (&String, &Value)| {
-        let behind = tag["last_restorable_seconds_behind"].as_f64().unwrap_or_default();
-        let is = match (tag["running_backup_is_restorable"].as_bool(), tag["error"].as_str()) {
-            (_, Some(error)) => format!("gets no further: {error}"),
-            (Some(true), None) => format!("{behind:.1} s behind"),
-            _ => "can't be restored yet".to_owned(),
-        };
-        let broken = if tag["broken"].as_u64() > Some(0) { ", BROKEN before" } else { "" };
-        format!("{name} to {}: {is}{broken}", tag["current_container"].as_str().unwrap_or_default())
-    };
-    going.map(line).collect()
 }
 
 fn details(document: &Value, clients: Vec<String>) -> String {

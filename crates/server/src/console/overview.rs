@@ -68,6 +68,9 @@ pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
         "hot": plinth["hot"],
         "slow_transactions": plinth["slow_transactions"],
         "changes": plinth["changes"],
+        "backups": cluster["layers"]["backup"]["tags"],
+        "followers": cluster["layers"]["dr_backup"]["tags"],
+        "follows": cluster["layers"]["dr_backup_dest"]["tags"],
         "clients": clients(shared),
     });
     Ok(Answer::value(&overview))

@@ -121,7 +121,7 @@ export class Overview {
     this.#figure("Clients", whole(overview.clients.connections), `of ${whole(overview.clients.most)} connections`);
     this.#figure("Stored", bytes(overview.storage.data_bytes), `${bytes(overview.storage.log_bytes)} of log`);
     const cluster = overview.servers ? [servers(overview)] : [];
-    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview), ...changes(overview)];
+    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview), ...changes(overview), ...backups(overview), ...sites(overview)];
     document.getElementById("details").replaceChildren(...details);
   }
 
@@ -213,6 +213,31 @@ function changes({ changes: streams }) {
   const rest = streams.length - rows.length;
   if (rest > 0) body.append(element("p", "muted hint", `and ${whole(rest)} more streams`));
   return [detail("Streams of changes", body)];
+}
+
+function backups({ backups: tags }) {
+  const going = Object.entries(tags ?? {}).filter(([, tag]) => tag.running_backup);
+  if (!going.length) return [];
+  const rows = going.slice(0, 8).map(([name, tag]) => [
+    name, tag.current_container, tag.running_backup_is_restorable ? lasting(tag.last_restorable_seconds_behind) : "not restorable yet",
+  ]);
+  const body = element("div", "", table([["Tag", "mono"], ["Goes to", "mono"], ["Behind", "number"]], rows));
+  const failing = going.filter(([, tag]) => tag.error || tag.broken);
+  failing.slice(0, 3).forEach(([name, tag]) => body.append(element("p", "muted hint", `${name}: ${tag.error ?? "a stretch is missing before the last snapshot"}`)));
+  return [detail("Backups", body, "two")];
+}
+
+function sites({ followers, follows }) {
+  const lag = (tag) => (tag.seconds_behind == null ? "unknown" : lasting(tag.seconds_behind));
+  const row = (side) => ([name, tag]) => [name, side, tag.backup_state + (tag.agent === false ? ", no agent" : ""), lag(tag)];
+  const rows = [
+    ...Object.entries(followers ?? {}).map(row("the first")),
+    ...Object.entries(follows ?? {}).map(row("the second")),
+  ];
+  if (!rows.length) return [];
+  const body = element("div", "", table([["Tag", "mono"], ["This database is", ""], ["State", ""], ["Second is behind", "number"]], rows));
+  for (const [name, tag] of Object.entries(follows ?? {})) if (tag.error) body.append(element("p", "muted hint", `${name}: ${tag.error}`));
+  return [detail("Second site", body, "two")];
 }
 
 function hot({ hot }) {
