@@ -112,6 +112,9 @@ def serving(browser):
 
 # A figure of the headline as a number; the text has thin spaces and units.
 FIGURE = "[...document.querySelectorAll('#figures div')].find((one) => one.firstChild.textContent === {name!r}).querySelector('dd span').textContent"
+# Labels of charts' values that begin left of their chart, where they are cut.
+CUT = """[...document.querySelectorAll('.chart svg')].flatMap((svg) => [...svg.querySelectorAll('.amount')].filter((label) =>
+    label.getBoundingClientRect().left < svg.getBoundingClientRect().left).map((label) => label.textContent)).join()"""
 POINTS = "Number(document.querySelectorAll('.chart')[{chart}].querySelector('.line')?.dataset.points ?? 0)"
 
 
@@ -127,6 +130,9 @@ def live_figures_move_and_charts_have_points(browser):
             for chart in [0, 2, 8, 9]:
                 points = browser.wait(POINTS.format(chart=chart) + " >= 3", f"chart {chart} has points")
             browser.wait(POINTS.format(chart=5) + " >= 2", "syncs of the log have percentiles")
+            while "MB/s" not in browser.run("document.querySelectorAll('.chart')[10].textContent"):
+                server.set("large", "x" * 90_000)
+            equal(browser.run(CUT), "")
             browser.point(".chart svg", 0.97)
             browser.wait("document.querySelectorAll('.chart .cursor').length >= 6", "all charts show the moment")
             browser.run("document.querySelector('.chart svg').focus()")
@@ -148,6 +154,8 @@ def keys_are_browsed_and_decoded(browser):
         for number in range(1, 61):
             server.set(f"\\x02users\\x00\\x15\\x{number:02x}\\x05\\x02name\\x00\\x00\\xff\\x00", f"user {number}")
         server.set("\\x01raw\\x00\\xff\\xfe\\x00", "\\x07\\x00\\x00\\x00")
+        server.set("plain/1 tuple", "\\x02Ada\\x00\\x16\\x07\\x17")
+        server.set("plain/2 counter", "\\x15\\x00\\x00\\x00\\x00\\x00\\x00\\x00")
         server.set("plain/<b>key</b>", "<img src=x onerror=alert(1)>")
         browser.open(server.address + "/#keys")
         rows = "[...document.querySelectorAll('#rows tr')].map((row) => row.cells[0].textContent)"
@@ -155,7 +163,9 @@ def keys_are_browsed_and_decoded(browser):
         equal(browser.run(rows)[:3], ['(b"raw\\x00\\xfe")', '("users", 1, ("name", null))', '("users", 2, ("name", null))'])
         picture(browser, "keys")
         browser.click("#next")
-        browser.wait(f"{rows}.length === 12", "the next page")
+        browser.wait(f"{rows}.length === 14", "the next page")
+        values = browser.run("[...document.querySelectorAll('#rows tr')].slice(-3).map((row) => row.cells[1].textContent)")
+        equal(values[:2], ['("Ada", 1815)', "\\x15" + "\\x00" * 7])
         equal(browser.run(rows)[-1], "plain/<b>key</b>")
         browser.click("#previous")
         browser.wait(f"{rows}.length === 50", "and back")

@@ -32,7 +32,7 @@ impl fmt::Display for Error {
             Self::UnknownWorkload { name, known } => {
                 write!(
                     f,
-                    "there is no workload `{name}`; choose from {known}, or guide, cluster, performance, kpi, seeds, own, default, all"
+                    "there is no workload `{name}`; choose from {known}, or guide, cluster, performance, kpi, published, own, default, all"
                 )
             }
             Self::OtherData(what) | Self::Skipped(what) => f.write_str(what),

@@ -59,7 +59,7 @@ pub use outcome::{Figure, Mark, Measurement, Outcome};
 pub use place::Place;
 pub use progress::Progress;
 pub use random::Random;
-pub use report::{Provenance, Report};
+pub use report::{Provenance, Report, SERVED};
 pub use serde_json::Value;
 pub use table::Style;
 pub use tally::{Latency, Tally};

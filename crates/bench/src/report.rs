@@ -25,6 +25,9 @@ pub struct Provenance {
     pub engine: String,
 }
 
+/// How the name of an engine ends whose database is a server's.
+pub const SERVED: &str = " (served)";
+
 /// All that a run found out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
@@ -58,6 +61,11 @@ impl Report {
         }
         self.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name));
         Ok(())
+    }
+
+    /// Whether what was measured is a server's database.
+    pub fn is_served(&self) -> bool {
+        self.provenance.engine.ends_with(SERVED)
     }
 
     /// The report as JSON, for a file.
@@ -166,16 +174,14 @@ impl Report {
         }
         notes.extend(self.disturbance());
         if judged && self.outcomes.iter().any(Outcome::has_unjudged) {
-            let why =
-                "this run's set-up differs from the one that the bound is for, or the machine was too busy";
-            notes.push(format!("\"-\": {why}"));
+            let why = "this run's set-up differs from the one that they are for, or the machine was too busy";
+            notes.push(format!("some bounds aren't shown: {why}"));
         }
         notes.push(
-            "seeds: FoundationDB's published figure for one core; FoundationDB: its best when measured on two virtual \
+            "FoundationDB's guide: its published figure for one core; FoundationDB: its best when measured on two virtual \
              cores with its client; latencies are of whole transactions"
                 .to_owned(),
         );
-        notes.push(format!("result hash {:016x}", self.hash()));
         notes
     }
 

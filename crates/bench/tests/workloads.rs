@@ -319,7 +319,8 @@ fn a_report_has_the_table_the_set_up_and_everything_in_json() {
     let report = bench.run(&workloads::select(&["write3", "read"]).unwrap(), provenance).unwrap();
     for style in [Style::Plain, Style::Markdown, Style::Colours] {
         let text = report.text(style);
-        for word in ["write3", "read", "500 rows", "abc", "plinth bench --rows 500", "46.0 k", "result hash"]
+        for word in
+            ["write3", "read", "500 rows", "abc", "plinth bench --rows 500", "46.0 k", "FoundationDB's guide"]
         {
             assert!(text.contains(word), "no `{word}` in\n{text}");
         }

@@ -68,7 +68,7 @@ fn bench() -> Command {
          cluster              its three for twelve machines\n  \
          performance          those of its performance page\n  \
          kpi                  those of its page of key performance indicators\n  \
-         seeds                all of these\n  own                  our own\n  \
+         published            all of these\n  own                  our own\n  \
          default              the guide's and our own but the long ones\n  all                  all of them\n\n\
          Examples:\n  plinth bench\n  plinth bench --workload guide --seconds 60\n  \
          plinth bench --workload write1,write3 --dir /mnt/fast/bench --json report.json\n\n{CODES}",

@@ -65,6 +65,8 @@ mod starting;
 mod target;
 mod terminal;
 mod tls;
+mod told;
+mod trend;
 
 use clap::ArgMatches;
 use failure::Failure;

@@ -8,6 +8,8 @@ use crate::interrupt;
 use crate::layers;
 use crate::target::Target;
 use crate::terminal::{self, Terminal};
+use crate::told;
+use crate::trend::Trend;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error, block_on};
 use plinth_bench::Value;
@@ -236,6 +238,7 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, stop) = (Env::real(), interrupt::flag());
     let screen = std::io::stdout().is_terminal();
     let mut before = (env.now(), look(&name, &database)?);
+    let mut trend = Trend::default();
     for _ in 0..looks {
         let next = env.now() + interval;
         while env.now() < next && !stop.load(Ordering::Relaxed) {
@@ -246,7 +249,8 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
         }
         let now = (env.now(), look(&name, &database)?);
         let passed = now.0.saturating_sub(before.0).as_secs_f64();
-        let page = page(&name, &before.1, &now.1, passed, Terminal::stdout());
+        trend.add(now.0, TREND.map(|(_, path)| rate(&before.1, &now.1, path, passed)).to_vec());
+        let page = page(&name, &before.1, &now.1, passed, &trend, Terminal::stdout());
         // Home, the page, and nothing of what stood below: so that nothing flickers.
         let page =
             if screen { format!("\x1b[H{}\x1b[J", page.replace('\n', "\x1b[K\n")) } else { page + "\n" };
@@ -259,12 +263,42 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
 /// How soon Ctrl-C is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
+/// What `top` shows two minutes of.
+const TREND: [(&str, &str); 3] =
+    [("commits", "transactions/committed"), ("keys read", "keys/read"), ("writes", "operations/writes")];
+
+/// How often a second a counter went up between two looks.
+fn rate(before: &Value, now: &Value, path: &str, seconds_passed: f64) -> f64 {
+    let path = format!("/cluster/workload/{path}/counter");
+    (number(now, &path) - number(before, &path)).max(0.0) / seconds_passed.max(1e-3)
+}
+
+/// What stands beside the counters: latencies, hot ranges, clients, slow transactions.
+fn beside(now: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    let latencies = told::latencies(now);
+    if !latencies.is_empty() {
+        lines.push(format!("{:10}{:>11}{:>11}{:>11}", "latency", "median", "p99", "worst"));
+    }
+    for told::Latency { what, median, p99, worst } in latencies {
+        lines.push(format!("  {what:8}{median:>11}{p99:>11}{worst:>11}"));
+    }
+    lines.extend(told::hot(now).into_iter().map(|(kind, ranges)| format!("hot {kind:10}{ranges}")));
+    lines.extend(told::clients(now).map(|clients| format!("{:14}{clients}", "clients")));
+    lines.extend(told::slow(now).into_iter().map(|slow| format!("{:14}{slow}", "slow")));
+    lines
+}
+
 /// What `top` shows of the time between two looks.
-fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: Terminal) -> String {
-    let rate = |path: &str| {
-        let path = format!("/cluster/workload/{path}/counter");
-        short((number(now, &path) - number(before, &path)).max(0.0) / seconds_passed.max(1e-3))
-    };
+fn page(
+    name: &str,
+    before: &Value,
+    now: &Value,
+    seconds_passed: f64,
+    trend: &Trend,
+    terminal: Terminal,
+) -> String {
+    let rate = |path: &str| short(rate(before, now, path, seconds_passed));
     let size = |path: &str| bytes(number(now, path) as u64);
     let probe = |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
     let state = state(now, terminal);
@@ -288,8 +322,17 @@ fn page(name: &str, before: &Value, now: &Value, seconds_passed: f64, terminal: 
         ("", "disk", size("/cluster/data/total_disk_used_bytes")),
     ];
     let mut out = format!("{}  {state}{locked}  limited by {limited}\n", terminal.heading(name));
-    for (group, what, figure) in rows {
-        let _ = writeln!(out, "{group:10}{what:16}{figure:>12}");
+    let beside = beside(now);
+    for at in 0..rows.len().max(beside.len()) {
+        let (group, what, figure) = rows.get(at).cloned().unwrap_or_default();
+        let beside = beside.get(at).map_or("", String::as_str);
+        let _ = writeln!(out, "{}", format!("{group:10}{what:16}{figure:>12}    {beside}").trim_end());
+    }
+    for (at, (what, _)) in TREND.iter().enumerate() {
+        let (group, line) = (if at == 0 { "2 minutes" } else { "" }, trend.line(at));
+        if !line.is_empty() {
+            let _ = writeln!(out, "{group:10}{what:12}{line}");
+        }
     }
     for (server, what) in servers(now, terminal) {
         let group = if server.is_empty() { "servers" } else { "" };
@@ -315,9 +358,12 @@ mod tests {
 
     #[test]
     fn rates_are_differences_over_the_time_between() {
-        let page = page("shop", &document(100), &document(1100), 2.0, Terminal::stdout());
+        let mut trend = Trend::default();
+        trend.add(Duration::from_secs(1), vec![500.0, 1.0, 1.0]);
+        let page = page("shop", &document(100), &document(1100), 2.0, &trend, Terminal::stdout());
         let commits = page.lines().find(|line| line.contains("commits")).unwrap();
-        assert!(commits.ends_with(" 500"), "{page}");
+        assert_eq!(commits[26..].split_whitespace().next(), Some("500"), "{page}");
+        assert!(page.contains("clients") && page.contains("█ most 500"), "{page}");
         assert!(page.contains("available") && page.contains("limited by workload"), "{page}");
     }
 
@@ -332,7 +378,7 @@ mod tests {
         });
         shown["cluster"]["processes"]["3"] =
             serde_json::json!({ "plinth": { "node": 3, "reachable": false } });
-        let page = page("x", &shown, &shown, 1.0, Terminal::stdout());
+        let page = page("x", &shown, &shown, 1.0, &Trend::default(), Terminal::stdout());
         for wanted in [
             "term 4, 2 elections",
             "10.0.0.1:4500         leads\n",
@@ -349,6 +395,9 @@ mod tests {
     fn what_a_document_does_not_tell_is_no_obstacle() {
         let nothing: Value = "{}".parse().unwrap();
         assert!(summary(&nothing, Terminal::stdout()).contains("NOT AVAILABLE"));
-        assert!(page("x", &nothing, &nothing, 0.0, Terminal::stdout()).contains("NOT AVAILABLE"));
+        assert!(
+            page("x", &nothing, &nothing, 0.0, &Trend::default(), Terminal::stdout())
+                .contains("NOT AVAILABLE")
+        );
     }
 }

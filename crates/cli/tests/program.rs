@@ -123,7 +123,7 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     let html = place.path("report.html");
     let outputs = ["--json", &json, "--markdown", &markdown, "--html", &html];
     let ended = bench(&place, &[&["--workload", "write1,read,concurrency"][..], &outputs].concat());
-    ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "result hash"]);
+    ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "FoundationDB's guide"]);
     assert!(!ended.out.contains("write3"), "only what was asked for: {}", ended.out);
     let json = place.read("report.json");
     for word in [

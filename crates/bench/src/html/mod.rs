@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing else: tables, and curves as plots beside the seeds' figures.
+//! The report as one HTML page that needs nothing else: tables, and curves as plots beside FoundationDB's published figures.
 //!
 //! It takes several reports, of one engine each, and shows them side by side. The page has no script, and asks for nothing
 //! over the network; it follows the reader's light or dark scheme, and on a narrow screen each row of a table becomes a card.
@@ -29,21 +29,40 @@ pub fn page(reports: &[Report]) -> String {
     for report in reports {
         out.push_str(&table(report, reports.len() > 1));
     }
-    out.push_str(READING);
+    let served = reports.iter().filter(|report| report.is_served()).count();
+    out.push_str(&reading(served > 0, served < reports.len()));
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
 
-const READING: &str = "<section>\n<h2>How to read it</h2>\n<ul>\n\
-    <li><b>Seeds</b>: what FoundationDB publishes, for one process on one core unless a number of cores stands beside it \
-    (its benchmarking guide, performance page and page of key performance indicators). <b>FoundationDB</b>: version 7.3, its \
-    best when measured with its own C client on two virtual cores.</li>\n\
-    <li>FoundationDB's client reaches its server over a socket, Plinth runs in the process that calls it. That is the \
-    difference a user gets, and most of the difference in the rows of reads.</li>\n\
-    <li>Latencies by load: transactions arrive at a part of the peak rate whether or not earlier ones have ended, and \
-    each time counts from the arrival.</li>\n\
-    <li>Machines differ, and a shared machine differs from minute to minute. Compare ratios, not figures.</li>\n\
-    </ul>\n</section>\n";
+/// How to read a page of reports, of which some are of a server, or of a database in the process, or both.
+fn reading(of_server: bool, in_process: bool) -> String {
+    let mut out = String::from(
+        "<section>\n<h2>How to read it</h2>\n<ul>\n\
+        <li><b>FoundationDB's guide</b>: what FoundationDB publishes, for one process on one core unless a number of cores stands beside \
+        it (its benchmarking guide, performance page and page of key performance indicators). <b>FoundationDB</b>: version 7.3, its \
+        best when measured with its own C client on two virtual cores.</li>\n",
+    );
+    if in_process {
+        out.push_str(
+            "<li>FoundationDB's client reaches its server over a socket, Plinth runs in the process that calls it. That is the \
+            difference a user gets, and most of the difference in the rows of reads.</li>\n",
+        );
+    }
+    if of_server {
+        out.push_str(
+            "<li>Plinth's figures for a server, and FoundationDB's, are of a client that reaches its server over a socket, on one \
+            machine.</li>\n",
+        );
+    }
+    out.push_str(
+        "<li>Latencies by load: transactions arrive at a part of the peak rate whether or not earlier ones have ended, and \
+        each time counts from the arrival.</li>\n\
+        <li>Machines differ, and a shared machine differs from minute to minute. Compare ratios, not figures.</li>\n\
+        </ul>\n</section>\n",
+    );
+    out
+}
 
 /// Text as it may stand in a page.
 fn escape(text: &str) -> String {
@@ -59,7 +78,7 @@ fn head(reports: &[Report]) -> String {
     out
 }
 
-/// How many times the seeds' figure for one core each workload reaches, as bars.
+/// How many times FoundationDB's published figure for one core each workload reaches, as bars.
 fn overview(reports: &[Report]) -> String {
     let single = |figure: &&Figure| {
         let target = figure.target;
@@ -175,7 +194,7 @@ fn table(report: &Report, several: bool) -> String {
     let engine = &report.provenance.engine;
     let title = if several { format!("All figures, {engine} engine") } else { "All figures".to_owned() };
     let mut out = format!(
-        "<section>\n<h2>{}</h2>\n<table>\n<thead><tr><th>workload</th><th>what it does</th><th>Plinth</th><th>seeds</th>\
+        "<section>\n<h2>{}</h2>\n<table>\n<thead><tr><th>workload</th><th>what it does</th><th>Plinth</th><th>FoundationDB's guide</th>\
          <th>FoundationDB</th><th>required</th><th>goal</th><th>p50</th><th>p99</th></tr></thead>\n<tbody>\n",
         escape(&title)
     );
@@ -211,7 +230,7 @@ fn row(out: &mut String, outcome: &Outcome, figure: &Figure, first: bool) {
             let (class, word) = match outcome.mark(figure, bound) {
                 Mark::Reached => ("yes", "✓"),
                 Mark::Missed => ("no", "✗"),
-                Mark::NotComparable => ("open", "–"),
+                Mark::NotComparable => return String::new(),
             };
             format!("{} <span class=\"{class}\">{word}</span>", escape(&unit.show(bound)))
         })
@@ -225,7 +244,7 @@ fn row(out: &mut String, outcome: &Outcome, figure: &Figure, first: bool) {
     let class = if first { "first" } else { "more" };
     let target = figure.target;
     let cells = [
-        ("seeds", peer(target.published, target.published_cores)),
+        ("FoundationDB's guide", peer(target.published, target.published_cores)),
         ("FoundationDB", peer(target.foundationdb, 1)),
         ("required", bound(target.required)),
         ("goal", bound(target.goal)),

@@ -54,7 +54,7 @@ fn together(references: &[Reference]) -> Vec<Reference> {
         match merged.iter_mut().find(|known| known.x == mark.x && known.y == mark.y) {
             Some(known) => {
                 known.name.push_str(" and ");
-                known.name.push_str(mark.name.strip_prefix("seeds, ").unwrap_or(&mark.name));
+                known.name.push_str(mark.name.strip_prefix("guide, ").unwrap_or(&mark.name));
             }
             None => merged.push(mark.clone()),
         }
@@ -205,7 +205,7 @@ impl Place {
             let _infallible = match mark.x.map(|x| self.across(x)) {
                 None => writeln!(
                     out,
-                    "<line class=\"seeds\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{}\" y2=\"{y:.1}\"/>",
+                    "<line class=\"guide\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{}\" y2=\"{y:.1}\"/>",
                     WIDTH - RIGHT,
                 ),
                 Some(x) => writeln!(
@@ -308,23 +308,23 @@ mod tests {
         }
         let curve =
             Curve::new("c", Axis::linear("x", Unit::Seconds), Axis::linear("y", Unit::PerSecond("reads")));
-        let curve = curve.with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)]).beside("seeds", 15.0);
+        let curve = curve.with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)]).beside("guide", 15.0);
         let svg = svg(&curve);
         assert!(svg.find("<polyline") < svg.find("class=\"said\""), "words stand over lines");
     }
 
     #[test]
-    fn a_picture_has_its_points_and_what_the_seeds_say() {
+    fn a_picture_has_its_points_and_what_the_guide_says() {
         let axis = || Axis::linear("time", Unit::Seconds);
         let curve = Curve::new("a < b", axis(), Axis::linear("y", Unit::PerSecond("reads")))
             .with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)])
-            .beside("seeds", 15.0)
-            .beside("seeds, writes", 15.0)
-            .beside_at("seeds", 0.5, 5.0);
+            .beside("guide", 15.0)
+            .beside("guide, writes", 15.0)
+            .beside_at("guide", 0.5, 5.0);
         let svg = svg(&curve);
         assert!(svg.contains("aria-label=\"a &lt; b\"") && svg.ends_with("</svg>\n"));
         assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (2, 1));
-        assert!(svg.contains("seeds and writes: 15") && svg.contains("class=\"seed\""));
+        assert!(svg.contains("guide and writes: 15") && svg.contains("class=\"seed\""));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
     }
 }

@@ -56,7 +56,7 @@ fn bulk_load(bench: &Bench) -> Result<Outcome> {
             Axis::linear("rows a second", Unit::PerSecond("rows")),
         )
         .with("Plinth", points)
-        .beside("seeds, 96 cores", figures::BULK_LOAD_ROWS.published.unwrap_or_default()),
+        .beside("guide, 96 cores", figures::BULK_LOAD_ROWS.published.unwrap_or_default()),
     );
     Ok(outcome)
 }

@@ -250,7 +250,7 @@ fn curve(name: &str, what: &str, measured: &[Load], shown: &[Shown]) -> Curve {
         };
         curve = curve.with(shown.name, measured.iter().map(point).collect());
         if let Some(published) = shown.target.published {
-            curve = curve.beside(format!("seeds, {}", shown.name), published);
+            curve = curve.beside(format!("guide, {}", shown.name), published);
         }
     }
     curve

@@ -193,13 +193,14 @@ pub(crate) fn place_in_reports(name: &str) -> usize {
     IN_REPORTS.iter().position(|known| *known == name).unwrap_or(IN_REPORTS.len())
 }
 
-/// The workloads that these names stand for, in the order in which they run. `all` is every one, `seeds` those of the seeds'
+/// The workloads that these names stand for, in the order in which they run. `all` is every one, `published` those of FoundationDB's
 /// pages, `guide`, `cluster`, `performance`, `kpi` and `own` one group, `default` the guide's and our own but the long ones.
 pub fn select(names: &[impl AsRef<str>]) -> Result<Vec<&'static Workload>> {
     let matches = |workload: &Workload, name: &str| match name {
         "all" => true,
         "default" => !workload.long && matches!(workload.group, Group::Guide | Group::Own),
-        "seeds" => workload.group != Group::Own,
+        // The older name of it stays good.
+        "published" | "seeds" => workload.group != Group::Own,
         name => workload.name == name || workload.group.name() == name,
     };
     for name in names.iter().map(AsRef::as_ref) {
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(names(&["write1", "read", "read"]), ["read", "write1"]);
         assert!(!names(&["default"]).contains(&"sustained") && !names(&["default"]).contains(&"throughput"));
         assert_eq!(names(&["cluster"]), ["cluster-read", "cluster-90-10", "cluster-write"]);
-        assert_eq!(names(&["seeds", "own"]).len(), ALL.len());
+        assert_eq!(names(&["published", "own"]).len(), ALL.len());
         let error = select(&["read", "raed"]).err().unwrap().to_string();
         assert!(error.contains("raed") && error.contains("write-1000"), "{error}");
     }

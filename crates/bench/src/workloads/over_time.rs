@@ -67,7 +67,7 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     .with("Plinth", points);
     for (name, target) in [("steady", targets[0]), ("burst", targets[1])] {
         if let Some(published) = target.published {
-            curve = curve.beside(format!("seeds, {name}, {} cores", target.published_cores), published);
+            curve = curve.beside(format!("guide, {name}, {} cores", target.published_cores), published);
         }
     }
     outcome.curves.push(curve);

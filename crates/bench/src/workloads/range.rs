@@ -73,7 +73,7 @@ fn sizes(bench: &Bench) -> Result<Outcome> {
             Axis::logarithmic("keys a second", unit),
         )
         .with("Plinth", points)
-        .beside_at("seeds, 96 cores", AT_THE_PAGE as f64, published),
+        .beside_at("guide, 96 cores", AT_THE_PAGE as f64, published),
     );
     Ok(outcome)
 }

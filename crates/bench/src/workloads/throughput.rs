@@ -54,7 +54,7 @@ fn throughput(bench: &Bench) -> Result<Outcome> {
         Axis::linear("operations a second", Unit::PerSecond("operations")),
     )
     .with("Plinth", points);
-    for (name, x, target) in [("seeds, reads", 0.0, read_target), ("seeds, writes", 1.0, write_target)] {
+    for (name, x, target) in [("guide, reads", 0.0, read_target), ("guide, writes", 1.0, write_target)] {
         if let Some(published) = target.published {
             curve = curve.beside_at(format!("{name} ({})", bench.engine), x, published);
         }

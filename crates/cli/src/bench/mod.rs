@@ -19,7 +19,7 @@ use clap::ArgMatches;
 use host::LocalHost;
 use plinth::{Database, Error};
 use plinth_bench::workloads::{self, Workload};
-use plinth_bench::{Bench, Outcome, Place, Provenance, Report, Settings, Style};
+use plinth_bench::{Bench, Outcome, Place, Provenance, Report, SERVED, Settings, Style};
 use plinth_env::{Env, Open, block_on};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,7 +200,7 @@ fn measure_served(
 ) -> Result<Report, Failure> {
     let progress = terminal::progress();
     let bench = Bench::prepare((**database).clone(), path.to_owned(), settings, progress, stop.clone())?;
-    let engine = format!("{} (served)", bench.engine);
+    let engine = format!("{}{SERVED}", bench.engine);
     Ok(bench.run(workloads, provenance(&engine))?)
 }
 

@@ -6,6 +6,7 @@ use super::operator;
 use super::session::{Refusal, Session};
 use super::words::quoted;
 use crate::layers;
+use crate::told;
 use plinth_bench::Value;
 use plinth_bench::words::{bytes, grouped};
 use std::io::Write;
@@ -86,19 +87,72 @@ fn details(document: &Value, clients: Vec<String>) -> String {
     ] {
         lines.add(name, document.pointer(path).and_then(Value::as_u64).map(grouped));
     }
-    // What only Plinth tells, under the names that it has there.
-    let own = document.pointer("/cluster/plinth").and_then(Value::as_object);
-    for (name, value) in own.into_iter().flatten() {
-        match value {
-            Value::Object(parts) => {
-                let parts: Vec<String> =
-                    parts.iter().map(|(part, value)| format!("{part} {value}")).collect();
-                lines.add(name, Some(parts.join(", ")));
-            }
-            value => lines.add(name, Some(value.to_string())),
-        }
+    for told::Latency { what, median, p99, worst } in told::latencies(document) {
+        let name = format!("Latency, {what}");
+        lines.add(
+            &name,
+            Some(format!("{median} median, {p99} but for one in a hundred, {worst} the slowest")),
+        );
     }
+    for (kind, ranges) in told::hot(document) {
+        lines.add(&format!("Hot {kind}"), Some(ranges));
+    }
+    told::slow(document).into_iter().for_each(|slow| lines.add("Slow transaction", Some(slow)));
+    own(document, &mut lines);
     lines.text
+}
+
+/// What only Plinth tells.
+fn own(document: &Value, lines: &mut Lines) {
+    let number = |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).and_then(Value::as_u64);
+    let size = |path: &str| number(path).map(bytes);
+    let seconds = |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).map(told::seconds);
+    lines.add("Memory, rows", size("memory/data_bytes"));
+    lines.add("Memory, index", size("memory/index_bytes"));
+    lines.add("Memory, window", size("memory/window_bytes"));
+    lines.add(
+        "Memory, snapshots",
+        size("memory/pinned_bytes").filter(|_| number("memory/pinned_bytes") > Some(0)),
+    );
+    lines.add("Memory, at most", size("memory/bound_bytes"));
+    lines.add("Log", size("log/disk_bytes"));
+    lines.add("Tables", size("ssd/disk_bytes"));
+    lines.add("Free disk", size("disk/free_bytes"));
+    lines.add(
+        "Checkpoints",
+        number("checkpoints").map(|made| {
+            let failed = number("checkpoints_failed").unwrap_or_default();
+            let failed = if failed > 0 { format!(", {} FAILED", grouped(failed)) } else { String::new() };
+            format!("{} since the start{failed}", grouped(made))
+        }),
+    );
+    lines.add("Waiting to start", number("start_queue/transactions").map(grouped));
+    lines.add("Waiting to commit", number("commit_queue/transactions").map(grouped));
+    let refused = document.pointer("/cluster/plinth/commits_refused/by_cause").and_then(Value::as_object);
+    for (cause, count) in refused.into_iter().flatten() {
+        let count = count.as_u64().filter(|count| *count > 0);
+        lines.add(
+            "Refused",
+            count.map(|count| format!("{} commits: {}", grouped(count), cause.replace('_', " "))),
+        );
+    }
+    lines.add("Watches", number("watches").map(grouped));
+    lines.add("Window", seconds("window_seconds"));
+    lines.add("Version", number("newest_version").map(grouped));
+    lines.add("Up for", seconds("server/uptime_seconds"));
+    lines.add(
+        "Connections",
+        number("server/connections").map(|now| {
+            let ever = number("server/connections_accepted").map(grouped).unwrap_or_default();
+            format!("{}, {ever} since the start", grouped(now))
+        }),
+    );
+    lines.add("Sent", size("server/bytes_sent"));
+    lines.add("Received", size("server/bytes_received"));
+    lines.add(
+        "Pinned snapshots",
+        number("server/pinned_snapshots/count").filter(|count| *count > 0).map(grouped),
+    );
 }
 
 #[derive(Default)]

@@ -152,7 +152,7 @@ export class Chart {
   draw() {
     this.width = this.svg.clientWidth || this.figure.clientWidth;
     if (!this.width) return;
-    this.plotWidth = this.width - MARGIN.left - MARGIN.right;
+    this.#makeRoom(MARGIN.left);
     const samples = this.history.last(this.span);
     this.right = this.history.end();
     this.svg.replaceChildren();
@@ -174,8 +174,14 @@ export class Chart {
     this.#describe(samples);
   }
 
+  // So much is left of the plot, for the labels of the values.
+  #makeRoom(left) {
+    this.left = left;
+    this.plotWidth = this.width - left - MARGIN.right;
+  }
+
   x(time) {
-    return MARGIN.left + this.plotWidth * (1 - (this.right - time) / this.span);
+    return this.left + this.plotWidth * (1 - (this.right - time) / this.span);
   }
 
   y(value) {
@@ -194,13 +200,19 @@ export class Chart {
     const ticks = scales[this.scale]();
     this.range = [ticks[0], ticks.at(-1)];
     const every = ticks.length > 5 ? 2 : 1;
-    ticks.forEach((tick, at) => {
-      if (at % every) return;
-      const y = Math.round(this.y(tick)) + 0.5;
-      this.svg.append(shape("line", { class: at === 0 ? "base" : "grid", x1: MARGIN.left, x2: this.width - MARGIN.right, y1: y, y2: y }));
-      const label = shape("text", { class: "tick", x: MARGIN.left - 8, y: y + 3.5, "text-anchor": "end" });
+    const shown = ticks.filter((_, at) => at % every === 0);
+    const heights = shown.map((tick) => Math.round(this.y(tick)) + 0.5);
+    const labels = shown.map((tick, at) => {
+      const label = shape("text", { class: "tick amount", y: heights[at] + 3.5, "text-anchor": "end" });
       label.textContent = this.format(tick);
       this.svg.append(label);
+      return label;
+    });
+    const widest = labels.reduce((most, label) => Math.max(most, label.getComputedTextLength()), 0);
+    this.#makeRoom(Math.max(MARGIN.left, Math.ceil(widest) + 10));
+    labels.forEach((label) => label.setAttribute("x", this.left - 8));
+    heights.forEach((y, at) => {
+      this.svg.append(shape("line", { class: at === 0 ? "base" : "grid", x1: this.left, x2: this.width - MARGIN.right, y1: y, y2: y }));
     });
     return true;
   }
@@ -210,7 +222,7 @@ export class Chart {
     const step = steps.find((size) => (this.span / size) * 56 <= this.plotWidth) ?? this.span / 4;
     for (let time = Math.ceil((this.right - this.span) / step) * step; time <= this.right; time += step) {
       const x = this.x(time);
-      if (x < MARGIN.left + 12 || x > this.width - MARGIN.right - 12) continue;
+      if (x < this.left + 12 || x > this.width - MARGIN.right - 12) continue;
       const label = shape("text", { class: "tick", x, y: this.height - 5, "text-anchor": "middle" });
       label.textContent = step < 60 ? clockSeconds(time) : step < 43200 ? clock(time) : day(time);
       this.svg.append(label);

@@ -2,7 +2,7 @@
 
 import { bytes as sized, element, whole } from "./format.js";
 import { get, post } from "./server.js";
-import { decode, escape, hex, legible, parse, unescape, written } from "./tuple.js";
+import { decode, escape, hex, legible, likely, parse, unescape, written } from "./tuple.js";
 
 const by = (id) => document.getElementById(id);
 
@@ -40,7 +40,7 @@ function valueNodes(value, as, isWhole) {
   const rest = isWhole ? "" : " …";
   if (as === "hex") return [hex(value) + rest];
   if (as === "number" && isWhole) return [number(value)?.toLocaleString("en") ?? legible(value)];
-  const tuple = as === "tuple" && isWhole ? decode(value) : null;
+  const tuple = !isWhole || as === "text" ? null : as === "tuple" ? decode(value) : likely(value);
   return tuple ? tupleNodes(tuple) : [legible(value) + rest];
 }
 

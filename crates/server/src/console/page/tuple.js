@@ -80,6 +80,14 @@ export function decode(bytes) {
   }
 }
 
+// The same for values, which are less often tuples: what could as well be a number in little-endian, as counters are, is none.
+export function likely(bytes) {
+  const elements = decode(bytes);
+  const isText = (one) => one.kind === "string" || (one.kind === "tuple" && one.elements.some(isText));
+  const isFiller = (one) => one.text === "null" || one.text === 'b""';
+  return elements && (elements.some(isText) || !elements.some(isFiller)) ? elements : null;
+}
+
 class Reader {
   constructor(bytes) {
     this.bytes = bytes;
