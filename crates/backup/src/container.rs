@@ -11,6 +11,10 @@ use plinth_env::Env;
 use plinth_types::{Error, KeyRange, Result, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long who puts an identity may take for it, in a directory, where it is seen before it is whole.
+const TORN: Duration = Duration::from_secs(5);
 
 /// A backup in its target.
 #[derive(Clone)]
@@ -75,10 +79,11 @@ impl Backup {
         database: &str,
         ranges: &[KeyRange],
     ) -> Result<Self> {
-        match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
-            Err(error) if error == Error::file_not_found() => {}
+        let is_torn = match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
+            Err(error) if error == Error::file_not_found() => false,
+            Err(error) if error == Error::file_corrupt() && is_bare(&*target).await? => true,
             opened => return opened,
-        }
+        };
         let mut id = [0; 16];
         env.fill_random(&mut id);
         let mut file = FileBuilder::new(env, Kind::Identity, names::IDENTITY.into(), id, key.as_ref());
@@ -89,8 +94,18 @@ impl Backup {
         // Keys are no secret of a backup that isn't sealed. In one that is another key is told by this block at once.
         let fields = serde_json::json!({ "ranges": json_of_ranges(ranges) }).to_string();
         file.block(BlockKind::Secret, 1, fields.as_bytes());
-        target.put(names::IDENTITY, file.finish().into()).await?;
-        // Another may have put one at the same time; the last one counts.
+        let contents = bytes::Bytes::from(file.finish());
+        if is_torn {
+            // Whoever began to put it may be at it still.
+            env.sleep(TORN).await;
+            match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
+                Err(error) if error == Error::file_corrupt() => target.put(names::IDENTITY, contents).await?,
+                opened => return opened,
+            }
+        } else if !target.create(names::IDENTITY, contents).await? {
+            tracing::info!(url = target.url(), "another one has begun the backup at the same time");
+        }
+        // Of several who put one at the same time one did. Where a store knows no condition it is the last one, which the lease finds out.
         let opened = Self::open(env, target, key).await?;
         opened.check_is_of(database, ranges).map(|()| opened)
     }
@@ -243,6 +258,16 @@ impl Backup {
         contents.logs.sort_by_key(|log| (log.from, log.to));
         Ok(contents)
     }
+}
+
+/// Whether a place has nothing of a backup but its identity: whoever put that got no further.
+async fn is_bare(target: &dyn Target) -> Result<bool> {
+    for prefix in [names::LEASES, names::SNAPSHOTS, names::LOGS] {
+        if !target.list(prefix).await?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether an error says something of the file, not of the way to it.

@@ -1,40 +1,85 @@
 //! Small files of the log become larger ones: a backup that puts a file each second would have a listing of millions in a year.
 //!
-//! Always: the merged file is there before those that it was made of go, and has all of their versions; files may overlap. Whoever
-//! listed them before and finds one gone lists again.
+//! ```text
+//!   before    ├1┤├2┤├3┤├4┤             a listing that goes on meanwhile has the small ones, one that begins then has the merged one:
+//!   merged    ├1┤├2┤├3┤├4┤├── M ──┤    either way it has every version
+//!   later     ├── M ──┤                 the small ones go when no listing can go on from before M was there
+//! ```
+//! Always: the merged file is there for [`LINGERS`] before those that it was made of go, and has all of their versions; files may overlap.
+//! Whoever listed them before and finds one gone lists again.
 
-use crate::container::{Backup, LogFile};
+use crate::container::{Backup, Contents, LogFile};
 use crate::format::Kind;
 use crate::log::{self, LogBuilder};
 use plinth_types::{Result, Version};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A file of so many bytes is left as it is.
 const LARGE: u64 = 4 << 20;
 /// About how many bytes a merged file has at most.
 const MOST: u64 = 16 << 20;
+/// How long files stay whose versions another one has: longer than a listing takes, of a million files, too.
+const LINGERS: Duration = Duration::from_secs(600);
 
-/// Merges the small files up to a version that follow one another.
-pub(crate) async fn merge_logs(backup: &Backup, upto: Version) -> Result<()> {
-    let contents = backup.contents().await?;
-    let mut run: Vec<&LogFile> = Vec::new();
-    let mut bytes = 0;
-    for file in contents.logs.iter().filter(|file| file.to <= upto + 1) {
-        let follows = run.last().is_none_or(|last| last.to == file.from);
-        if file.stored >= LARGE || !follows || bytes + file.stored > MOST {
-            merge(backup, &run).await?;
-            run.clear();
-            bytes = 0;
-        }
-        if file.stored < LARGE {
-            run.push(file);
-            bytes += file.stored;
-        }
-    }
-    merge(backup, &run).await
+/// Files whose versions another file has, and since when that is known.
+#[derive(Default)]
+pub(crate) struct Superseded {
+    since: BTreeMap<String, Duration>,
 }
 
-async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<()> {
-    let [first, .., last] = run else { return Ok(()) };
+impl Superseded {
+    /// Merges the small files up to a version that follow one another, and removes what has been superseded for long enough.
+    pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<()> {
+        let contents = backup.contents().await?;
+        let mut covered = covered(&contents);
+        let mut run: Vec<&LogFile> = Vec::new();
+        let mut bytes = 0;
+        for file in contents.logs.iter().filter(|file| file.to <= upto + 1) {
+            if covered.contains(&file) {
+                continue;
+            }
+            let follows = run.last().is_none_or(|last| last.to == file.from);
+            if file.stored >= LARGE || !follows || bytes + file.stored > MOST {
+                merge(backup, &run).await?.then(|| covered.append(&mut run));
+                run.clear();
+                bytes = 0;
+            }
+            if file.stored < LARGE {
+                run.push(file);
+                bytes += file.stored;
+            }
+        }
+        merge(backup, &run).await?.then(|| covered.append(&mut run));
+        let now = backup.env.now();
+        let before = std::mem::take(&mut self.since);
+        for file in covered {
+            let since = before.get(&file.name).copied().unwrap_or(now);
+            match now.saturating_sub(since) >= LINGERS {
+                true => backup.target.delete(&file.name).await?,
+                false => drop(self.since.insert(file.name.clone(), since)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Files whose versions one other file has, all of them.
+fn covered(contents: &Contents) -> Vec<&LogFile> {
+    let mut files: Vec<&LogFile> = contents.logs.iter().collect();
+    files.sort_by_key(|file| (file.from, std::cmp::Reverse(file.to)));
+    let mut reached = Version::MIN;
+    files.retain(|file| {
+        let is_covered = file.to <= reached;
+        reached = reached.max(file.to);
+        is_covered
+    });
+    files
+}
+
+/// Puts a file that has what these have; false if it would have no more than one of them.
+async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<bool> {
+    let [first, .., last] = run else { return Ok(false) };
     let mut merged = LogBuilder::new(first.from);
     for file in run {
         let bytes = backup.target.get(&file.name).await?;
@@ -52,8 +97,20 @@ async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<()> {
         moments.into_iter().for_each(|moment| merged.moment(moment));
     }
     backup.put_log(merged, last.to).await?;
-    for file in run {
-        backup.target.delete(&file.name).await?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covered_files_are_those_that_one_other_has() {
+        let file = |from, to| LogFile { name: format!("{from}-{to}"), from, to, stored: 1 };
+        let spans = [(1, 5), (1, 9), (5, 9), (7, 12), (9, 10), (12, 14), (12, 14), (20, 30)];
+        let logs = spans.map(|(from, to)| file(from, to)).to_vec();
+        let contents = Contents { logs, ..Contents::default() };
+        let names: Vec<_> = covered(&contents).into_iter().map(|file| &*file.name).collect();
+        assert_eq!(names, ["1-5", "5-9", "9-10", "12-14"], "of two that are the same one stays");
     }
-    Ok(())
 }

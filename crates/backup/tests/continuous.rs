@@ -204,6 +204,86 @@ fn a_broken_backup_begins_anew_by_itself() {
     });
 }
 
+/// An agent took the word of a node that lacked what came next of the stream for the end of it: a backup of a cluster of which another node
+/// had everything was broken, and that node's log was let go of.
+#[test]
+fn what_one_node_lacks_breaks_no_backup() {
+    for has_others in [true, false] {
+        let simulation = Simulation::new(11);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(11));
+            let (mut history, lacks) = (History::new(), Arc::new(AtomicBool::new(false)));
+            let own = Lacking { inner: db.endpoint().clone(), lacks: lacks.clone() };
+            let own = plinth_client::Database::new(Arc::new(own));
+            let runs = match has_others {
+                true => Agent::start_in_cluster(&machine, &own, &db),
+                false => Agent::start(&machine, &own),
+            };
+            agent::start(&db, "default", &wish()).await.unwrap();
+            until(&db, "restorable", |tag| tag.is_restorable).await;
+            lacks.store(true, Ordering::SeqCst);
+            write_for(&db, &mut history, &mut random, 100).await;
+            // The other nodes are away, and come back.
+            lacks.store(has_others, Ordering::SeqCst);
+            let newest = history.last().unwrap().0;
+            until(&db, "caught up", |tag| tag.saved >= Some(newest)).await;
+            assert_eq!(status(&db).await.broken, 0, "others: {has_others}");
+            compare(&machine, &history, &mut random, "lacking", 2).await;
+            runs.stop().await.unwrap();
+        });
+    }
+}
+
+/// An agent that died between the end of the stream and the note of it left the next one a backup whose stream was gone, which counted as broken.
+#[test]
+fn an_end_that_is_cut_off_is_no_break() {
+    // The first run tells when it ends, the others are cut off before.
+    let mut ended = Duration::ZERO;
+    for cut in 0..24 {
+        let simulation = Simulation::new(12);
+        let (machine, agents) = (simulation.process("node"), simulation.process("agents"));
+        let end = |env: &Env, db: &Database| {
+            let (env, db) = (env.clone(), db.clone());
+            async move {
+                let runs = Agent::start(&env, &db);
+                until(&db, "restorable", |tag| tag.is_restorable).await;
+                agent::change(&db, "default", State::Discontinuing).await.unwrap();
+                std::future::pending::<()>().await;
+                drop(runs);
+            }
+        };
+        let db = simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let mut history = History::new();
+            write_for(&db, &mut history, &mut Random::new(12), 10).await;
+            agent::start(&db, "default", &wish()).await.unwrap();
+            db
+        });
+        let task = machine.spawn("end", end(&agents, &db));
+        if cut == 0 {
+            while simulation.run_until(status(&db)).ended.is_none() {
+                simulation.run_for(Duration::from_micros(50));
+            }
+            ended = simulation.now();
+            continue;
+        }
+        let until_cut = ended.saturating_sub(simulation.now() + Duration::from_micros(100 * (cut - 1)));
+        simulation.run_for(until_cut);
+        simulation.kill(&agents);
+        let agents = simulation.restart(&agents);
+        drop(task);
+        simulation.run_until(async {
+            let runs = Agent::start(&agents, &db);
+            until(&db, "ended", |tag| tag.ended.is_some()).await;
+            let told = status(&db).await;
+            assert_eq!((told.ended.as_deref(), told.broken), (Some("completed"), 0), "cut {cut}");
+            assert_eq!(db.list_changes().await.unwrap(), []);
+            runs.stop().await.unwrap();
+        });
+    }
+}
+
 /// It ended as completed with nothing in it that could be restored.
 #[test]
 fn a_backup_that_is_discontinued_at_once_ends_with_a_snapshot() {
@@ -363,7 +443,7 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
             let hook: Hook = Box::new(move |call, name| {
                 let is_log = call.starts_with("get") && name.starts_with("logs/");
                 let waits = is_log && calls.fetch_add(1, Ordering::SeqCst) == which;
-                let (env, wait) = (env.clone(), Duration::from_secs(if waits { 700 } else { 0 }));
+                let (env, wait) = (env.clone(), Duration::from_secs(if waits { 2_000 } else { 0 }));
                 Box::pin(async move {
                     env.sleep(wait).await;
                     Ok(())
@@ -399,6 +479,45 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
             machine.files().remove(format!("/backup/{}", file.name)).await.unwrap();
         }
         assert_eq!(restore(&backup, "/no").await, Err(Error::restore_missing_data()));
+    });
+}
+
+/// Between two pages of a listing the agent put a merged file before what was still to come, and took the small ones away: the listing had neither.
+#[test]
+fn a_listing_in_the_middle_of_a_merge_has_no_gap() {
+    let simulation = Simulation::new(13);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(13));
+        let mut history = History::new();
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        write_for(&db, &mut history, &mut random, 150).await;
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let before = backup.contents().await.unwrap();
+        let last = before.logs.last().unwrap().clone();
+        assert!(before.logs.len() > 10 && before.restorable().len() == 1, "{before:?}");
+        // The second page comes when the agent has merged what the first one was cut off from.
+        let (tail, env) = (last.name.clone(), machine.clone());
+        let is_merged = move |all: &[plinth::backup::Object]| {
+            let spans = |name: &str| {
+                name.split(['/', '-']).nth(2).is_some_and(|to| to >= tail.split('-').nth(1).unwrap())
+            };
+            all.iter().any(|object| spans(&object.name) && object.name < tail)
+        };
+        let target = Paged { inner: backup_target(&machine), env, is_time: Box::new(is_merged) };
+        let slow = Backup::open(&machine, Arc::new(target), None).await.unwrap();
+        let writing = machine.spawn("writing", {
+            let (db, mut history, mut random) = (db.clone(), history.clone(), Random::new(14));
+            async move { write_for(&db, &mut history, &mut random, 1000).await }
+        });
+        let listed = slow.contents().await.unwrap();
+        let reach = listed.restorable();
+        assert!(reach.len() == 1 && reach[0].1 >= last.to - 1, "{reach:?}, the log went up to {}", last.to);
+        writing.await.unwrap();
+        runs.stop().await.unwrap();
     });
 }
 

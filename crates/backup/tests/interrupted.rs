@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use plinth::Error;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
-use plinth::backup::{Backup, Lease, SnapshotSettings, take_snapshot, verify};
+use plinth::backup::{Backup, Lease, SnapshotSettings, Target, everything, take_snapshot, verify};
 use plinth_env::simulated::Simulation;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -330,5 +330,64 @@ fn a_backup_that_is_another_one_now_gets_no_manifest() {
         assert!(backup.contents().await.unwrap().snapshots.is_empty());
         machine.sleep(Duration::from_secs(4)).await;
         assert_eq!(lease.renew().await, Err(Error::file_not_found()));
+    });
+}
+
+/// Of two that began a backup in one place at once each had put its own identity: who had read its own before the other one came wrote for nobody.
+#[test]
+fn two_that_begin_at_once_begin_one_backup() {
+    let simulation = Simulation::new(21);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let begin = async |target: Arc<dyn Target>| {
+            Backup::open_or_create(&machine, target, None, "shop", &everything()).await.unwrap()
+        };
+        let env = machine.clone();
+        let hook: Hook = Box::new(move |call, name| {
+            let waits = name == "backup.id" && ["put", "create"].contains(&call);
+            let (env, wait) = (env.clone(), Duration::from_secs(u64::from(waits)));
+            Box::pin(async move {
+                env.sleep(wait).await;
+                Ok(())
+            })
+        });
+        let late = Hooked { inner: backup_target(&machine), hook, creates_always: false };
+        let (machine, late) = (machine.clone(), Arc::new(late));
+        let task = {
+            let machine = machine.clone();
+            machine.clone().spawn("late", async move {
+                let late = Backup::open_or_create(&machine, late, None, "shop", &everything()).await.unwrap();
+                Lease::take(&late, "late").await.unwrap().give_back().await.unwrap();
+            })
+        };
+        machine.sleep(Duration::from_millis(500)).await;
+        let quick = begin(backup_target(&machine)).await;
+        task.await.unwrap();
+        // It is the one that is there.
+        Lease::take(&quick, "quick").await.unwrap().give_back().await.unwrap();
+    });
+}
+
+/// A machine that stops while it begins a backup in a directory leaves a part of its identity, which kept everybody from beginning one there.
+#[test]
+fn a_backup_that_was_begun_in_part_is_begun() {
+    let simulation = Simulation::new(22);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let begin = async || {
+            Backup::open_or_create(&machine, backup_target(&machine), None, "shop", &everything()).await
+        };
+        begin().await.unwrap();
+        let whole = machine.files().read("/backup/backup.id").await.unwrap();
+        for len in [0, 1, whole.len() / 2, whole.len() - 1] {
+            machine.files().replace("/backup/backup.id", &whole[..len]).await.unwrap();
+            let begun = begin().await.unwrap();
+            assert_eq!(begun.ranges(), Some(&everything()[..]), "{len}");
+        }
+        // Where something of a backup is there nothing is guessed.
+        machine.files().replace("/backup/backup.id", &whole[..20]).await.unwrap();
+        machine.files().create_dir_all("/backup/logs").await.unwrap();
+        machine.files().replace("/backup/logs/1-2-3.log", b"x").await.unwrap();
+        assert_eq!(begin().await.map(drop), Err(Error::file_corrupt()));
     });
 }

@@ -18,9 +18,13 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Begins.
-    pub fn start(env: &Env, database: &Database) -> Self {
-        Self { backups: Agent::start(env, database), sites: Watch::start(env, database) }
+    /// Begins; for a member of a cluster `cluster` is the same database, wherever it is led.
+    pub fn start(env: &Env, database: &Database, cluster: Option<&plinth::client::Database>) -> Self {
+        let backups = match cluster {
+            Some(cluster) => Agent::start_in_cluster(env, database, cluster),
+            None => Agent::start(env, database),
+        };
+        Self { backups, sites: Watch::start(env, database) }
     }
 
     /// What measures them, in Prometheus' text format.

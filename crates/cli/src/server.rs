@@ -283,7 +283,8 @@ fn serve(
     let Some(Opened { database, member, among }) = opened else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
     // Those of a FoundationDB cluster are its own affair.
-    let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database));
+    let cluster = among.as_ref().map(|among| &among.database);
+    let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database, cluster));
     let of_agents = agents.as_ref().map(Agents::metrics);
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
     let metrics = Some(Page::new(move || {

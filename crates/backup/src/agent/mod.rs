@@ -48,10 +48,20 @@ type Seen = Arc<Mutex<Vec<TagStatus>>>;
 impl Agent {
     /// Begins to look for backups to be done. Targets are those that URLs name to this process.
     pub fn start(env: &Env, db: &Database) -> Self {
+        Self::begin(env, db, None)
+    }
+
+    /// The same for a node of a cluster whose database is `own`, as this node gives it. What it lacks of the log, others may have: that
+    /// is read from `cluster`, which is any of them.
+    pub fn start_in_cluster(env: &Env, own: &Database, cluster: &Database) -> Self {
+        Self::begin(env, own, Some(cluster.clone()))
+    }
+
+    fn begin(env: &Env, db: &Database, cluster: Option<Database>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (inner, db, flag, seen) = (env.clone(), db.clone(), stop.clone(), Seen::default());
         let told = seen.clone();
-        let task = env.spawn("backup-agent", async move { run(inner, db, flag, told).await });
+        let task = env.spawn("backup-agent", async move { run(inner, db, cluster, flag, told).await });
         Self { env: env.clone(), stop, task, seen }
     }
 
@@ -82,6 +92,8 @@ impl Agent {
 struct Shared {
     env: Env,
     db: Database,
+    /// The same database, as any node of its cluster gives it.
+    cluster: Option<Database>,
     id: [u8; 16],
 }
 
@@ -103,10 +115,10 @@ struct Working {
     task: Task,
 }
 
-async fn run(env: Env, db: Database, stop: Arc<AtomicBool>, seen: Seen) {
+async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<AtomicBool>, seen: Seen) {
     let mut id = [0; 16];
     env.fill_random(&mut id);
-    let shared = Shared { env: env.clone(), db, id };
+    let shared = Shared { env: env.clone(), db, cluster, id };
     let mut working = BTreeMap::<String, Working>::new();
     let mut other: Option<(Beat, Duration)> = None;
     while !stop.load(Ordering::Relaxed) {

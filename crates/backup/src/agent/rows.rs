@@ -78,11 +78,15 @@ impl Beat {
 ///
 /// # Errors
 /// `operation_cancelled` if another one is.
-pub(super) async fn fenced(
+pub(super) async fn fenced<T, F>(
     db: &Database,
     agent: [u8; 16],
-    body: impl Fn(&Transaction) + Send + Sync,
-) -> Result<()> {
+    body: impl Fn(Transaction) -> F + Send + Sync,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>> + Send,
+    T: Send,
+{
     let tr = db.create_transaction();
     loop {
         let done = async {
@@ -92,11 +96,12 @@ pub(super) async fn fenced(
                 let detail = "another node has taken the backups over";
                 return Err(Error::operation_cancelled().with_detail(detail));
             }
-            body(&tr);
-            tr.commit().await
+            let done = body(tr.clone()).await?;
+            tr.commit().await?;
+            Ok(done)
         };
         match done.await {
-            Ok(()) => return Ok(()),
+            Ok(done) => return Ok(done),
             Err(error) => tr.on_error(error).await?,
         }
     }
@@ -104,8 +109,16 @@ pub(super) async fn fenced(
 
 /// Writes what has been done of a tag.
 pub(super) async fn write_progress(db: &Database, agent: [u8; 16], tag: &str, done: &Value) -> Result<()> {
-    let (key, value) = (progress_key(tag), done.to_string());
-    fenced(db, agent, |tr| tr.set(&key, &value)).await
+    fenced(db, agent, |tr| async move {
+        set_progress(&tr, tag, done);
+        Ok(())
+    })
+    .await
+}
+
+/// The same as a part of a transaction.
+pub(super) fn set_progress(tr: &Transaction, tag: &str, done: &Value) {
+    tr.set(progress_key(tag), done.to_string());
 }
 
 /// Removes what has been done of a tag, where it begins anew.

@@ -11,13 +11,13 @@
 
 use super::Shared;
 use super::control::{State, Wish};
-use super::rows::{TagRows, write_progress};
+use super::rows::{TagRows, fenced, set_progress, write_progress};
 use crate::container::Backup;
 use crate::lease::Lease;
 use crate::log::{LogBuilder, Moment};
-use crate::merge::merge_logs;
+use crate::merge::Superseded;
 use crate::snapshot::{SnapshotReport, SnapshotSettings, lock, read_version, take_snapshot};
-use plinth_client::ChangeConsumer;
+use plinth_client::{ChangeConsumer, Database};
 use plinth_env::Task;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, KeyRange, Result, Version, planted, system};
@@ -39,6 +39,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// So often in a row, half a minute with the pauses between, nobody must have what comes next of the stream before it counts as lost. What
+/// one node of a cluster lacks another has that is away for a moment; and between two tries something was committed, so that the cluster is one.
+const LOST: u32 = 7;
 /// The longest pause before a snapshot that failed is tried again, in seconds.
 const LATEST_SNAPSHOT: u64 = 600;
 /// After so many files of the log small ones are made into larger ones.
@@ -75,30 +78,48 @@ impl Orders {
 
 /// Works at a tag until it has ended or is stopped. What goes wrong is noted, and tried again.
 pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<Orders>) {
-    let mut pause = PAUSES[0];
+    let (mut pause, mut lost) = (PAUSES[0], 0);
     let is_new = rows.done["uid"] != rows.wanted["uid"];
     let mut done = if is_new { json!({ "uid": rows.wanted["uid"] }) } else { rows.done };
     while !orders.is_over() {
         let saved = done["saved"].as_i64();
-        let worked = work(&shared, &tag, &orders, &mut done).await;
+        // What this node lacks another one may have.
+        let source = shared.cluster.as_ref().filter(|_| lost > 0).unwrap_or(&shared.db);
+        let worked = work(&shared, source, &tag, &orders, &mut done).await;
         let Err(error) = worked else { return };
         if error == Error::operation_cancelled() {
             return;
+        }
+        if done["saved"].as_i64() > saved {
+            (pause, lost) = (PAUSES[0], 0);
+        }
+        lost += u32::from(error == Error::version_invalid());
+        if lost == LOST {
+            let name = stream_name(&tag, &done);
+            if broken(&shared, &tag, &name, &mut done, &error).await.is_err() {
+                return;
+            }
+            (pause, lost) = (PAUSES[0], 0);
+            continue;
         }
         tracing::warn!(tag, error = %error, "a backup gets no further, and is tried again");
         done["error"] = error.to_string().into();
         if write_progress(&shared.db, shared.id, &tag, &done).await.is_err() {
             return;
         }
-        if done["saved"].as_i64() > saved {
-            pause = PAUSES[0];
-        }
         shared.env.sleep(pause).await;
         pause = (pause * 2).min(PAUSES[1]);
     }
 }
 
-async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value) -> Result<()> {
+/// Works at it, with the stream as `source` gives it.
+async fn work(
+    shared: &Shared,
+    source: &Database,
+    tag: &str,
+    orders: &Arc<Orders>,
+    done: &mut Value,
+) -> Result<()> {
     let wish = orders.wish()?;
     let name = stream_name(tag, done);
     if orders.state() == State::Aborting {
@@ -109,8 +130,8 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     let holder = format!("agent {} of the database {database}", crate::names::hex(&shared.id[..4]));
     let lease = Lease::take(&backup, &holder).await?;
     // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
-    let stream = shared.db.register_changes(&name, streamed(&wish.ranges), wish.log_bytes).await?;
-    let is_another = done["stream"].as_u64().is_some_and(|known| known != stream.id);
+    let stream = register(shared, &name, &wish).await?;
+    let is_another = done["stream"].as_u64().is_some_and(|known| known != stream);
     if is_another && done["restorable_from"].is_i64() {
         // It was removed, by whoever did that, and what was committed before this one began is in no stream.
         let lost = Error::version_invalid().with_detail("the stream that the backup follows was removed");
@@ -118,7 +139,7 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
         let _ = lease.give_back().await;
         return Err(lost);
     }
-    let consumer = shared.db.consume_changes(&name).await?.with_bytes(4 << 20);
+    let consumer = source.consume_changes(&name).await?.with_bytes(4 << 20);
     let now = shared.env.now();
     let mut writer = Writer {
         shared,
@@ -134,9 +155,10 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
         sampled: Duration::ZERO,
         last_time: 0,
         files: 0,
+        superseded: Superseded::default(),
         snapshot: None,
     };
-    done["stream"] = stream.id.into();
+    done["stream"] = stream.into();
     let result = writer.go_on(done).await;
     if let Some(snapshot) = writer.snapshot.take() {
         snapshot.stop.store(true, Ordering::SeqCst);
@@ -144,14 +166,17 @@ async fn work(shared: &Shared, tag: &str, orders: &Arc<Orders>, done: &mut Value
     }
     // Somebody else may have it already.
     let _ = writer.lease.give_back().await;
-    match result {
-        Ok(how) => end(shared, tag, &name, done, how).await,
-        Err(error) if error == Error::version_invalid() => {
-            broken(shared, tag, &name, done, &error).await?;
-            Err(error)
-        }
-        Err(error) => Err(error),
-    }
+    end(shared, tag, &name, done, result?).await
+}
+
+/// Registers the stream, if this agent is the one: one that comes late would leave it to nobody.
+async fn register(shared: &Shared, name: &str, wish: &Wish) -> Result<u64> {
+    let ranges = streamed(&wish.ranges);
+    fenced(&shared.db, shared.id, |tr| {
+        let ranges = ranges.clone();
+        async move { tr.register_changes(name, ranges, wish.log_bytes).await }
+    })
+    .await
 }
 
 /// The backup in its place. It is begun once: a place that has it no longer, as a directory where nothing is mounted, or has another one,
@@ -198,15 +223,25 @@ fn streamed(ranges: &[KeyRange]) -> Vec<KeyRange> {
     ranges.iter().filter(|range| range.end[..] <= *system::NORMAL_END).cloned().collect()
 }
 
+/// Notes what has become of the backup, and has its stream go, both or neither: whoever found the one without the other would take a
+/// backup that ended well for one whose stream somebody removed.
+async fn let_go(shared: &Shared, tag: &str, stream: &str, done: &Value) -> Result<()> {
+    fenced(&shared.db, shared.id, |tr| async move {
+        tr.remove_changes(stream).await?;
+        set_progress(&tr, tag, done);
+        Ok(())
+    })
+    .await
+}
+
 async fn end(shared: &Shared, tag: &str, stream: &str, done: &mut Value, how: &str) -> Result<()> {
-    match shared.db.remove_changes(stream).await {
-        Err(error) if error != Error::client_invalid_operation() => return Err(error),
-        _ => {}
-    }
-    done["ended"] = how.into();
-    done["error"] = Value::Null;
+    let mut ended = done.clone();
+    ended["ended"] = how.into();
+    ended["error"] = Value::Null;
+    let_go(shared, tag, stream, &ended).await?;
+    *done = ended;
     tracing::info!(tag, how, "a backup has ended");
-    write_progress(&shared.db, shared.id, tag, done).await
+    Ok(())
 }
 
 /// The database let go of what had not been saved: another stream, and another snapshot.
@@ -216,14 +251,14 @@ async fn broken(shared: &Shared, tag: &str, stream: &str, done: &mut Value, erro
         error = %error,
         "a backup is broken: the database let go of what had not been saved; a new snapshot begins"
     );
-    match shared.db.remove_changes(stream).await {
-        Err(error) if error != Error::client_invalid_operation() => return Err(error),
-        _ => {}
-    }
-    done["broken"] = (done["broken"].as_u64().unwrap_or_default() + 1).into();
-    done["restorable_from"] = Value::Null;
-    done["snapshot_begun"] = Value::Null;
-    write_progress(&shared.db, shared.id, tag, done).await
+    let mut next = done.clone();
+    next["broken"] = (done["broken"].as_u64().unwrap_or_default() + 1).into();
+    (next["restorable_from"], next["snapshot_begun"], next["stream"]) =
+        (Value::Null, Value::Null, Value::Null);
+    next["error"] = error.to_string().into();
+    let_go(shared, tag, stream, &next).await?;
+    *done = next;
+    Ok(())
 }
 
 /// A snapshot that is being taken.
@@ -251,6 +286,7 @@ struct Writer<'t> {
     sampled: Duration,
     last_time: u64,
     files: u64,
+    superseded: Superseded,
     snapshot: Option<Taking>,
 }
 
@@ -336,8 +372,9 @@ impl Writer<'_> {
     /// `operation_cancelled` if the agent stops before.
     async fn read_upto(&mut self, version: Version, done: &mut Value) -> Result<()> {
         // A version that was given out need not have an entry: one that is committed behind it has.
-        super::rows::fenced(&self.shared.db, self.shared.id, |tr| {
+        fenced(&self.shared.db, self.shared.id, |tr| async move {
             tr.set(b"\xff\x02/plinth/backup/beat", []);
+            Ok(())
         })
         .await?;
         while self.reached < version {
@@ -374,7 +411,7 @@ impl Writer<'_> {
         self.consumer.acknowledge_upto(upto).await?;
         if self.files.is_multiple_of(MERGE_FILES) {
             self.lease.renew().await?;
-            merge_logs(&self.backup, upto).await?;
+            self.superseded.merge_logs(&self.backup, upto).await?;
         }
         Ok(())
     }

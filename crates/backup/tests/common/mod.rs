@@ -9,13 +9,17 @@ use plinth::backup::restore::{restore_into, restore_served};
 use plinth::backup::target::{Doing, Object};
 use plinth::backup::{Backup, Directory, Target, everything};
 use plinth::{Database, KeySelector, Result, Version};
-use plinth_client::Endpoint;
+use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest, Reply};
 use plinth_env::Env;
 pub use plinth_env::simulated::Random;
-use plinth_types::{Bytes, KeySpace, RangeRead, system};
+use plinth_types::{
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySpace,
+    RangeRead, RangeResult, system,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub type Model = BTreeMap<Bytes, Bytes>;
 
@@ -190,5 +194,133 @@ impl Target for Hooked {
 
     fn url(&self) -> String {
         self.inner.url()
+    }
+}
+
+/// Looks at a listing.
+pub type Listed = Box<dyn Fn(&[Object]) -> bool + Send + Sync>;
+
+/// A store whose listings come in two pages, the second one when something is so.
+pub struct Paged {
+    pub inner: Arc<dyn Target>,
+    pub env: Env,
+    /// What the whole of a listing has when the second page comes.
+    pub is_time: Listed,
+}
+
+impl Target for Paged {
+    fn put<'a>(&'a self, name: &'a str, contents: Bytes) -> Doing<'a, ()> {
+        self.inner.put(name, contents)
+    }
+
+    fn create<'a>(&'a self, name: &'a str, contents: Bytes) -> Doing<'a, bool> {
+        self.inner.create(name, contents)
+    }
+
+    fn get<'a>(&'a self, name: &'a str) -> Doing<'a, Bytes> {
+        self.inner.get(name)
+    }
+
+    fn get_begin<'a>(&'a self, name: &'a str, len: usize) -> Doing<'a, Bytes> {
+        self.inner.get_begin(name, len)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Doing<'a, Vec<Object>> {
+        Box::pin(async move {
+            let mut page = self.inner.list(prefix).await?;
+            if prefix != "logs/" {
+                return Ok(page);
+            }
+            page.truncate(page.len() / 2);
+            loop {
+                let all = self.inner.list(prefix).await?;
+                if (self.is_time)(&all) {
+                    page.extend(
+                        all.into_iter()
+                            .filter(|object| page.last().is_none_or(|last| last < object))
+                            .collect::<Vec<_>>(),
+                    );
+                    return Ok(page);
+                }
+                self.env.sleep(std::time::Duration::from_millis(100)).await;
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> Doing<'a, ()> {
+        self.inner.delete(name)
+    }
+
+    fn url(&self) -> String {
+        self.inner.url()
+    }
+}
+
+/// A database as a node gives it that lacks what a stream is to give next.
+pub struct Lacking {
+    pub inner: Arc<dyn Endpoint>,
+    pub lacks: Arc<AtomicBool>,
+}
+
+impl Endpoint for Lacking {
+    fn env(&self) -> &Env {
+        self.inner.env()
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.inner.read_version(request)
+    }
+
+    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+        self.inner.get_many(version, space, keys)
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.inner.get_key(version, space, selector)
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.inner.get_range(version, space, read)
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.inner.commit(request)
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.inner.watch(key, value, version)
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.inner.range_size(range)
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.inner.split_points(range, chunk)
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.inner.addresses_for_key(key)
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.inner.status_json()
+    }
+
+    fn pin_snapshot(&self) -> Reply<Pinned> {
+        self.inner.pin_snapshot()
+    }
+
+    fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
+        match self.lacks.load(Ordering::SeqCst) {
+            true => {
+                Reply::ready(Err(Error::version_invalid().with_detail("this node has later changes alone")))
+            }
+            false => self.inner.read_changes(request),
+        }
     }
 }
