@@ -170,6 +170,7 @@ fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
     let (task_env, database) = (env.clone(), database.clone());
     drop(env.spawn_network("cluster file", async move {
         let env = task_env;
+        let mut told = None;
         loop {
             env.sleep(Duration::from_millis(500 + env.random_u64() % 1000)).await;
             if database.failure().is_some() {
@@ -182,10 +183,17 @@ fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
             let voters = members.nodes.iter().filter(|node| node.part.stays());
             let voters: Vec<_> = voters.map(|node| node.address.clone()).collect();
             let Some(next) = file.naming(&voters) else { continue };
-            if let Err(error) = next.rewrite(&env).await {
-                tracing::warn!(%error, to = next.address_list(), "the cluster file can't be written: do it by hand");
+            match next.rewrite(&env).await {
+                Ok(()) => (file, told) = (next, None),
+                // It is tried again, and told once.
+                Err(error) => {
+                    let to = Some(next.address_list());
+                    if told != to {
+                        tracing::warn!(%error, to = next.address_list(), "the cluster file can't be written: do it by hand");
+                        told = to;
+                    }
+                }
             }
-            file = next;
         }
     }));
 }

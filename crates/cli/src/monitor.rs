@@ -176,11 +176,16 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     if tags > 0.0 {
         line("throttled", format!("{} tags", grouped(tags as u64)));
     }
-    let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
-    for message in messages.into_iter().flatten() {
+    for message in messages(document) {
         line("message", text(message, "/description").to_owned());
     }
     out
+}
+
+/// What the client has to say, and the cluster.
+pub fn messages(document: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["/client/messages", "/cluster/messages"].map(|path| document.pointer(path));
+    lists.into_iter().flatten().filter_map(Value::as_array).flatten()
 }
 
 /// How many streams of changes there are, and how their consumers do.
@@ -338,8 +343,7 @@ fn page(
         let group = if server.is_empty() { "servers" } else { "" };
         let _ = writeln!(out, "{group:10}{}", format!("{server:22}{what}").trim_start());
     }
-    let messages = now.pointer("/cluster/messages").and_then(Value::as_array);
-    for message in messages.into_iter().flatten() {
+    for message in messages(now) {
         let _ = writeln!(out, "{}", terminal.bad(text(message, "/description")));
     }
     out

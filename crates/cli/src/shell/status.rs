@@ -58,8 +58,7 @@ fn summary(document: &Value) -> String {
     layers::backups(document).into_iter().for_each(|backup| lines.add("Backup", Some(backup)));
     layers::sites(document).into_iter().for_each(|site| lines.add("Second site", Some(site)));
     lines.add("Limited by", text("/cluster/qos/performance_limited_by/name"));
-    let messages = document.pointer("/cluster/messages").and_then(Value::as_array);
-    for message in messages.into_iter().flatten() {
+    for message in crate::monitor::messages(document) {
         lines.add("Message", message.get("description").and_then(Value::as_str).map(str::to_owned));
     }
     lines.text

@@ -191,6 +191,35 @@ fn status_until(db: &Database, wanted: impl Fn(&serde_json::Value) -> bool) -> s
     panic!("{}", block_on(db.status_json()).unwrap());
 }
 
+/// A client's own copy of the cluster file, which goes, and comes back with other servers in it: the client goes on, and says so.
+fn cluster_file_that_is_wrong_is_told(dir: &Path, file: &Path) {
+    let (env, copy) = (Env::real(), dir.join("fdb.cluster"));
+    let line = block_on(env.files().read(file)).unwrap();
+    let write = |line: &[u8]| {
+        block_on(env.files().create_dir_all(dir)).unwrap();
+        block_on(env.files().replace(&copy, line)).unwrap();
+    };
+    write(&line);
+    let db = Database::connect(&copy).unwrap();
+    let told = |is_right: bool| {
+        let status = status_until(&db, |status| {
+            status.pointer("/client/cluster_file/up_to_date") == Some(&is_right.into())
+        });
+        assert_eq!(status["client"]["cluster_file"]["path"], copy.display().to_string());
+        status["client"]["messages"][0].clone()
+    };
+    assert_eq!(told(true), serde_json::Value::Null);
+    block_on(env.files().remove_dir_all(dir)).unwrap();
+    let message = told(false);
+    assert_eq!(message["name"], "incorrect_cluster_file_contents");
+    assert!(message["description"].as_str().unwrap().contains("can't be read"), "{message}");
+    write(b"test:three@127.0.0.1:1\n");
+    let message = told(false);
+    assert!(message["description"].as_str().unwrap().contains("says test:three@127.0.0.1:1,"), "{message}");
+    write(&line);
+    assert_eq!(told(true), serde_json::Value::Null);
+}
+
 #[test]
 fn the_status_says_who_is_there_and_how_many_may_fail() {
     let place = scratch();
@@ -219,6 +248,7 @@ fn the_status_says_who_is_there_and_how_many_may_fail() {
     count(&db, "row/2").unwrap();
     let status = status_until(&db, |status| reachable(status) == 2);
     assert_eq!(may_fail(&status), 0);
+    cluster_file_that_is_wrong_is_told(&place.path().join("copy"), &cluster.file);
     let key = &b"\xff\xff/connection_string"[..];
     let found = db.transact_blocking(|tr| tr.get(key).wait()).unwrap().unwrap();
     assert_eq!(found, format!("test:three@{}", cluster.addresses.join(",")));

@@ -192,6 +192,29 @@ impl ClusterFile {
         env.files().replace_shared(path, env.random_u64(), line.as_bytes()).await
     }
 
+    /// What is wrong with the file that it was read from, which ought to say the same; `None` if it does, or it was read from none.
+    pub(crate) async fn doubt(&self, env: &Env) -> Option<String> {
+        let path = self.path.as_deref()?;
+        let advice = "Verify that the file and its directory can be written, and that nothing else writes it";
+        let place = path.display();
+        let found = match Self::read(env, path).await {
+            Ok(found) => found,
+            Err(error) => return Some(format!("The cluster file {place} can't be read: {error}. {advice}")),
+        };
+        let sorted = |file: &Self| {
+            let mut all: Vec<_> = file.addresses.iter().map(Address::to_string).collect();
+            all.sort();
+            (file.key(), all)
+        };
+        (sorted(&found) != sorted(self)).then(|| {
+            format!(
+                "The cluster file {place} says {}, and the cluster is {} now. {advice}",
+                found.connection_string(),
+                self.connection_string()
+            )
+        })
+    }
+
     /// The same, whose servers speak TLS.
     #[must_use]
     pub fn with_tls(mut self) -> Self {

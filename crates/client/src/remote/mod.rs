@@ -25,6 +25,7 @@ mod link;
 mod many;
 mod slots;
 mod snapshot;
+mod status;
 
 pub use cluster_file::{Address, ClusterFile};
 #[cfg(feature = "tls")]
@@ -226,7 +227,7 @@ impl Core {
     fn status_json(&self) -> Reply<String> {
         let link = self.link();
         if let Some(failure) = link.failure() {
-            return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
+            return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
         }
         let (promise, reply) = promise();
         link.submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
@@ -403,9 +404,9 @@ impl Endpoint for RemoteEndpoint {
     fn status_json(&self) -> Reply<String> {
         if let Some(cluster) = &self.cluster {
             if let Some(failure) = cluster.failure() {
-                return Reply::ready(Ok(absent(&self.describe(), &failure.to_string())));
+                return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
             }
-            return cluster.ask(Whom::Any, Self::status_json);
+            return status::told(&self.core.env, cluster.file(), cluster.ask(Whom::Any, Self::status_json));
         }
         self.core.status_json()
     }
@@ -452,41 +453,5 @@ impl Endpoint for RemoteEndpoint {
             request::put_reboot(out, id, address.as_bytes());
         });
         reply
-    }
-}
-
-/// The status of a database that can't be reached, which is for the client to say.
-fn absent(description: &Description, why: &str) -> String {
-    format!(
-        "{{\"client\":{{\"cluster_file\":{{\"path\":{},\"up_to_date\":true}},\
-         \"coordinators\":{{\"coordinators\":[],\"quorum_reachable\":false}},\
-         \"database_status\":{{\"available\":false,\"healthy\":false}},\
-         \"messages\":[{{\"name\":\"unreachable\",\"description\":{}}}]}},\"cluster\":{{}}}}",
-        quoted(&description.cluster_file_path),
-        quoted(why)
-    )
-}
-
-/// A text as JSON writes it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_in_the_status_is_json() {
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
     }
 }

@@ -30,11 +30,14 @@ use plinth_env::{Env, Signal};
 use plinth_types::{Error, Located};
 use server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// Places for servers: as many as have a bit in what was tried.
 const MOST_SERVERS: usize = 64;
+
+/// How long after a cluster file couldn't be written it is tried again.
+const REWRITE: Duration = Duration::from_secs(5);
 
 /// The servers of a database.
 pub(super) struct Cluster {
@@ -53,6 +56,8 @@ pub(super) struct Cluster {
     pending: Mutex<Vec<Arc<dyn Pending>>>,
     wake: Signal,
     closed: AtomicBool,
+    /// Whether its cluster file is being written, or tried to.
+    rewriting: AtomicBool,
     choice: Choice,
 }
 
@@ -96,6 +101,7 @@ impl Cluster {
             pending: Mutex::default(),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
+            rewriting: AtomicBool::new(false),
             choice: Choice::new(env, options.connections, (file.addresses().len(), MOST_SERVERS)),
         });
         drop(env.spawn_network("steward", steward::run(cluster.clone())));
@@ -140,7 +146,7 @@ impl Cluster {
     }
 
     /// Notes what a server has said about who leads.
-    fn note(&self, at: usize, located: &Located) {
+    fn note(self: &Arc<Self>, at: usize, located: &Located) {
         self.server(at).introduce(located.node);
         self.learn(located);
         self.follow_coordinators(located);
@@ -165,6 +171,11 @@ impl Cluster {
     /// The servers that are known, in the order of their places.
     fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().map_while(OnceLock::get)
+    }
+
+    /// The cluster file, as it ought to be.
+    pub(super) fn file(&self) -> ClusterFile {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The server with an address, if it is there.
@@ -197,7 +208,7 @@ impl Cluster {
     }
 
     /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write it.
-    fn follow_coordinators(&self, located: &Located) {
+    fn follow_coordinators(self: &Arc<Self>, located: &Located) {
         let votes = located.members.iter().filter(|member| member.votes);
         let voters: Vec<_> = votes.map(|member| member.address.clone()).collect();
         let next = {
@@ -207,14 +218,9 @@ impl Cluster {
             next.iter().for_each(|next| file.clone_from(next));
             next
         };
-        let Some(next) = next else { return };
-        let env = self.env.clone();
-        drop(self.env.spawn_network("cluster file", async move {
-            // Others on this machine may be at it.
-            env.sleep(Duration::from_millis(env.random_u64() % 1000)).await;
-            // A client that may not write it goes on as it is; its operator's copy is looked after by the servers' machines.
-            let _ = next.rewrite(&env).await;
-        }));
+        if next.is_some() && !self.rewriting.swap(true, Ordering::AcqRel) {
+            drop(self.env.spawn_network("cluster file", rewrite(Arc::downgrade(self))));
+        }
     }
 
     /// A server says that it doesn't lead, or can't be asked.
@@ -256,5 +262,22 @@ impl Cluster {
         }
         let failure = |server: &Server| server.endpoint().core.link().failure();
         self.servers().map(failure).collect::<Option<Vec<_>>>()?.pop()
+    }
+}
+
+/// Writes the cluster file, again and again until it says what it should: the status tells of it meanwhile, see `status.rs`.
+async fn rewrite(cluster: Weak<Cluster>) {
+    let Some(env) = cluster.upgrade().map(|cluster| cluster.env.clone()) else { return };
+    // Others on this machine may be at it.
+    env.sleep(Duration::from_millis(env.random_u64() % 1000)).await;
+    while let Some(cluster) = cluster.upgrade().filter(|cluster| !cluster.closed.load(Ordering::Acquire)) {
+        let file = cluster.file();
+        let written = file.rewrite(&env).await.is_ok();
+        // One that came meanwhile is written now, or has another task begun.
+        if written && file == cluster.file() {
+            return cluster.rewriting.store(false, Ordering::Release);
+        }
+        drop(cluster);
+        env.sleep(if written { Duration::ZERO } else { REWRITE }).await;
     }
 }
