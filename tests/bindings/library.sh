@@ -49,7 +49,7 @@ if [ "$PLINTH_TARGET" = cluster ]; then
     trap 'exit 1' INT TERM
     killer=
     waited=0
-    while ! grep -q "^Ctrl-C" "$served/said"; do
+    while ! grep -q "^Ctrl-C" "$served/said" 2>/dev/null; do
         kill -0 $server 2>/dev/null && [ $waited -lt 120 ] || { cat "$served/said" "$served/events"; exit 1; }
         sleep 1
         waited=$((waited + 1))
@@ -65,5 +65,7 @@ if [ "$PLINTH_TARGET" = cluster ]; then
         killer=$!
     fi
     PLINTH_TARGET=$(sed -n 's/^ready //p' "$served/said")
+    PLINTH_SERVERS=3
+    export PLINTH_SERVERS
 fi
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH PLINTH_LIBRARY PLINTH_TARGET

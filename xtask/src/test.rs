@@ -23,6 +23,17 @@ const SKIPPED_STATUS: i32 = 77;
 /// The suites that also run against a server; `tests/bindings/library.sh` starts it.
 const ON_A_SERVER: [&str; 7] = ["go", "java", "node", "openland", "python", "record-layer", "rust"];
 
+/// Variables of the environment, and their values.
+type Settings = &'static [(&'static str, &'static str)];
+
+/// Binding suites that run on a cluster of three servers besides: what of them, with which settings. Where servers are killed meanwhile what
+/// is judged is in loops of retries.
+const ON_A_CLUSTER: [(&str, &[&str], Settings); 3] = [
+    ("python", &[], &[("PLINTH_FDB_PYTHON", "7.3.79 8.0.0")]),
+    ("python", &[], &[("PLINTH_FDB_PYTHON", "8.0.0"), ("PLINTH_KILL_SECONDS", "2")]),
+    ("go", &["countsSurviveKills"], &[("PLINTH_KILL_SECONDS", "2")]),
+];
+
 /// How many tests ended how.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Counts {
@@ -142,6 +153,12 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
             if ON_A_SERVER.contains(&name.as_str()) {
                 run_suite(&mut tally, &name, &skips, true)?;
             }
+        }
+        for (name, only, settings) in ON_A_CLUSTER {
+            let label = format!("bindings/{name}, on a cluster");
+            let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
+            command.args(only).env("PLINTH_TARGET", "cluster").envs(settings.iter().copied());
+            run_program(&mut tally, name, &label, command, &skips)?;
         }
         for name in ["alerts", "backup", "console", "examples", "packages", "sources"] {
             run_program(

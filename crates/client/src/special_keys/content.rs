@@ -48,6 +48,10 @@ impl Inner {
                 Ok(text(format!(r#"{{"shard_bytes":{bytes},"shard_bytes_per_ksecond":0}}"#)))
             }
             Source::Health => Ok(vec![settings::health(part)]),
+            Source::FaultTolerance => {
+                let status = self.endpoint().status_json().await?;
+                Ok(settings::fault_tolerance(&status).map(|found| text(found.to_owned())).unwrap_or_default())
+            }
             Source::Coordinators => self.coordinators(epoch, part).await,
             Source::AutoCoordinators => Ok(text(self.voters(epoch).await?)),
             Source::Workers => self.workers(epoch, part).await,

@@ -71,6 +71,8 @@ pub(crate) enum Source {
     ErrorMessage,
     ShardStatistics,
     Health,
+    /// How many machines may fail, as the status has it.
+    FaultTolerance,
     CommandOptions,
     Coordinators,
     AutoCoordinators,
@@ -133,6 +135,7 @@ const fn part((begin, end): Bounds, source: Source, writable: bool, api: (i32, i
 
 const OLD: (i32, i32) = (630, i32::MAX);
 const NEW: (i32, i32) = (700, i32::MAX);
+const NEWEST: (i32, i32) = (740, i32::MAX);
 
 /// The parts in order of their keys.
 static PARTS: &[Part] = &[
@@ -163,6 +166,7 @@ static PARTS: &[Part] = &[
     part(range!("/management/tenant"), Source::Tenants, true, OLD),
     part(single!("/management/version_epoch"), Source::VersionEpoch, true, NEW),
     part(range!("/metrics/data_distribution_stats"), Source::ShardStatistics, false, OLD),
+    part(single!("/metrics/fault_tolerance_metrics_json"), Source::FaultTolerance, false, NEWEST),
     part(range!("/metrics/health"), Source::Health, false, OLD),
     part(single!("/status/json"), Source::StatusJson, false, OLD),
     part(range!("/tracing"), Source::Tracing, true, NEW),

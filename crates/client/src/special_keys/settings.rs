@@ -48,6 +48,13 @@ pub(super) fn escape_json(text: &str, json: &mut String) {
     }
 }
 
+/// The part of a status document that says how many machines may fail: an object of numbers.
+pub(super) fn fault_tolerance(status: &str) -> Option<&str> {
+    const NAME: &str = r#""fault_tolerance":"#;
+    let (_, found) = status.split_once(NAME).filter(|(_, found)| found.starts_with('{'))?;
+    found.split_inclusive('}').next()
+}
+
 /// The lock's id as 32 hexadecimal digits.
 pub(super) fn lock_id(value: &[u8]) -> Option<String> {
     let id = value.get(LOCK_PREFIX.len()..)?;

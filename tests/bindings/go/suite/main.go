@@ -32,7 +32,7 @@ var tests = []func(test){
 	futuresMayBeAskedByManyAndLeftToTheCollector, everyStreamingModeGivesTheSameRows, selectorsFindWhatAListSays,
 	atomicOperationsAreTheirDefinitions, additionsAtOnceLoseNothing, versionstamps, specialKeys,
 	whereRowsAreAndHowManyBytes, tuplesComeBackAndSort, directories, directoriesAreAllocatedAtOnceWithoutClashes,
-	stampedTuples, randomTransactionsFollowAModel,
+	stampedTuples, randomTransactionsFollowAModel, countsSurviveKills,
 }
 
 var everything = fdb.KeyRange{Begin: fdb.Key(""), End: fdb.Key("\xff")}

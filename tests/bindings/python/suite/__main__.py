@@ -3,7 +3,7 @@
 An API version is selected once for a process, so each version gets its own; within one, tests share the database and find
 it empty. The oldest package goes through all of it, newer ones through what their own API version may change. What is
 printed has the form of cargo's tests, so that the same program adds both up. PLINTH_TARGET takes the place of the store in
-memory; then what needs stores of its own is left out.
+memory; then what needs stores of its own is left out. On a cluster only what shows there is run; with PLINTH_ALL the rest too.
 """
 import os
 import subprocess
@@ -31,6 +31,12 @@ PLANS = {
 
 def plan():
     given = os.environ.get("PLINTH_TARGET", ":memory:")
+    if os.environ.get("PLINTH_SERVERS"):
+        # Of a cluster what only a cluster has, and, while its servers are killed, what only then shows.
+        killed = os.environ.get("PLINTH_KILL_SECONDS")
+        yield LATEST_API_VERSION, given, ["failovers"] if killed else ["members"]
+        if killed or not os.environ.get("PLINTH_ALL"):
+            return
     for api, target, modules in PLANS[LATEST_API_VERSION]:
         if given == ":memory:":
             yield api, target, modules
