@@ -82,6 +82,10 @@ bugs! {
     VersionUnproven "read versions are not proven"
     /// A leader writes what only its own program can read.
     ProtocolTooNew "the protocol rises before all members speak it"
+    /// A new leader's versions go on right behind those of the last one, and what was read in its term may commit.
+    JumpForgotten "a term goes on right behind the last version"
+    /// A leader that learns that it leads no more gives those who wait for a read version what it has.
+    AnsweredAtTheEnd "who waits for a proof is answered when a term ends"
     /// Clients of a cluster don't make sure that a commit of unknown fate takes effect once.
     AnswersNeverLost "a member says that it loses no answers"
     /// A clear comes to the consumer of a stream as it was made.

@@ -98,12 +98,15 @@ fn begin(this: &Arc<Participant>, log: ReplicatedLog, before: Version) -> (Arc<L
     let replica = &this.replica;
     let now = replica.env.now();
     let seen = before.max(this.member.last_lease());
+    let is_jump_forgotten = planted!("a term goes on right behind the last version");
     let sequencer = match before {
         0 => Sequencer::starting_at(1, now),
+        _ if is_jump_forgotten => Sequencer::starting_at(before + 1, now),
         _ => Sequencer::after_restart(seen, now),
     };
     let first = sequencer.newest();
-    let resolver = new_resolver(&replica.env, first, &replica.config);
+    let oldest = if is_jump_forgotten { first - replica.config.window } else { first };
+    let resolver = new_resolver(&replica.env, oldest, &replica.config);
     let term = log.term();
     let batcher = Batcher { log: Some(Box::new(log)), resolver, metadata: replica.visible.metadata() };
     let leader = Arc::new_cyclic(|leader: &Weak<Leader>| {
@@ -168,6 +171,9 @@ impl Prover for Proof {
                     probe!("pipeline: an entry moves the version that reads are at");
                     match moved {
                         Ok(_) => done.send(Ok(())),
+                        Err(_) if planted!("who waits for a proof is answered when a term ends") => {
+                            done.send(Ok(()));
+                        }
                         // On a full disk, say: reads go on at the version that there is.
                         Err(_) => prove(&member, &replica).on_complete(move |proven| done.send(proven)),
                     }
@@ -188,6 +194,7 @@ fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
             let applied = replica.waiting.wait(&replica.env, version, || replica.newest());
             applied.on_complete(move |applied| done.send(applied));
         }
+        Err(_) if planted!("who waits for a proof is answered when a term ends") => done.send(Ok(())),
         Err(error) if error == Error::broken_promise() => done.send(Err(Error::process_behind())),
         Err(error) => done.send(Err(error)),
     });
