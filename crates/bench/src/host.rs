@@ -53,6 +53,72 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Whatever kept it from serving.
     fn serve(&self, directory: &Path) -> Result<Server>;
+
+    /// Starts so many servers of a new database of the same engine, one cluster, in a directory that doesn't exist yet. `is_apart`: each
+    /// can be cut off from the others, which costs what goes between them time.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if it can't; whatever kept them from serving.
+    fn cluster(&self, directory: &Path, servers: usize, is_apart: bool) -> Result<Box<dyn Cluster>> {
+        let _ = (directory, servers, is_apart);
+        Err(plinth_types::Error::unsupported_operation()
+            .with_detail("it needs servers, which nobody starts here"))
+    }
+}
+
+/// What happens to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mishap {
+    /// SIGKILL.
+    Killed,
+    /// SIGSTOP.
+    Stopped,
+    /// Nothing comes to it or from it of what servers say to each other.
+    CutOff,
+    /// SIGTERM: it ends cleanly.
+    Ended,
+}
+
+/// Servers of one database, by their places; they end with the value.
+pub trait Cluster: Send {
+    /// A client of its own.
+    ///
+    /// # Errors
+    /// Those of reading the cluster file.
+    fn database(&self) -> Result<Database>;
+
+    /// A client of one server alone.
+    ///
+    /// # Errors
+    /// Those of a connection string.
+    fn one(&self, at: usize) -> Result<Database>;
+
+    /// Which server leads, if that is known.
+    fn leader(&self) -> Option<usize>;
+
+    /// Something happens to a server.
+    ///
+    /// # Errors
+    /// What went wrong besides.
+    fn begin(&mut self, at: usize, mishap: Mishap) -> Result<()>;
+
+    /// That is over, and the server is back.
+    ///
+    /// # Errors
+    /// Why it doesn't serve.
+    fn end(&mut self, at: usize, mishap: Mishap) -> Result<()>;
+
+    /// Starts one more server, which has nothing and asks to be taken in. Gives its place.
+    ///
+    /// # Errors
+    /// Those of starting a process.
+    fn add(&mut self) -> Result<usize>;
+
+    /// Waits until a server serves.
+    ///
+    /// # Errors
+    /// Why it doesn't.
+    fn until_ready(&mut self, at: usize) -> Result<()>;
 }
 
 /// A server that was started for a workload.

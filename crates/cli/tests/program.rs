@@ -145,6 +145,32 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
+/// Three servers each, as processes: what happens to them once, and a fourth one that takes a few rows.
+#[test]
+fn bench_measures_failovers_and_new_members() {
+    let place = Place::new();
+    let json = place.path("report.json");
+    let ended = bench(&place, &["--workload", "failover,catch-up", "--json", &json]);
+    ended.says(
+        0,
+        &["leader killed", "leader stopped", "leader cut off", "leader ended", "5,000 rows", "rows taken in"],
+    );
+    let report: serde_json::Value = place.read("report.json").parse().unwrap();
+    let figures = |name: &str| {
+        let mut workloads = report["workloads"].as_array().unwrap().iter();
+        let found = workloads.find(|workload| workload["name"] == name).unwrap();
+        found["figures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|figure| figure["value"].as_f64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert!(figures("failover").len() == 8 && figures("failover").iter().all(|seconds| *seconds > 0.0));
+    assert!(figures("catch-up").len() == 3 && figures("catch-up").iter().all(|figure| *figure > 0.0));
+    assert_eq!(place.left_behind(), ["report.json"; 0]);
+}
+
 /// What `make bench` does: `--memory` of several engines was a mistake, and `budget` ran only where one was given.
 #[test]
 fn bench_measures_both_engines_and_whether_the_one_keeps_to_its_memory() {

@@ -7,17 +7,13 @@
 //! What clients notice is a pause: the longest time between two acknowledged transactions of one client around each event.
 
 use crate::lists::{self, Attempt, Fate, Lists};
-use crate::proxy::Proxies;
-use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+pub use crate::servers::Event;
+use crate::servers::{Servers, told};
 use plinth_client::{Database, RangeOptions, Transaction};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, Task, block_on};
 use plinth_types::{Error, MutationType};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,21 +27,6 @@ const EPOCH: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Upper ends of the histogram's classes, in milliseconds.
 const CLASSES: [u64; 9] = [50, 100, 200, 400, 700, 1000, 2000, 4000, 8000];
-
-/// What happens to a server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Event {
-    /// SIGKILL.
-    Killed,
-    /// SIGTERM.
-    Ended,
-    /// SIGSTOP, and SIGCONT after an election.
-    Stopped,
-    /// Nothing comes from it to other servers, or to it, or both.
-    CutOff,
-    /// What servers say to each other is late.
-    Delayed,
-}
 
 /// The first rounds go through these, to a server that leads and to one that follows by turns; then they are drawn.
 const EVENTS: [Event; 8] = [
@@ -109,178 +90,19 @@ fn summary(f: &mut std::fmt::Formatter<'_>, name: &str, mut pauses: Vec<Duration
     )
 }
 
-/// The processes of a cluster, which end with the value.
-struct Servers {
-    env: Env,
-    program: Vec<OsString>,
-    place: PathBuf,
-    file: PathBuf,
-    listen: Vec<SocketAddr>,
-    proxies: Proxies,
-    children: Vec<Option<Child>>,
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn told(what: &str) -> impl Fn(Error) -> String {
-    move |error| format!("{what}: {error}")
-}
-
-/// Addresses of this machine at which nobody listens now.
-fn free_addresses(env: &Env, count: usize) -> Result<Vec<SocketAddr>, String> {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = |_| block_on(env.sockets().listen(any)).map_err(told("find free ports"));
-    let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>()?;
-    Ok(listeners.iter().map(|listener| listener.local_address()).collect())
-}
-
-impl Servers {
-    /// Starts servers that form a cluster, each behind a proxy.
-    fn form(env: &Env, program: &[OsString], place: &Path, count: usize) -> Result<Self, String> {
-        let listen = free_addresses(env, count)?;
-        let proxies = block_on(Proxies::stand(env, &listen)).map_err(told("stand between servers"))?;
-        let file = place.join("fdb.cluster");
-        let named: Vec<_> = proxies.addresses().iter().map(ToString::to_string).collect();
-        let line = format!("kills:nodes@{}\n", named.join(","));
-        block_on(env.files().replace(&file, line.as_bytes())).map_err(told("write the cluster file"))?;
-        let children = (0..count).map(|_| None).collect();
-        let (program, place) = (program.to_vec(), place.to_path_buf());
-        let mut servers = Self { env: env.clone(), program, place, file, listen, proxies, children };
-        let mut outputs = Vec::new();
-        for at in 0..count {
-            servers.start(at, Stdio::piped())?;
-            outputs.extend(servers.children[at].as_mut().and_then(|child| child.stdout.take()));
-        }
-        for output in outputs {
-            let mut line = String::new();
-            let read = BufReader::new(output).read_line(&mut line);
-            if read.is_err() || !line.starts_with("ready ") {
-                return Err(format!("a server said {line:?} when it was to be ready"));
-            }
-        }
-        Ok(servers)
-    }
-
-    fn start(&mut self, at: usize, output: Stdio) -> Result<(), String> {
-        let (program, before) = self.program.split_first().ok_or("no program to start")?;
-        let public = self.proxies.addresses()[at].to_string();
-        let child = Command::new(program)
-            .args(before)
-            .args([
-                "server",
-                "--listen",
-                &self.listen[at].to_string(),
-                "--public-address",
-                &public,
-                "--log",
-                "text,error",
-            ])
-            .arg("--dir")
-            .arg(self.place.join(format!("node-{}", at + 1)))
-            .arg("--cluster-file")
-            .arg(&self.file)
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(Stdio::null())
-            .spawn();
-        self.children[at] = Some(child.map_err(|error| format!("start a server: {error}"))?);
-        Ok(())
-    }
-
-    fn signal(&self, at: usize, signal: &str) -> Result<(), String> {
-        let Some(child) = &self.children[at] else { return Ok(()) };
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
-        match sent {
-            Ok(status) if status.success() => Ok(()),
-            other => Err(format!("kill {signal} of server {}: {other:?}", at + 1)),
-        }
-    }
-
-    /// Waits for a process that was told to end; gives its code.
-    fn ended(&mut self, at: usize) -> Result<Option<i32>, String> {
-        let Some(mut child) = self.children[at].take() else { return Ok(None) };
-        child.wait().map(|status| status.code()).map_err(|error| format!("wait for a server: {error}"))
-    }
-
-    /// Every process that wasn't ended is there.
-    fn check(&mut self) -> Result<(), String> {
-        for (at, child) in self.children.iter_mut().enumerate() {
-            if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
-                return Err(format!("server {} has ended by itself: {status}", at + 1));
-            }
-        }
-        Ok(())
-    }
-
-    fn database(&self) -> Result<Database, String> {
-        let file =
-            block_on(ClusterFile::read(&self.env, &self.file)).map_err(told("read the cluster file"))?;
-        Ok(Database::new(Arc::new(RemoteEndpoint::connect(&self.env, file))))
-    }
-
-    /// The place of the server that leads, if that is known.
-    fn leader(&self) -> Option<usize> {
-        let file = block_on(ClusterFile::read(&self.env, &self.file)).ok()?;
-        let located = block_on(RemoteEndpoint::connect(&self.env, file).locate()).ok()?;
-        let address = located.leader_address()?.to_owned();
-        self.proxies.addresses().iter().position(|known| known.to_string() == address)
-    }
-
-    /// Does something to a server, and has it come back.
-    fn befall(&mut self, at: usize, event: Event, random: &mut Random) -> Result<(), String> {
-        let ms =
-            |random: &mut Random, least: u64, most: u64| Duration::from_millis(random.in_range(least..most));
-        let env = self.env.clone();
-        match event {
-            Event::Killed => {
-                self.signal(at, "-KILL")?;
-                self.ended(at)?;
-                block_on(env.sleep(ms(random, 0, 1200)));
-                self.start(at, Stdio::null())?;
-            }
-            Event::Ended => {
-                self.signal(at, "-TERM")?;
-                match self.ended(at)? {
-                    Some(0) => {}
-                    code => {
-                        return Err(format!("server {} ended with {code:?} when it was asked to", at + 1));
-                    }
-                }
-                self.start(at, Stdio::null())?;
-            }
-            Event::Stopped => {
-                self.signal(at, "-STOP")?;
-                block_on(env.sleep(ms(random, 300, 2500)));
-                self.signal(at, "-CONT")?;
-            }
-            Event::CutOff => {
-                let (node, ways) = (at as u64 + 1, random.below(3));
-                for other in (1..=self.listen.len() as u64).filter(|other| *other != node) {
-                    if ways != 0 {
-                        self.proxies.cut(node, other);
-                    }
-                    if ways != 1 {
-                        self.proxies.cut(other, node);
-                    }
-                }
-                block_on(env.sleep(ms(random, 500, 3000)));
-                self.proxies.heal();
-            }
-            Event::Delayed => {
-                self.proxies.delay(ms(random, 5, 120));
-                block_on(env.sleep(ms(random, 300, 1500)));
-                self.proxies.heal();
-            }
-        }
-        Ok(())
-    }
+/// Does something to a server, and has it come back after a while.
+fn befall(servers: &mut Servers, at: usize, event: Event, random: &mut Random) -> Result<(), String> {
+    let lasts = match event {
+        Event::Killed => 0..1200,
+        Event::Ended => 0..1,
+        Event::Stopped => 300..2500,
+        Event::CutOff => 500..3000,
+        Event::Delayed => 300..1500,
+    };
+    let by = random.below(120).max(5);
+    servers.begin(at, event, by)?;
+    block_on(servers.env().sleep(Duration::from_millis(random.in_range(lasts))));
+    servers.end(at, event)
 }
 
 /// What clients have seen.
@@ -369,7 +191,7 @@ pub fn rounds(program: &[OsString], nodes: usize, rounds: u64, seed: u64) -> Res
     let env = Env::real();
     let mut random = Random::new(seed);
     let place = block_on(env.files().temporary_dir("plinth-kill-nodes")).map_err(told("make a directory"))?;
-    let mut servers = Servers::form(&env, program, place.path(), nodes)?;
+    let mut servers = Servers::form(&env, program, place.path(), nodes, true)?;
     let shared = Arc::<(AtomicBool, Mutex<History>)>::default();
     let mut clients: Vec<Task> = Vec::new();
     for client in 0..CLIENTS {
@@ -390,7 +212,7 @@ pub fn rounds(program: &[OsString], nodes: usize, rounds: u64, seed: u64) -> Res
             None => random.index(nodes),
         };
         let begin = env.now();
-        servers.befall(at, event, &mut random)?;
+        befall(&mut servers, at, event, &mut random)?;
         serves(&env, &shared)?;
         servers.check()?;
         happened.push((event, begin, env.now()));

@@ -51,6 +51,7 @@ pub mod probes;
 pub mod proxy;
 mod run;
 mod seeds;
+pub mod servers;
 mod shadow;
 mod spec;
 mod stage;

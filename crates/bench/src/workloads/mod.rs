@@ -10,11 +10,13 @@ mod backup;
 mod budget;
 mod bulk_load;
 mod cached;
+mod catch_up;
 mod changes;
 mod checkpoint;
 mod cluster;
 mod concurrency;
 mod device;
+mod failover;
 mod growth;
 mod larger;
 mod latency;
@@ -40,8 +42,10 @@ mod write;
 pub use memory::{Load, load};
 pub use mix::set_random;
 
+use crate::host::{Cluster, Host};
 use crate::outcome::{Measurement, Outcome};
 use crate::{Bench, Error, Result};
+use std::path::Path;
 
 /// A workload that can be run by name.
 pub struct Workload {
@@ -120,6 +124,8 @@ pub const ALL: &[Workload] = &[
     restore::RESTORE,
     changes::CHANGES,
     second_site::DR,
+    failover::FAILOVER,
+    catch_up::CATCH_UP,
     aged::AGED,
     larger::LARGER,
     growth::GROWTH,
@@ -135,7 +141,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// The order in which reports show them: the seeds', page by page, then ours.
-const IN_REPORTS: [&str; 42] = [
+const IN_REPORTS: [&str; 44] = [
     "write1",
     "write2",
     "write3",
@@ -169,6 +175,8 @@ const IN_REPORTS: [&str; 42] = [
     "restore",
     "changes",
     "dr",
+    "failover",
+    "catch-up",
     "restart",
     "growth",
     "budget",
@@ -179,6 +187,18 @@ const IN_REPORTS: [&str; 42] = [
     "series-opentsdb",
     "series-queries",
 ];
+
+/// Servers of one cluster in a directory, `servers` of them, each apart from the others if that is wanted.
+fn cluster_of(
+    host: &dyn Host,
+    directory: &Path,
+    (servers, is_apart): (usize, bool),
+) -> Result<Box<dyn Cluster>> {
+    host.cluster(directory, servers, is_apart).map_err(|error| match error.detail() {
+        Some(why) if error == plinth_types::Error::unsupported_operation() => Error::Skipped(why.to_owned()),
+        _ => Error::Database(error),
+    })
+}
 
 /// A measurement joined to the sum of those before it.
 fn join(sum: Option<Measurement>, more: Measurement) -> Measurement {

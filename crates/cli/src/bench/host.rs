@@ -1,12 +1,16 @@
-//! What `plinth bench` can do around a database in its own process: checkpoints, databases beside it, and crashes of a second process.
+//! What `plinth bench` can do around a database in its own process: checkpoints, databases beside it, crashes of a second process, and servers
+//! of a cluster to which things happen (`plinth_sim::servers`).
+//!
+//! Always: what it starts ends with the value that it gives, before the workload's directory goes.
 
 use super::serve::{self, failed};
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
 use plinth::backup::restore::Loader;
 use plinth::{Builder, Database, Error, Result, Version, block_on};
-use plinth_bench::host::{Crash, Host, Server, Waits};
+use plinth_bench::host::{Cluster, Crash, Host, Mishap, Server, Waits};
 use plinth_env::Env;
+use plinth_sim::servers::{Event, Servers};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -72,6 +76,62 @@ impl Host for LocalHost {
 
     fn serve(&self, directory: &Path) -> Result<Server> {
         serve::start(directory, &self.engine)
+    }
+
+    fn cluster(&self, directory: &Path, servers: usize, is_apart: bool) -> Result<Box<dyn Cluster>> {
+        let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
+        block_on(self.env.files().create_dir_all(directory))?;
+        let more = ["--engine", &self.engine];
+        let started = Servers::form_told(&self.env, &[program.into()], directory, (servers, is_apart), &more);
+        Ok(Box::new(Processes(started.map_err(failed("cannot start a cluster"))?)))
+    }
+}
+
+/// Servers as processes of this program.
+struct Processes(Servers);
+
+/// What happens to them, and how: who is cut off is so in both directions.
+fn event(mishap: Mishap) -> (Event, u64) {
+    match mishap {
+        Mishap::Killed => (Event::Killed, 0),
+        Mishap::Stopped => (Event::Stopped, 0),
+        Mishap::CutOff => (Event::CutOff, 2),
+        Mishap::Ended => (Event::Ended, 0),
+    }
+}
+
+impl Cluster for Processes {
+    fn database(&self) -> Result<plinth::client::Database> {
+        self.0.database().map_err(failed("cannot connect"))
+    }
+
+    fn one(&self, at: usize) -> Result<plinth::client::Database> {
+        self.0.one(at).map_err(failed("cannot connect"))
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.0.leader()
+    }
+
+    fn begin(&mut self, at: usize, mishap: Mishap) -> Result<()> {
+        let (event, way) = event(mishap);
+        self.0.begin(at, event, way).map_err(failed("cannot do that to a server"))
+    }
+
+    fn end(&mut self, at: usize, mishap: Mishap) -> Result<()> {
+        self.0.end(at, event(mishap).0).map_err(failed("cannot have a server back"))?;
+        match mishap {
+            Mishap::Killed | Mishap::Ended => self.until_ready(at),
+            Mishap::Stopped | Mishap::CutOff => Ok(()),
+        }
+    }
+
+    fn add(&mut self) -> Result<usize> {
+        self.0.add().map_err(failed("cannot start a server"))
+    }
+
+    fn until_ready(&mut self, at: usize) -> Result<()> {
+        self.0.until_ready(at).map_err(failed("a server does not serve"))
     }
 }
 
