@@ -54,7 +54,7 @@ pub use clients::{Client, Plan, Work, drive};
 pub use dataset::{Dataset, MAX_ROWS, key};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use html::page;
+pub use html::{page, pictures};
 pub use outcome::{Figure, Mark, Measurement, Outcome};
 pub use place::Place;
 pub use progress::Progress;

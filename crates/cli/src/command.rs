@@ -114,6 +114,7 @@ fn bench() -> Command {
         .arg(number("threads", "N").help("Threads that clients run on [default: each workload its own]"))
         .arg(path("json", "FILE").help("Writes everything that was measured to FILE, as JSON"))
         .arg(path("html", "FILE").help("Writes a page of tables and plots to FILE, which needs nothing else"))
+        .arg(path("pictures", "DIR").help("Writes each plot into DIR as an SVG picture, for a document"))
         .arg(path("markdown", "FILE").help("Writes the table to FILE, for a document"))
         .arg(
             Arg::new("rest")

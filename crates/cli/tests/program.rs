@@ -121,7 +121,8 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     let place = Place::new();
     let (json, markdown) = (place.path("report.json"), place.path("report.md"));
     let html = place.path("report.html");
-    let outputs = ["--json", &json, "--markdown", &markdown, "--html", &html];
+    let pictures = place.path("pictures");
+    let outputs = ["--json", &json, "--markdown", &markdown, "--html", &html, "--pictures", &pictures];
     let ended = bench(&place, &[&["--workload", "write1,read,concurrency"][..], &outputs].concat());
     ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "FoundationDB's guide"]);
     assert!(!ended.out.contains("write3"), "only what was asked for: {}", ended.out);
@@ -137,6 +138,12 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
         assert!(json.contains(word), "no {word} in {json}");
     }
     assert!(place.read("report.md").contains("| write1"));
+    let picture = place.read("pictures/throughput-by-concurrency-90-10.svg");
+    assert!(
+        picture.starts_with("<svg xmlns")
+            && picture.contains("Throughput by concurrency")
+            && picture.ends_with("</svg>\n")
+    );
     let html = place.read("report.html");
     for word in ["<!doctype html>", "<svg", "Throughput by concurrency", "305 k", "</html>"] {
         assert!(html.contains(word), "no {word} in {html}");

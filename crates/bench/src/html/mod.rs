@@ -3,7 +3,10 @@
 //! It takes several reports, of one engine each, and shows them side by side. The page has no script, and asks for nothing
 //! over the network; it follows the reader's light or dark scheme, and on a narrow screen each row of a table becomes a card.
 
+mod pictures;
 mod plot;
+
+pub use pictures::pictures;
 
 use crate::Report;
 use crate::curve::Curve;
@@ -135,8 +138,8 @@ fn key(number: usize, name: &str) -> String {
     format!("<span class=\"name\"><span class=\"key c{colour}\"></span>{}</span> ", escape(name))
 }
 
-/// All plots; curves of the same title, of several engines, in one.
-fn curves(reports: &[Report]) -> String {
+/// All curves, those of the same title, of several engines, in one; and what is to be said of each.
+fn merged(reports: &[Report]) -> Vec<(Curve, Vec<String>)> {
     let mut merged: Vec<(Curve, Vec<String>)> = Vec::new();
     for report in reports {
         for (curve, outcome) in report
@@ -167,6 +170,12 @@ fn curves(reports: &[Report]) -> String {
             }
         }
     }
+    merged
+}
+
+/// All plots.
+fn curves(reports: &[Report]) -> String {
+    let merged = merged(reports);
     if merged.is_empty() {
         return String::new();
     }

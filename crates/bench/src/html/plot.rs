@@ -8,8 +8,8 @@ use super::escape;
 use crate::curve::{Axis, Curve, Reference, Scale, Series};
 use std::fmt::Write;
 
-const WIDTH: f64 = 460.0;
-const HEIGHT: f64 = 290.0;
+pub const WIDTH: f64 = 460.0;
+pub const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
@@ -23,6 +23,13 @@ const WORDS: (f64, f64) = (13.0, 6.6);
 
 /// The picture of a curve.
 pub fn svg(curve: &Curve) -> String {
+    let title = escape(&curve.title);
+    let parts = parts(curve);
+    format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n{parts}</svg>\n")
+}
+
+/// What stands in the picture.
+pub fn parts(curve: &Curve) -> String {
     let values = |pick: fn(&(f64, f64)) -> f64| {
         curve.series.iter().flat_map(move |series| series.points.iter().map(pick))
     };
@@ -30,10 +37,7 @@ pub fn svg(curve: &Curve) -> String {
     let x =
         Ruler::new(&curve.x, values(|point| point.0).chain(references().filter_map(|mark| mark.x)), false);
     let y = Ruler::new(&curve.y, values(|point| point.1).chain(references().map(|mark| mark.y)), true);
-    let mut out = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-        escape(&curve.title)
-    );
+    let mut out = String::new();
     let place = Place { x, y };
     place.grid(&mut out, curve);
     let marks = together(&curve.references);
@@ -43,7 +47,6 @@ pub fn svg(curve: &Curve) -> String {
     }
     // Over the lines, or those would cross them out.
     place.words(&mut out, curve, &marks);
-    out.push_str("</svg>\n");
     out
 }
 

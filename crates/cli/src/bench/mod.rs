@@ -71,8 +71,23 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
                 .map_err(|error| Failure::of(format!("cannot write {}", path.display()), error))?;
         }
     }
+    if let Some(dir) = options.get_one::<PathBuf>("pictures") {
+        write_pictures(&env, dir, &reports)?;
+    }
     terminal::print(&all(&reports, Terminal::stdout().style()))?;
     Ok(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { 0 })
+}
+
+/// Writes each plot into a directory.
+fn write_pictures(env: &Env, dir: &Path, reports: &[Report]) -> Result<(), Failure> {
+    let written = block_on(async {
+        env.files().create_dir_all(dir).await?;
+        for (name, picture) in plinth_bench::pictures(reports) {
+            env.files().replace(dir.join(format!("{name}.svg")), picture.as_bytes()).await?;
+        }
+        Ok::<(), plinth::Error>(())
+    });
+    written.map_err(|error| Failure::of(format!("cannot write pictures into {}", dir.display()), error))
 }
 
 /// All reports, one after the other.
