@@ -87,11 +87,11 @@ pub trait Cluster: Send {
     /// Those of reading the cluster file.
     fn database(&self) -> Result<Database>;
 
-    /// A client of one server alone.
+    /// What makes clients of one server alone.
     ///
     /// # Errors
     /// Those of a connection string.
-    fn one(&self, at: usize) -> Result<Database>;
+    fn one(&self, at: usize) -> Result<Box<dyn Fn() -> Database + Send>>;
 
     /// Which server leads, if that is known.
     fn leader(&self) -> Option<usize>;

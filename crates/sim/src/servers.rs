@@ -217,14 +217,15 @@ impl Servers {
         Ok(Database::new(Arc::new(RemoteEndpoint::connect(&self.env, file))))
     }
 
-    /// A client of one server alone.
+    /// What makes clients of one server alone.
     ///
     /// # Errors
     /// Those of a connection string.
-    pub fn one(&self, at: usize) -> Result<Database, String> {
+    pub fn one(&self, at: usize) -> Result<impl Fn() -> Database + Send + use<>, String> {
         let file = ClusterFile::parse(&format!("kills:nodes@{}", self.address(at)));
         let file = file.map_err(told("name a server"))?;
-        Ok(Database::new(Arc::new(RemoteEndpoint::connect(&self.env, file))))
+        let env = self.env.clone();
+        Ok(move || Database::new(Arc::new(RemoteEndpoint::connect(&env, file.clone()))))
     }
 
     /// The place of the server that leads, if that is known.

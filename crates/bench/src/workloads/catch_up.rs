@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   three servers    rows, then blind writes of eight clients all the time
-//!   a fourth one     started empty ─▶ taken in ─▶ rows, chunk by chunk ─▶ entries behind them ─▶ serves
+//!   a fourth one     started empty ─▶ taken in ─▶ rows, chunk by chunk ─▶ entries behind them ─▶ has everything
 //!                                                  <- bytes a second ->
-//!   commits a second     before    |  meanwhile: from its start until it serves
+//!   commits a second     before    |  meanwhile: from its start until then
 //! ```
+//! While the others have all of their log (the newest 256 MiB, and what no checkpoint has), it takes entries alone, and no rows.
 //! The rows are ten times as many as the settings say: what takes a second says little.
 
 use super::{Group, Workload, load};
@@ -18,6 +19,7 @@ use crate::random::Random;
 use crate::unit::Unit;
 use crate::{Bench, Error, Result, words};
 use plinth_client::Database;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, Task, block_on};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,8 +40,11 @@ const DIRECTORY: &str = "plinth-bench-catch-up";
 const SERVERS: usize = 3;
 const TIMES: u64 = 10;
 const CLIENTS: usize = 8;
-/// How often it is looked how far the new one is.
+/// How often it is looked how far the new one is, and how long an answer is waited for.
 const LOOK: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How long it may take for everything behind the rows.
+const LONG: Duration = Duration::from_secs(600);
 
 fn catch_up(bench: &Bench) -> Result<Outcome> {
     let Some(host) = &bench.host else {
@@ -58,11 +63,13 @@ fn catch_up(bench: &Bench) -> Result<Outcome> {
     block_on(bench.env.sleep(time));
     drop(task);
     let before = writers.rate_since(&bench.env, Duration::ZERO, 0);
+    let wanted = committed_index(&block_on(cluster.database()?.status_json())?);
     let (began, counted) = (bench.env.now(), writers.commits.load(Ordering::Relaxed));
     let at = cluster.add()?;
-    let look = Look::begin(&bench.env, cluster.one(at)?);
+    let look = Look::begin(&bench.env, wanted, cluster.one(at)?);
     let task = bench.progress.unknown("catch-up, the new server");
     cluster.until_ready(at)?;
+    look.until_all_is_there(bench)?;
     drop(task);
     let took = bench.env.now() - began;
     let meanwhile = writers.rate_since(&bench.env, began - writers.began, counted);
@@ -73,10 +80,10 @@ fn catch_up(bench: &Bench) -> Result<Outcome> {
 
 fn outcome(dataset: &Dataset, took: Duration, taken: &[(Duration, u64)], commits: (f64, f64)) -> Outcome {
     let (before, meanwhile) = commits;
-    let (bytes, time) = match taken {
-        [(first, had), .., (last, has)] if has > had => (has - had, *last - *first),
-        // It was too quick to be seen at it.
-        _ => (dataset.bytes(), took),
+    let (bytes, time, how) = match taken {
+        [(first, had), .., (last, has)] if has > had => (has - had, *last - *first, "as rows"),
+        // The others have all of their log yet, or it was too quick to be seen at it.
+        _ => (dataset.bytes(), took, "as entries of the log, or too quickly to be seen at it"),
     };
     let rate = bytes as f64 / time.as_secs_f64().max(1e-9);
     let title = format!("{} rows, {}", words::grouped(dataset.rows()), words::bytes(dataset.bytes()));
@@ -90,13 +97,13 @@ fn outcome(dataset: &Dataset, took: Duration, taken: &[(Duration, u64)], commits
     );
     outcome.figures.push(left);
     outcome.figures.push(Figure::new(
-        "until it serves",
+        "until it has everything",
         took.as_secs_f64(),
         Unit::Seconds,
         figures::Target::NONE,
     ));
     outcome.notes.push(format!(
-        "{} commits/s before, {} meanwhile; rows were seen to come for {}",
+        "{} commits/s before, {} meanwhile; what there was came {how}, in {}",
         words::short(before),
         words::short(meanwhile),
         words::duration(time)
@@ -108,7 +115,7 @@ fn outcome(dataset: &Dataset, took: Duration, taken: &[(Duration, u64)], commits
             "commits_per_second_before": before,
             "commits_per_second_meanwhile": meanwhile,
             "seconds_of_rows": time.as_secs_f64(),
-            "seconds_until_it_serves": took.as_secs_f64(),
+            "seconds_until_it_has_everything": took.as_secs_f64(),
         }),
     ));
     outcome
@@ -166,33 +173,71 @@ impl Writers {
     }
 }
 
+/// Up to which entry of the log a server has what is committed.
+fn committed_index(status: &str) -> u64 {
+    let status: Value = status.parse().unwrap_or_default();
+    status.pointer("/cluster/plinth/member/committed_index").and_then(Value::as_u64).unwrap_or_default()
+}
+
 /// How many bytes of rows the new server had taken, and when.
 type Seen = Arc<Mutex<Vec<(Duration, u64)>>>;
 
 /// Whoever looks how far the new server is.
 struct Look {
     stop: Arc<AtomicBool>,
+    /// It has everything that there was when it was started.
+    has_all: Arc<AtomicBool>,
     seen: Seen,
     task: Task,
 }
 
 impl Look {
-    fn begin(env: &Env, server: Database) -> Self {
+    /// `wanted`: the entry up to which the others have what is committed.
+    fn begin(env: &Env, wanted: u64, connect: Box<dyn Fn() -> Database + Send>) -> Self {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Seen::default());
         let (told, found, clock) = (stop.clone(), seen.clone(), env.clone());
+        let has_all = Arc::new(AtomicBool::new(false));
+        let reached = has_all.clone();
         let task = env.spawn("bench-look", async move {
+            let mut server = connect();
             while !told.load(Ordering::Relaxed) {
-                // Until it listens there is nothing to be seen.
-                let status = server.endpoint().status_json().await.unwrap_or_default();
+                let asked = race(server.endpoint().status_json(), clock.sleep(PATIENCE)).await;
+                let First::Left(Ok(status)) = asked else {
+                    // It doesn't listen yet; a client that tries again does so later and later.
+                    server = connect();
+                    continue;
+                };
+                let has = committed_index(&status) >= wanted;
                 let status: Value = status.parse().unwrap_or_default();
-                let at = status.pointer("/cluster/plinth/member/catching_up/taken_bytes");
-                if let Some(bytes) = at.and_then(Value::as_u64) {
-                    lock(&found).push((clock.now(), bytes));
+                match status.pointer("/cluster/plinth/member/catching_up") {
+                    Some(Value::Null) => reached.store(has, Ordering::Release),
+                    Some(now) => {
+                        let bytes = now["taken_bytes"].as_u64().unwrap_or_default();
+                        lock(&found).push((clock.now(), bytes));
+                    }
+                    // It can't be reached.
+                    None => server = connect(),
                 }
                 clock.sleep(LOOK).await;
             }
         });
-        Self { stop, seen, task }
+        Self { stop, has_all, seen, task }
+    }
+
+    /// A server whose cluster has all its log yet serves at once, and takes everything as entries.
+    fn until_all_is_there(&self, bench: &Bench) -> Result<()> {
+        let since = bench.env.now();
+        while !self.has_all.load(Ordering::Acquire) {
+            if bench.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            if bench.env.now() - since > LONG {
+                let detail = format!("the new server lacks entries after {}", words::duration(LONG));
+                return Err(plinth_types::Error::timed_out().with_detail(detail).into());
+            }
+            block_on(bench.env.sleep(LOOK / 10));
+        }
+        Ok(())
     }
 
     /// What was seen while it took rows: from the last look before there were any to the first at which there were no more.

@@ -105,8 +105,9 @@ impl Cluster for Processes {
         self.0.database().map_err(failed("cannot connect"))
     }
 
-    fn one(&self, at: usize) -> Result<plinth::client::Database> {
-        self.0.one(at).map_err(failed("cannot connect"))
+    fn one(&self, at: usize) -> Result<Box<dyn Fn() -> plinth::client::Database + Send>> {
+        let connect = self.0.one(at).map_err(failed("cannot connect"))?;
+        Ok(Box::new(connect))
     }
 
     fn leader(&self) -> Option<usize> {
