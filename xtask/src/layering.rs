@@ -154,8 +154,6 @@ const LAYERS: &[Layer] = &[
             "plinth-client",
             "plinth-pipeline",
             "plinth-peers",
-            "plinth-backup",
-            "plinth-dr",
             "plinth-server",
             "plinth",
         ],

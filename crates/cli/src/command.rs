@@ -13,7 +13,7 @@ pub const BENCH_WRITER: &str = "bench-writer";
 
 const ABOUT: &str = "An ordered, transactional key-value database with FoundationDB's API";
 const CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no sense; \
-                     3 a database is damaged; 130 interrupted.";
+                     3 a database is damaged; 75 a server is to be started again; 130 interrupted.";
 
 /// The whole command line.
 pub fn command(version: &'static str) -> Command {

@@ -8,6 +8,8 @@ pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 /// `check` found damage, or `salvage` could not save everything.
 pub const DAMAGED: u8 = 3;
+/// A server ended to be started again, because a client asked for that. Whoever starts programs again only after a failure does so then.
+pub const BEGINS_ANEW: u8 = 75;
 /// The user interrupted it.
 pub const INTERRUPTED: u8 = 130;
 

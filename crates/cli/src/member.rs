@@ -285,8 +285,12 @@ fn bare(address: &plinth::client::remote::Address) -> String {
 
 /// Waits for something, unless somebody asks for the end.
 fn until_stopped<T>(env: &Env, stop: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+    until(env, || stop.load(Ordering::Relaxed), work)
+}
+
+fn until<T>(env: &Env, is_to_end: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let stopped = async {
-        while !stop.load(Ordering::Relaxed) {
+        while !is_to_end() {
             env.sleep(TICK).await;
         }
     };
@@ -298,7 +302,7 @@ fn until_stopped<T>(env: &Env, stop: &AtomicBool, work: impl Future<Output = T>)
 
 impl Member {
     /// Waits until somebody leads, and this member has what the others have, so that clients are served. False if somebody asked for the end meanwhile.
-    pub fn until_served(&self, env: &Env, stop: &AtomicBool) -> bool {
+    pub fn until_served(&self, env: &Env, is_to_end: impl Fn() -> bool) -> bool {
         let served = async {
             let mut since = env.now();
             loop {
@@ -316,7 +320,7 @@ impl Member {
                 env.sleep(TICK).await;
             }
         };
-        until_stopped(env, stop, served).is_some()
+        until(env, is_to_end, served).is_some()
     }
 
     /// Gives the leader's part to somebody else, if this member has it.

@@ -5,7 +5,7 @@
 
 use crate::agents::Agents;
 use crate::dev_nodes;
-use crate::failure::{Failure, tell};
+use crate::failure::{BEGINS_ANEW, Failure, tell};
 use crate::interrupt;
 use crate::log;
 use crate::member::{self, Member, Plan};
@@ -91,7 +91,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         )
     })?;
     serve(&env, &settings, &home, None, |server, found| {
-        let ready = format!("ready {} {found}{}\n", addresses(server), http(server));
+        let clients = Some(addresses(server)).filter(|all| !all.is_empty()).map(|all| all + " ");
+        let ready = format!("ready {}{found}{}\n", clients.unwrap_or_default(), http(server));
         terminal::print(&format!("{ready}{}{}", token(server), series(server)))
     })
 }
@@ -278,7 +279,7 @@ fn serve(
     let found = file.as_ref().map_or_else(|| home.to_string(), |file| file.display().to_string());
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
-        Home::Store { target, .. } => Some(open_store(env, settings, target)?),
+        Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
     };
     let Some(Opened { database, member, among }) = opened else { return Ok(0) };
     let (measured, own) = (database.clone(), env.clone());
@@ -296,12 +297,15 @@ fn serve(
     let mut config =
         ServerConfig { metrics, layers, peers, among, ..config(env, settings, file.as_deref(), usual)? };
     config.console.token_file = config.console.token_file.or_else(|| home.token_file(config.http));
-    config.series.limits.stored = series_rows(&database, settings);
+    if matches!(home, Home::Directory(_)) {
+        config.series.limits.stored = series_rows(&database, settings);
+    }
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     let console = http(&server).trim_start().to_owned();
     tracing::info!(addresses = addresses(&server), console, cluster_file = found, "serving clients");
-    if member.as_ref().is_none_or(|member| member.until_served(env, &stop)) {
+    let is_to_end = || stop.load(Ordering::Relaxed) || server.is_to_begin_anew();
+    if member.as_ref().is_none_or(|member| member.until_served(env, is_to_end)) {
         announce(&server, &found)?;
     }
     until_end(env, &server, &database, &stop, &hangup);
@@ -312,6 +316,7 @@ fn serve(
     if let Some(member) = &member {
         member.hand_over();
     }
+    let code = if server.is_to_begin_anew() { BEGINS_ANEW } else { 0 };
     block_on(server.stop());
     if let Some(error) = database.failure() {
         // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
@@ -323,7 +328,7 @@ fn serve(
     }
     closed.map_err(|error| Failure::of(format!("cannot close {home}"), error))?;
     tracing::info!("the server has ended");
-    Ok(0)
+    Ok(code)
 }
 
 /// Goes on until the server is asked to end, or its database fails; reads certificates again when it is asked to.
@@ -404,9 +409,17 @@ fn client_protocol(settings: &Settings) -> Result<u16, Failure> {
 }
 
 /// A FoundationDB cluster's database. Its series are shared with whichever other servers are there.
-fn open_store(env: &Env, settings: &Settings, target: &fdb::Target) -> Result<Opened, Failure> {
-    let database = Database::foundationdb(target)
-        .map_err(|error| Failure::of(format!("cannot open {target}"), error))?;
+fn open_store(
+    env: &Env,
+    settings: &Settings,
+    target: &fdb::Target,
+    stop: &Arc<AtomicBool>,
+) -> Result<Opened, Failure> {
+    // A library that waits for its cluster may do so for ever.
+    let opened = starting::interruptible(env, stop, || fdb::Foundation::open(target));
+    let opened = opened.map_err(|error| Failure::of(format!("cannot open {target}"), error))?;
+    opened.watch_over();
+    let database = Database::over(Arc::new(opened));
     // Servers on several machines may all listen on the same loopback address.
     let number = format!("{:016x}", env.random_u64());
     let name = match public(settings) {
@@ -487,7 +500,8 @@ fn config(
     if let Some(file) = file.filter(|_| listen.is_empty()) {
         listen.extend(listed(env, file)?);
     }
-    if listen.is_empty() && usual.is_none() {
+    // In front of a FoundationDB cluster clients are let in where that is said.
+    if listen.is_empty() && usual.is_none() && file.is_some() {
         listen = defaults.listen;
     }
     let limits = Limits {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::block_on;
-use plinth_env::Env;
+use plinth_env::{Env, Open};
 use plinth_tls::make::{self, Pair, Wish};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -150,19 +150,31 @@ fn wish<'a>(options: &'a ArgMatches, others: &'a [String]) -> Wish<'a> {
 
 /// Writes both files, neither of which may be there.
 fn write(dir: &Path, name: &str, pair: &Pair) -> Result<(), Failure> {
-    let env = Env::real();
     let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
-    for path in [&certificate, &key] {
-        if block_on(env.files().exists(path)).map_err(failed)? {
-            return Err(Failure::new(format!(
-                "{} is there already, and stays as it is: name another directory, or move it away",
-                path.display()
-            )));
-        }
+    make(&key, Open::CreatePrivate, &pair.key)?;
+    if let Err(failed) = make(&certificate, Open::CreateNew, &pair.certificate) {
+        // A key without its certificate would be in the way of the next try.
+        let _ = block_on(Env::real().files().remove(&key));
+        return Err(failed);
     }
-    let failed = |error| Failure::of(format!("cannot write into {}", dir.display()), error);
-    block_on(env.keeping_private().files().replace(&key, pair.key.as_bytes())).map_err(failed)?;
-    block_on(env.files().replace(&certificate, pair.certificate.as_bytes())).map_err(failed)?;
     terminal::print(&format!("{}\n{}\n", certificate.display(), key.display()))?;
     Ok(())
+}
+
+/// Makes a file: a new one, so that nobody else has it open or owns it.
+fn make(path: &Path, open: Open, text: &str) -> Result<(), Failure> {
+    let files = Env::real();
+    let files = files.files();
+    if block_on(files.exists(path)).unwrap_or(false) {
+        return Err(Failure::new(format!(
+            "{} is there already, and stays as it is: name another directory, or move it away",
+            path.display()
+        )));
+    }
+    let written = block_on(async {
+        let made = files.open(path, open).await?;
+        made.write_all_at(0, text.as_bytes()).await?;
+        made.sync_all().await
+    });
+    written.map_err(|error| Failure::of(format!("cannot write {}", path.display()), error))
 }

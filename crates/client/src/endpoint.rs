@@ -64,6 +64,15 @@ pub trait Endpoint: Send + Sync + 'static {
     /// The status document, as JSON.
     fn status_json(&self) -> Reply<String>;
 
+    /// The status document as the server at an address, `ip:port`, makes it itself; of a database without servers, its own.
+    ///
+    /// # Errors
+    /// `connection_failed` or `all_alternatives_failed` if there is no such server, or it can't be reached.
+    fn status_of(&self, address: &str) -> Reply<String> {
+        let _ = address;
+        self.status_json()
+    }
+
     /// Pins the newest version that can be kept, which may be some seconds behind the newest commits: it stays readable for as
     /// long as what is given lives, however much is written meanwhile.
     ///
@@ -106,7 +115,10 @@ pub trait Endpoint: Send + Sync + 'static {
     }
 
     /// Has the server at an address, `ip:port`, end cleanly, so that whoever looks after it starts it anew: 1 if it has been told, 0 if there is
-    /// no such server.
+    /// no such server, or it can't be reached.
+    ///
+    /// # Errors
+    /// `connection_failed` if the connection was lost before it answered: it may have been told. It isn't told again.
     fn reboot(&self, address: &str) -> Reply<i64> {
         let _ = address;
         Reply::ready(Ok(0))

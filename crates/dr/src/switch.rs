@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 ///
 /// # Errors
 /// `client_invalid_operation` if neither follows the other, or the second isn't whole yet; `database_locked` if somebody else has
-/// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on.
+/// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on; or if an agent that had
+/// taken it over gave it up.
 pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
     sites.reach().await?;
     let agent = Agent::new(sites.clone(), control.clone());
@@ -25,6 +26,10 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
         let direction = sites.direction().await?.ok_or_else(nothing)?;
         if direction.is_reversed && direction.head.wanted == Wanted::Following {
             return Ok(is_begun);
+        }
+        if is_begun && direction.head.wanted == Wanted::Following {
+            let detail = "whoever went on with it gave it up, and the second follows as before: plinth dr status says more";
+            return Err(Error::operation_cancelled().with_detail(detail));
         }
         if control.stop.load(Ordering::Relaxed) {
             let detail = "stopped while sides are changed: an agent, or the same command, goes on";

@@ -146,3 +146,37 @@ pub async fn race<A: Future, B: Future>(left: A, right: B) -> First<A::Output, B
     })
     .await
 }
+
+/// Waits for all of these futures, which go on beside each other, and gives what each gave, in their order. Each wake-up polls all that
+/// are not ready yet, so it is for some dozens, not for thousands.
+///
+/// ```
+/// use plinth_env::sync::all;
+/// let squares = (1..4).map(|n| async move { n * n });
+/// assert_eq!(plinth_env::block_on(all(squares)), [1, 4, 9]);
+/// ```
+pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    enum Slot<F: Future> {
+        Going(std::pin::Pin<Box<F>>),
+        Ready(F::Output),
+    }
+    let mut slots: Vec<_> = futures.into_iter().map(|future| Slot::Going(Box::pin(future))).collect();
+    std::future::poll_fn(|context| {
+        let mut is_ready = true;
+        for slot in &mut slots {
+            if let Slot::Going(future) = slot {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(output) => *slot = Slot::Ready(output),
+                    Poll::Pending => is_ready = false,
+                }
+            }
+        }
+        if is_ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let ready = |slot| match slot {
+        Slot::Ready(output) => Some(output),
+        Slot::Going(_) => None,
+    };
+    slots.into_iter().filter_map(ready).collect()
+}

@@ -10,17 +10,24 @@ use crate::watch;
 use plinth_client::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::sync::{First, race};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
     KeySpace, RangeRead, RangeResult, Result, Version, system,
 };
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The client above counts watches; the library must not count to less.
 const MAX_WATCHES: i64 = 1_000_000;
 /// As much of a range as one reply carries; never more than was asked for.
 const WANT_ALL: c_int = -2;
+
+/// How often whoever watches over a cluster looks, and how long it may be silent.
+const LOOK: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(5);
 
 const CLUSTER_FILE_PATH: &[u8] = b"\xff\xff/cluster_file_path";
 const CONNECTION_STRING: &[u8] = b"\xff\xff/connection_string";
@@ -36,6 +43,8 @@ pub(crate) struct Inner {
     library: &'static Library,
     database: Database,
     description: Description,
+    /// Whether the cluster was silent when it was last looked at, by whoever watches over it.
+    is_silent: AtomicBool,
 }
 
 impl Foundation {
@@ -53,7 +62,28 @@ impl Foundation {
             .map_err(|error| at(error, &format!("opening {target}")))?;
         database.set_option(option::MAX_WATCHES, MAX_WATCHES)?;
         let description = describe(&database).map_err(|error| at(error, &format!("opening {target}")))?;
-        Ok(Self { inner: Arc::new(Inner { library, database, description }) })
+        let is_silent = AtomicBool::new(false);
+        Ok(Self { inner: Arc::new(Inner { library, database, description, is_silent }) })
+    }
+
+    /// Looks every second, for as long as the database is held, whether the cluster answers: [`Endpoint::refusal`] says so then.
+    pub fn watch_over(&self) {
+        let env = self.env().clone();
+        let (held, timer) = (Arc::downgrade(&self.inner), env.clone());
+        drop(env.spawn("foundationdb watch", async move {
+            while let Some(inner) = held.upgrade() {
+                let request = ReadVersionRequest {
+                    priority: Priority::Immediate,
+                    lock_aware: true,
+                    ..Default::default()
+                };
+                let asked = Self { inner: inner.clone() }.read_version(request);
+                let is_silent = !matches!(race(asked, timer.sleep(SILENCE)).await, First::Left(Ok(_)));
+                inner.is_silent.store(is_silent, Ordering::Relaxed);
+                drop(inner);
+                timer.sleep(LOOK).await;
+            }
+        }));
     }
 
     /// What the library says of itself: release, source and protocol version.
@@ -238,6 +268,12 @@ impl Endpoint for Foundation {
 
     fn describe(&self) -> Description {
         self.inner.description.clone()
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        let detail = "the FoundationDB cluster doesn't answer: is it up, and does the cluster file name it?";
+        let is_silent = self.inner.is_silent.load(Ordering::Relaxed);
+        is_silent.then(|| Error::connection_failed().with_detail(detail))
     }
 
     fn status_json(&self) -> Reply<String> {

@@ -236,6 +236,41 @@ fn steps_are_counted_from_an_end_that_is_named() {
     });
 }
 
+/// All late points of a series that came between two flushes went into one transaction, which was too large from about a million on, and
+/// then nothing was saved any more.
+#[test]
+fn many_late_points_of_one_series_are_saved() {
+    let db = Database::in_memory().unwrap();
+    let settings = Settings { commit_every: None, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let (count, last) = (1_300_000_i64, 10_000_000_000);
+    let series = block_on(store.series("m a=1")).unwrap();
+    // The leaf is full, so what comes before it is late.
+    for time in 0..settings.leaf_points as i64 {
+        series.append(last + time, 0).unwrap();
+    }
+    block_on(store.sync()).unwrap();
+    let value = |n: i64| {
+        Value::Float(f64::from_bits(
+            0x3ff0_0000_0000_0000 | (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12,
+        ))
+    };
+    for n in 0..count {
+        // Not in order: a stride through all of them.
+        let n = n * 7_919 % count;
+        series.append(n * 1000, value(n)).unwrap();
+    }
+    block_on(store.sync()).unwrap();
+    drop(store);
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let found = block_on(async { series.scan(..last, Direction::Forward).await?.collect().await }).unwrap();
+    let expected = (0..count).map(|n| (n * 1000, value(n)));
+    assert!(
+        found.len() == count as usize && found.iter().map(|point| (point.time, point.value)).eq(expected)
+    );
+}
+
 /// Nothing overflows at the ends of time, whatever is asked about them.
 #[test]
 fn the_first_and_the_last_nanosecond_are_points_like_others() {

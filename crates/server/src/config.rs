@@ -20,7 +20,7 @@ const PORT: u16 = 4500;
 /// How a server is to be run.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where to listen. Port 0 takes a free one.
+    /// Where to listen. Port 0 takes a free one. With nothing here and in [`Usual::listen`] the server has no clients of keys.
     pub listen: Vec<SocketAddr>,
     /// Where to listen, answer HTTP and take in time series if the fields for that name no address.
     pub usual: Usual,

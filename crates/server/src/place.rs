@@ -34,6 +34,17 @@ impl Place {
         Located { term: 0, node: ALONE, leader: Some(ALONE), members }
     }
 
+    /// That of a server that listens for no clients: they find the database where it finds it.
+    fn nowhere(endpoint: &dyn Endpoint) -> Self {
+        let described = endpoint.describe();
+        Self {
+            cluster: String::new(),
+            connection_string: described.connection_string,
+            addresses: Vec::new(),
+            cluster_id: described.cluster_id,
+        }
+    }
+
     /// What clients are told, from the cluster file if there is one; else a new one is written. The server listens at
     /// `addresses`.
     ///
@@ -47,6 +58,9 @@ impl Place {
         addresses: &[SocketAddr],
         tls: bool,
     ) -> Result<Self> {
+        if addresses.is_empty() {
+            return Ok(Self::nowhere(endpoint));
+        }
         let first = config.public.or(addresses.first().copied());
         let Some(public) = first.filter(|address| !address.ip().is_unspecified()) else {
             let detail =

@@ -195,9 +195,12 @@ impl Server {
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
         drop(env.spawn("heavy requests", shared.heavy.clone().run(env.clone())));
-        if let Some((series, address)) = series.as_ref().zip(addresses.first()) {
+        if let Some(series) = &series {
             series.settled().await;
-            series.record(&shared, shared.config.public.unwrap_or(*address));
+            let known = shared.config.public.or(addresses.first().copied());
+            if let Some(address) = known.or(http_address).or_else(|| series.addresses.any()) {
+                series.record(&shared, address);
+            }
         }
         Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
     }

@@ -55,8 +55,6 @@ pub(crate) struct Orders {
     pub faults: Faults,
     pub link: Link,
     pub bug: Option<Bug>,
-    /// How likely a restart is after each of the things that are done to a node.
-    pub restarts: f64,
 }
 
 /// A node's machine, and what happens to it.
@@ -132,7 +130,7 @@ impl Nemesis {
         if let Some(life) = &self.life {
             life.node.check_invariants();
         }
-        if self.life.is_none() || self.random.chance(self.orders.restarts) {
+        if self.life.is_none() || self.random.chance(0.4) {
             self.end_life_somehow();
             return self.open();
         }
@@ -346,7 +344,7 @@ impl Nemesis {
             }
         };
         let line = Arc::new(self.orders.link.connect(endpoint, clients, &mut self.random, faulty));
-        self.stage.begin_life(Database::new(line.clone()), self.machine.clone());
+        self.stage.begin_life(Database::new(line.clone()));
         self.life = Some(Life { node, server, line });
         Ok(())
     }

@@ -18,7 +18,9 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A SQLite database that follows a stream.
 pub struct Mirror {
+    db: Database,
     sqlite: Connection,
+    stream: u64,
     consumer: ChangeConsumer,
 }
 
@@ -27,22 +29,34 @@ impl Mirror {
     pub async fn open(db: &Database, prefix: &[u8], file: &Path) -> Result<Self, Failure> {
         let mut sqlite = Connection::open(file)?;
         sqlite.execute_batch(
-            "pragma journal_mode = wal; pragma synchronous = full;
+            "pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 1000;
              create table if not exists rows (key blob primary key, value blob not null) without rowid;
              create table if not exists position (one integer primary key check (one = 1), stream integer, version integer);",
         )?;
-        let known = sqlite.query_row("select stream, version from position", [], |row| {
-            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Version>(1)?))
-        });
-        let (stream, version) = match known.optional()? {
+        let known = position(&sqlite)?;
+        let (stream, version) = match known {
             Some(known) => known,
             None => copy(db, prefix, &mut sqlite).await?,
         };
-        Ok(Self { sqlite, consumer: db.resume_changes(stream, version) })
+        Ok(Self { db: db.clone(), sqlite, stream, consumer: db.resume_changes(stream, version) })
     }
 
     /// Takes in what comes next, in one transaction. Gives how many changes that were.
+    ///
+    /// # Errors
+    /// Plinth's and SQLite's. The next call goes on from where SQLite is.
     pub async fn step(&mut self) -> Result<usize, Failure> {
+        let stepped = self.try_step().await;
+        if stepped.is_err()
+            && let Some((_, version)) = position(&self.sqlite)?
+        {
+            // The consumer may be further than SQLite, which didn't take what it gave.
+            self.consumer = self.db.resume_changes(self.stream, version);
+        }
+        stepped
+    }
+
+    async fn try_step(&mut self) -> Result<usize, Failure> {
         let changes = self.consumer.next().await?;
         let transaction = self.sqlite.transaction()?;
         for batch in &changes.batches {
@@ -61,6 +75,14 @@ impl Mirror {
     }
 }
 
+/// The stream that the file follows, and the version whose rows it has.
+fn position(sqlite: &Connection) -> rusqlite::Result<Option<(u64, Version)>> {
+    let known = sqlite.query_row("select stream, version from position", [], |row| {
+        Ok((row.get::<_, i64>(0)? as u64, row.get(1)?))
+    });
+    known.optional()
+}
+
 /// Registers the stream first, so that nothing is missed, then copies the rows at a later version.
 async fn copy(db: &Database, prefix: &[u8], sqlite: &mut Connection) -> Result<(u64, Version), Failure> {
     let end = strinc(prefix).ok_or("a prefix is wanted that something comes behind")?;
@@ -69,7 +91,8 @@ async fn copy(db: &Database, prefix: &[u8], sqlite: &mut Connection) -> Result<(
     let stream = db.register_changes(&name, [range.clone()], None).await?;
     let snapshot = loop {
         let snapshot = db.pin_snapshot().await?;
-        if snapshot.version() >= stream.registered {
+        // Where a file was lost the stream is there already, and may be further than what can be pinned.
+        if snapshot.version() >= stream.registered.max(stream.acknowledged) {
             break snapshot;
         }
         db.endpoint().env().sleep(std::time::Duration::from_millis(100)).await;

@@ -71,3 +71,35 @@ fn a_file_is_in_step_whenever_it_was_stopped() {
     }
     let _ = std::fs::remove_file(&file);
 }
+
+/// A step that SQLite didn't take moved the consumer on, and the next one left out what it had been given.
+#[test]
+fn what_sqlite_did_not_take_comes_again() {
+    let file = std::env::temp_dir().join(format!("plinth-to-sqlite-busy-{}.db", std::process::id()));
+    let db = Database::in_memory().expect("a database");
+    write(&db, 1);
+    let mut mirror = block_on(Mirror::open(&db, b"order/", &file)).expect("it opens");
+    let other = Connection::open(&file).expect("a file");
+    for round in 2..4 {
+        write(&db, round);
+        other.execute_batch("begin immediate").expect("a lock");
+        while mirror_step_succeeds(&mut mirror) {}
+        other.execute_batch("rollback").expect("no lock");
+    }
+    let version = db.transact_blocking(|tr| tr.get_read_version().wait()).expect("a version");
+    while mirror.position() < version {
+        block_on(mirror.step()).expect("a step");
+    }
+    assert_eq!(rows_in(&file), rows_of(&db));
+    // The file is lost: another one begins with a copy.
+    drop(mirror);
+    std::fs::remove_file(&file).expect("it was there");
+    let mut mirror = block_on(Mirror::open(&db, b"order/", &file)).expect("it opens");
+    block_on(mirror.step()).expect("a step");
+    assert_eq!(rows_in(&file), rows_of(&db));
+    let _ = std::fs::remove_file(&file);
+}
+
+fn mirror_step_succeeds(mirror: &mut Mirror) -> bool {
+    block_on(mirror.step()).is_ok()
+}

@@ -1,22 +1,29 @@
 //! `kill`: servers begin anew, connections of clients are closed.
 //!
 //! A server that is told so hands over what it leads, ends cleanly, and is started again by whoever looks after its process. Several are
-//! told one after the other, each when the one before serves again: so a cluster never has less than it can do without.
+//! told one after the other, each when the one before serves again: so a cluster never has less than it can do without. What a server says of
+//! itself decides that, and not what others see of it: one that takes long to end is still there for them.
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
 use plinth::ClusterFile;
 use plinth_bench::Value;
+use plinth_env::sync::{First, race};
 use plinth_types::Error;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const WORKERS: &[u8] = b"\xff\xff/worker_interfaces/";
-/// How long a server is waited for until it has gone, and until it is back, before the next one is told.
-const GOING: Duration = Duration::from_secs(15);
-const COMING: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a server is waited for while it ends, which a checkpoint may delay, and while it is away.
+const ENDING: Duration = Duration::from_secs(300);
+const AWAY: Duration = Duration::from_secs(60);
+/// How often it is looked at, for how long it has to have served, for how long it may be silent,
+/// and after how long a user is told what is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+const SERVED: Duration = Duration::from_millis(500);
+const ANSWER: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// The servers: all members of a cluster, or the one that there is.
 fn servers<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
@@ -85,49 +92,86 @@ fn close<Out: Write>(session: &mut Session<Out>, names: &[&str]) -> Result<(), R
     Ok(())
 }
 
+/// What a server that was told to begin anew is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// It is the one that was told, and is at its end.
+    Ending,
+    /// Nobody is there, or one who doesn't serve yet.
+    Away,
+    Serving,
+}
+
 /// Has servers begin anew, one after the other.
 fn restart<Out: Write>(session: &mut Session<Out>, servers: &[String]) -> Result<(), Refusal> {
     for (at, server) in servers.iter().enumerate() {
-        if session.database.endpoint().reboot(server).wait()? == 0 {
-            return Err(Refusal::Usage(format!("{server} can't be reached")));
+        let told = session.database.endpoint().env().now();
+        match session.database.endpoint().reboot(server).wait() {
+            Ok(0) => return Err(Refusal::Usage(format!("{server} can't be reached"))),
+            Ok(_) => {}
+            // Whether it was told shows in what it does.
+            Err(error) if error == Error::connection_failed() => {}
+            Err(error) => return Err(error.into()),
         }
         writeln!(session.out, "{server} begins anew")?;
         session.out.flush()?;
-        if at + 1 < servers.len() && !comes_back(session, server)? {
+        if let Some(patience) = waits_in_vain(session, server, told)? {
             let left = servers[at + 1..].join(", ");
+            let left = if left.is_empty() { left } else { format!("; these are left as they are: {left}") };
             return Err(Refusal::Usage(format!(
-                "{server} has not come back within {} s (does anything start it again?), so these are left as they are: {left}",
-                COMING.as_secs()
+                "{server} doesn't serve again after {} s (does anything start it again?){left}",
+                patience.as_secs()
             )));
         }
     }
     Ok(())
 }
 
-/// Waits until a server that was told to begin anew has gone and is back.
-fn comes_back<Out: Write>(session: &Session<Out>, server: &str) -> Result<bool, Refusal> {
+/// Waits until a server that was told to begin anew serves again; gives how long it was waited for if it doesn't.
+fn waits_in_vain<Out: Write>(
+    session: &mut Session<Out>,
+    server: &str,
+    told: Duration,
+) -> Result<Option<Duration>, Refusal> {
     let env = session.database.endpoint().env().clone();
-    let until = |wanted: bool, patience: Duration| -> Result<bool, Error> {
-        let end = env.now() + patience;
-        while env.now() < end {
-            if is_there(session, server)? == wanted {
-                return Ok(true);
-            }
-            plinth_env::block_on(env.sleep(LOOK));
+    let (mut was, mut since, mut is_said) = (Doing::Ending, told, false);
+    loop {
+        let now = env.now();
+        let is = doing(session, server, now - told);
+        if is != was {
+            (was, since, is_said) = (is, now, false);
         }
-        Ok(false)
-    };
-    // One that was gone too shortly to be seen is back.
-    until(false, GOING)?;
-    Ok(until(true, COMING)?)
+        let (patience, words) = match is {
+            Doing::Serving if now - since >= SERVED => return Ok(None),
+            Doing::Serving | Doing::Ending => (ENDING, "to end"),
+            Doing::Away => (AWAY, "to serve again"),
+        };
+        if now - since >= patience {
+            return Ok(Some(patience));
+        }
+        if now - since >= SILENCE && !is_said {
+            is_said = true;
+            writeln!(session.out, "... waits for {server} {words}")?;
+            session.out.flush()?;
+        }
+        plinth_env::block_on(env.sleep(LOOK));
+    }
 }
 
-/// Whether a server is there, as whoever answers says of it.
-fn is_there<Out: Write>(session: &Session<Out>, server: &str) -> Result<bool, Error> {
-    let status: Value = session.database.status_json().wait()?.parse().unwrap_or_default();
-    let processes = status.pointer("/cluster/processes").and_then(Value::as_object);
-    let mut found = processes.into_iter().flat_map(|all| all.values());
-    // The one that answers says nothing of itself.
-    let is_it = |process: &&Value| process["address"].as_str().is_some_and(|known| bare(known) == server);
-    Ok(found.find(is_it).is_some_and(|known| known["plinth"]["reachable"] != Value::Bool(false)))
+/// What a server does that was told so long ago to begin anew, as it says itself.
+fn doing<Out: Write>(session: &Session<Out>, server: &str, ago: Duration) -> Doing {
+    let endpoint = session.database.endpoint();
+    let asked = race(endpoint.status_of(server), endpoint.env().sleep(ANSWER));
+    let First::Left(Ok(status)) = plinth_env::block_on(asked) else { return Doing::Away };
+    let status: Value = status.parse().unwrap_or_default();
+    let Some(own) = status.pointer("/cluster/plinth") else { return Doing::Away };
+    match own["server"]["uptime_seconds"].as_f64() {
+        None => Doing::Away,
+        Some(uptime) if uptime >= ago.as_secs_f64() => Doing::Ending,
+        Some(_) if own["member"].is_null() => Doing::Serving,
+        Some(_) if own["member"]["leader"].is_null() || !own["member"]["catching_up"].is_null() => {
+            Doing::Away
+        }
+        Some(_) => Doing::Serving,
+    }
 }

@@ -440,7 +440,10 @@ fn kill_by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead)
         let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
         let output = command.args(["shell", "--exec", line, "--cluster-file"]).arg(file).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let told = String::from_utf8(output.stdout).unwrap();
+        // Where it takes long it says what it waits for.
+        let is_news = |line: &&str| !line.starts_with("... waits for ");
+        told.lines().filter(is_news).map(|line| format!("{line}\n")).collect::<String>()
     };
     let counting = Counting::start(file, 2);
     let listed = shell("kill");
@@ -454,11 +457,31 @@ fn kill_by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead)
         assert!(lines_until(errors, "plinth: server").pop().unwrap().ends_with("serves again"));
     }
     assert_eq!(shell(&format!("kill {}", servers[1])), format!("{} begins anew\n", servers[1]));
-    assert!(lines_until(errors, "plinth: server 2 has ended").pop().unwrap().contains("exit status: 0"));
+    assert!(lines_until(errors, "plinth: server 2 has ended").pop().unwrap().contains("exit status: 75"));
     assert_eq!(lines_until(errors, "plinth: server")[0], "plinth: server 2 serves again");
     counting.await_more(5, Duration::from_millis(5));
     assert_eq!(block_on(db.endpoint().reboot("127.0.0.1:1")), Ok(0), "there is no such server");
     counting.stop()
+}
+
+/// It listens, and had itself be told, but looked whether it was only once it served.
+#[test]
+fn a_server_that_serves_nobody_can_be_told_to_begin_anew() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    for server in &mut cluster.servers {
+        server.take().unwrap().kill();
+    }
+    let mut alone = command(place.path(), &cluster.file, &cluster.addresses[0], 0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let db = Database::connect(&cluster.file).unwrap();
+    while block_on(db.endpoint().reboot(&cluster.addresses[0])).unwrap_or(0) == 0 {
+        block_on(Env::real().sleep(Duration::from_millis(50)));
+    }
+    assert_eq!(alone.wait().unwrap().code(), Some(75));
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Link {
         let waker = state_ref.waker.take();
         let ended = state_ref.slots.extract(|id, pending| match pending.answer {
             Answer::Commit(_) => !unsent.contains(&id),
-            Answer::Ping => true,
+            Answer::Ping | Answer::Number(_, Kind::RebootReply) => true,
             _ => self.gives_up || pending.answer.is_cancelled(),
         });
         let unsent: Vec<_> = match self.gives_up {
@@ -322,6 +322,8 @@ impl Link {
         for pending in ended {
             match pending.answer {
                 Answer::Commit(_) => pending.answer.fail(&error),
+                // Whoever ends because of it may not have answered. Said twice, it would end twice.
+                answer @ Answer::Number(_, Kind::RebootReply) => answer.fail(&unanswered(why)),
                 answer if self.gives_up => answer.fail(&unasked(why)),
                 answer => drop(answer),
             }
@@ -336,7 +338,10 @@ impl Link {
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.failure = Some(why.clone());
-        let ended = state_ref.slots.extract(|_, pending| is_final || pending.answer.is_cancelled());
+        let ended = state_ref.slots.extract(|_, pending| {
+            let is_now_or_never = matches!(pending.answer, Answer::Number(_, Kind::RebootReply));
+            is_final || is_now_or_never || pending.answer.is_cancelled()
+        });
         let mut gathered = Vec::new();
         if is_final {
             gathered = std::mem::take(&mut state_ref.gathered);
@@ -356,7 +361,10 @@ impl Link {
             _ if self.gives_up => unasked(why),
             _ => why.clone(),
         };
-        ended.into_iter().for_each(|pending| pending.answer.fail(&why));
+        ended.into_iter().for_each(|pending| match pending.answer {
+            answer @ Answer::Number(_, Kind::RebootReply) if !is_final => answer.fail(&unasked(&why)),
+            answer => answer.fail(&why),
+        });
         for (_, promises) in gathered {
             Answer::ReadVersions(promises).fail(&why);
         }
@@ -390,6 +398,11 @@ impl Link {
     fn is_closed(&self) -> bool {
         self.lock().closed
     }
+}
+
+/// What becomes of a request that is not sent again.
+fn unanswered(why: &Error) -> Error {
+    Error::connection_failed().with_detail(format!("the server may have heard it, and didn't answer: {why}"))
 }
 
 /// What becomes of a request that no server has heard, where others may be asked.

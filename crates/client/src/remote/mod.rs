@@ -40,8 +40,8 @@ use plinth_proto::ReadVersion;
 use plinth_proto::frame::Kind;
 use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
-    Located, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
+    KeySpace, Located, RangeRead, RangeResult, Version,
 };
 use slots::Answer;
 use std::cell::Cell;
@@ -229,8 +229,13 @@ impl Core {
         if let Some(failure) = link.failure() {
             return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
         }
+        self.asked_status()
+    }
+
+    /// The same from the server itself, as soon as it answers.
+    fn asked_status(&self) -> Reply<String> {
         let (promise, reply) = promise();
-        link.submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
+        self.link().submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
         reply
     }
 }
@@ -448,10 +453,25 @@ impl Endpoint for RemoteEndpoint {
                 None => Reply::ready(Ok(0)),
             };
         }
-        let (promise, reply) = promise();
-        self.link().submit(Answer::Number(promise, Kind::RebootReply), |out, id| {
+        let (asked, answer) = promise();
+        self.link().submit(Answer::Number(asked, Kind::RebootReply), |out, id| {
             request::put_reboot(out, id, address.as_bytes());
         });
+        let (promise, reply) = promise();
+        let unreachable = Error::all_alternatives_failed();
+        answer.on_complete(move |told| {
+            promise.send(told.or_else(|why| if why == unreachable { Ok(0) } else { Err(why) }))
+        });
         reply
+    }
+
+    fn status_of(&self, address: &str) -> Reply<String> {
+        let Some(cluster) = &self.cluster else { return self.core.asked_status() };
+        match cluster.at(address) {
+            Some(server) => server.core.asked_status(),
+            None => Reply::ready(Err(
+                Error::connection_failed().with_detail(format!("no server is known at {address}"))
+            )),
+        }
     }
 }

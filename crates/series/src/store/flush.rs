@@ -15,7 +15,7 @@ use super::rest::{self, Rounds, Seen};
 use super::{Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::tree::{Address, Nodes, Span, Trunk};
+use crate::tree::{Address, Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
 use plinth_env::sync::Signal;
@@ -26,6 +26,10 @@ use std::time::Duration;
 
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
+/// Late points of one series that go with others': each may rewrite a leaf of its own.
+const LATE_TOGETHER: usize = STEP_POINTS / LATE_COST;
+/// What a late point counts as.
+const LATE_COST: usize = 256;
 
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
@@ -195,10 +199,41 @@ async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
             };
             step
         };
+        save_long(shared, &step).await?;
         let trunks = commit(shared, &step).await?;
         settle(shared, &step, trunks);
         lock(&shared.flusher).steps.pop_front();
     }
+}
+
+/// Whether a series has more late points than go with others' into one transaction.
+fn is_long(points: &[Point]) -> bool {
+    points.len() > LATE_TOGETHER
+}
+
+/// Saves the late points of series that have many of them ahead of the step that they belong to, in as many transactions as it takes: whoever sent
+/// them is told of it after the step. Saving them again changes nothing.
+async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
+    for (cell, points) in step.late.iter().filter(|(_, points)| is_long(points)) {
+        let points = side::by_time(points);
+        let mut next = points.first_key_value().map(|(time, _)| *time);
+        while let Some(from) = next {
+            let tr = shared.database.create_transaction();
+            next = loop {
+                let saved = async {
+                    shared.check_owner(&tr).await?;
+                    let next = side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS).await?;
+                    tr.commit().await?;
+                    Ok(next)
+                };
+                match saved.await {
+                    Ok(next) => break next,
+                    Err(error) => retry::again(&tr, error).await?,
+                }
+            };
+        }
+    }
+    Ok(())
 }
 
 async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
@@ -222,11 +257,19 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
         tr.set(keys.tail(*number), bytes);
     }
     let mut trunks = Vec::with_capacity(step.leaves.len());
+    // Asked all at once: where the database is elsewhere, one after the other takes longer than a transaction may.
+    let next_leaf =
+        |cell: &Cell| keys.node(cell.id, Address { level: 0, index: lock(&cell.state).trunk.leaves() });
+    let tried = step.leaves.iter().filter(|_| may_be_there);
+    let mut there = tried.map(|(cell, _)| tr.snapshot().get(next_leaf(cell))).collect::<Vec<_>>().into_iter();
     for (cell, leaves) in &step.leaves {
         let nodes = Through { tr, keys, id: cell.id };
         let mut trunk = lock(&cell.state).trunk;
-        let first = Address { level: 0, index: trunk.leaves() };
-        if may_be_there && nodes.node(first).await?.is_some() {
+        let is_there = match there.next() {
+            Some(leaf) => leaf.await?.is_some(),
+            None => false,
+        };
+        if is_there {
             // The step was committed already, and its answer was lost.
             trunk = Trunk::open(&nodes).await?;
         } else {
@@ -237,8 +280,9 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
         }
         trunks.push(trunk);
     }
-    for (cell, points) in &step.late {
-        side::merge(tr, keys, cell.id, points).await?;
+    for (cell, points) in step.late.iter().filter(|(_, points)| !is_long(points)) {
+        let points = side::by_time(points);
+        side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await?;
     }
     if let Some(cut) = step.cut {
         tr.clear_range(keys.tail(0), keys.tail(cut));
@@ -390,8 +434,8 @@ impl Gathered {
             step.leaves.push((cell, leaves));
         }
         for (cell, late) in self.late {
-            // Each may rewrite a leaf of its own.
-            add(late.len() * 256, &mut steps, &mut step);
+            let here = if is_long(&late) { 0 } else { late.len() };
+            add(here * LATE_COST, &mut steps, &mut step);
             step.late.push((cell, late));
         }
         step.cut = cut;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
 use plinth_client::Transaction;
+use plinth_env::sync::all;
 use plinth_types::{Bytes, MutationType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -18,6 +19,8 @@ use std::sync::{Arc, Mutex};
 
 /// Names in one transaction, at most; and bytes of what they write, about. A transaction counts keys several times, and has to stay below its limit.
 const NAMES_AT_ONCE: usize = 500;
+/// Trees that are read beside each other: one after the other takes minutes for many series where the database is elsewhere.
+const TREES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// What a key has besides a name's parts, about.
@@ -118,6 +121,7 @@ async fn look_up_unknown(
             looked.refused.extend(now.iter().map(|name| (name.clone(), why.clone())));
             continue;
         }
+        let mut there = Vec::new();
         for (name, number) in now.iter().zip(numbers(shared, now, limits).await?) {
             match number {
                 Ok((id, true)) => {
@@ -126,8 +130,14 @@ async fn look_up_unknown(
                 }
                 // Points that only go through need no tree.
                 Ok((id, false)) if shared.is_poster() => looked.add(id, name.clone(), Trunk::default()),
-                Ok((id, false)) => looked.add(id, name.clone(), open::trunk(shared, id).await?),
+                Ok((id, false)) => there.push((id, name)),
                 Err(why) => drop(looked.refused.insert(name.clone(), why)),
+            }
+        }
+        for some in there.chunks(TREES_AT_ONCE) {
+            let trunks = all(some.iter().map(|(id, _)| open::trunk(shared, *id))).await;
+            for ((id, name), trunk) in some.iter().zip(trunks) {
+                looked.add(*id, Name::clone(name), trunk?);
             }
         }
     }
@@ -183,15 +193,26 @@ async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Tru
 async fn try_stored(shared: &Shared, tr: &Transaction, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
     let keys = &shared.keys;
     let rows: Vec<_> = ids.iter().map(|id| tr.snapshot().get(keys.series(*id))).collect();
-    let mut found = Vec::with_capacity(ids.len());
+    let mut names = Vec::with_capacity(ids.len());
     for (id, row) in ids.iter().zip(rows) {
-        let Some(row) = row.await? else {
-            found.push(None);
-            continue;
-        };
-        let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
-        let name = name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))?;
-        found.push(Some((name, Trunk::open(&Through { tr, keys, id: *id }).await?)));
+        let row = row.await?;
+        let name = row.map(|row| {
+            let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
+            name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))
+        });
+        names.push((*id, name.transpose()?));
+    }
+    let open = async |id: Id, name: Option<Name>| {
+        let Some(name) = name else { return Ok::<_, Error>(None) };
+        Ok(Some((name, Trunk::open(&Through { tr, keys, id }).await?)))
+    };
+    let mut found = Vec::with_capacity(ids.len());
+    let mut names = names.into_iter().peekable();
+    while names.peek().is_some() {
+        let some = names.by_ref().take(TREES_AT_ONCE).map(|(id, name)| open(id, name));
+        for one in all(some).await {
+            found.push(one?);
+        }
     }
     Ok(found)
 }

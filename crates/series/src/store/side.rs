@@ -16,12 +16,28 @@ use std::collections::BTreeMap;
 /// Points of a leaf, at most.
 const LEAF_POINTS: usize = 1024;
 
-/// Puts points, in the order in which they came, among the late points of a series.
-pub(crate) async fn merge(tr: &Transaction, keys: &Keys, id: Id, points: &[Point]) -> Result<()> {
-    let mut rest: BTreeMap<i64, Value> = points.iter().map(|point| (point.time, point.value)).collect();
+/// Points that came in this order, by time: of those at one time the last one counts.
+pub(crate) fn by_time(points: &[Point]) -> BTreeMap<i64, Value> {
+    points.iter().map(|point| (point.time, point.value)).collect()
+}
+
+/// Puts points from a time on among the late points of a series: as many as there is room for, counted in points of the leaves that are written. Gives
+/// the time at which to go on, in another transaction, if there are more.
+pub(crate) async fn merge(
+    tr: &Transaction,
+    keys: &Keys,
+    id: Id,
+    points: &BTreeMap<i64, Value>,
+    from: i64,
+    mut room: usize,
+) -> Result<Option<i64>> {
     let all = keys.sides(id);
     let end = strinc(&all).unwrap_or_else(|| Bytes::from_static(b"\xff"));
-    while let Some((&first, _)) = rest.first_key_value() {
+    let mut next_time = points.range(from..).next().map(|(time, _)| *time);
+    while let Some(first) = next_time {
+        if room == 0 {
+            return Ok(next_time);
+        }
         let key = keys.side(id, first);
         let one = |begin: &[u8], end: &[u8], reverse: bool| {
             let range = RangeOptions::from(begin.to_vec()..end.to_vec()).limit(1).reverse(reverse);
@@ -34,7 +50,6 @@ pub(crate) async fn merge(tr: &Transaction, keys: &Keys, id: Id, points: &[Point
             Some((_, value)) => first_time(value)?,
             None => None,
         };
-        let later = bound.map_or_else(BTreeMap::new, |bound| rest.split_off(&bound));
         let mut merged = BTreeMap::new();
         if let Some((key, value)) = &before {
             let mut old = Points::default();
@@ -42,11 +57,20 @@ pub(crate) async fn merge(tr: &Transaction, keys: &Keys, id: Id, points: &[Point
             merged.extend(old.iter().map(|point| (point.time, point.value)));
             tr.clear(key);
         }
-        merged.append(&mut rest);
+        room = room.saturating_sub(merged.len());
+        next_time = None;
+        for (count, (time, value)) in points.range(first..).enumerate() {
+            // One of them at least, so that this comes to an end.
+            if bound.is_some_and(|bound| *time >= bound) || (room == 0 && count > 0) {
+                next_time = Some(*time);
+                break;
+            }
+            merged.insert(*time, *value);
+            room = room.saturating_sub(1);
+        }
         write(tr, keys, id, merged);
-        rest = later;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Writes points as leaves, evenly full.

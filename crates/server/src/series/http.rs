@@ -15,6 +15,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, SeriesStore,
@@ -338,7 +339,12 @@ impl Hub {
 async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result<Answered> {
     let until = hub.env.now() + OWNER;
     loop {
-        let why = match hub.slot.asks().await? {
+        let patience = hub.env.sleep(until.saturating_sub(hub.env.now()));
+        let First::Left(asked) = race(hub.slot.asks(), patience).await else {
+            let why = plinth_types::Error::process_behind().with_detail("the series are being opened");
+            return Err(why.into());
+        };
+        let why = match asked? {
             Asked::Here(opened) => {
                 let answered = here(hub, &opened.store, head, text).await;
                 match opened.store.failure().filter(|_| hub.is_shared()) {

@@ -79,6 +79,11 @@ pub struct SeriesConfig {
 }
 
 impl SeriesConfig {
+    /// One of the addresses.
+    pub(crate) fn any(&self) -> Option<SocketAddr> {
+        self.http.or(self.resp).or(self.opentsdb).or(self.udp)
+    }
+
     /// Each listener on lines that is asked for, or usual.
     fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
         let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));

@@ -7,7 +7,6 @@
 mod api_correctness;
 mod atomic_ops;
 mod automatic_idempotency;
-mod backup;
 mod changes;
 mod conflict_range;
 mod cycle;
@@ -80,7 +79,6 @@ workloads! {
     api_correctness ApiCorrectness
     atomic_ops AtomicOps
     automatic_idempotency AutomaticIdempotency
-    backup Backup
     changes Changes
     conflict_range ConflictRange
     cycle Cycle

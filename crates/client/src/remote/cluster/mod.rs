@@ -178,10 +178,10 @@ impl Cluster {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The server with an address, if it is there.
+    /// The server with an address, whether it answers or not.
     pub(super) fn at(&self, address: &str) -> Option<&RemoteEndpoint> {
         let address = address.strip_suffix(":tls").unwrap_or(address);
-        self.servers().find(|server| server.address() == address && server.is_up()).map(Server::endpoint)
+        self.servers().find(|server| server.address() == address).map(Server::endpoint)
     }
 
     /// The server at a place that was given.
