@@ -154,6 +154,8 @@ const LAYERS: &[Layer] = &[
             "plinth-client",
             "plinth-pipeline",
             "plinth-peers",
+            "plinth-backup",
+            "plinth-dr",
             "plinth-server",
             "plinth",
         ],

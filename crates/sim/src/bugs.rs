@@ -94,6 +94,14 @@ bugs! {
     VersionSkipped "a version of a stream is skipped"
     /// What the consumer of a stream acknowledges is not written down.
     PositionLost "an acknowledged position is lost"
+    /// A backup's files of the log leave the version between them out.
+    LogOneLate "a file of the log begins one version late"
+    /// A backup that is ended leaves out what it has read and not put.
+    LastUnput "the last batch of a backup isn't put when it ends"
+    /// Expiring a backup removes files of the log behind the snapshot that is kept.
+    ExpiredTooMuch "expire removes a log that is needed"
+    /// A restore applies the log to rows that have it already.
+    AppliedTwice "a restore applies what its snapshot has"
 }
 
 impl Bug {

@@ -188,6 +188,9 @@ impl Client {
             _ if error == Error::file_not_writable() => self.stage.probe("commit refused: disk full"),
             // A read of a damaged table.
             1522 => self.stage.saw_damage(error.clone()),
+            // Nobody of a cluster can be reached for long: for a read, or for the version that a commit wants first. Whether a commit
+            // itself had arrived is another error.
+            1026 if self.stage.is_cluster() => {}
             // Commits wait for one another, not for ever.
             1009 | 1037 | 1042 | 1078 | 1100 => {}
             _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),

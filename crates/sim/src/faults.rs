@@ -51,12 +51,16 @@ pub(crate) enum Fault {
     Leave,
     /// In a cluster whose nodes begin with the program of before: one begins anew with this one, or goes back.
     Upgrade,
+    /// In a cluster: where backups go calls fail, or take long, or there is no room, or the clock jumps.
+    Target,
+    /// In a cluster: the machine on which the agent of backups runs dies, and comes back.
+    Agent,
     /// All is well for a while.
     Calm,
 }
 
 /// Names in specs, and weights in the usual mix.
-const TABLE: [(&str, Fault, u64); 22] = [
+const TABLE: [(&str, Fault, u64); 24] = [
     ("crash", Fault::Crash, 3),
     ("kill", Fault::Kill, 1),
     ("close", Fault::Close, 1),
@@ -78,6 +82,8 @@ const TABLE: [(&str, Fault, u64); 22] = [
     ("join", Fault::Join, 0),
     ("leave", Fault::Leave, 0),
     ("upgrade", Fault::Upgrade, 0),
+    ("target", Fault::Target, 0),
+    ("agent", Fault::Agent, 0),
     ("calm", Fault::Calm, 1),
 ];
 

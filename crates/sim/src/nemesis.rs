@@ -55,6 +55,8 @@ pub(crate) struct Orders {
     pub faults: Faults,
     pub link: Link,
     pub bug: Option<Bug>,
+    /// How likely a restart is after each of the things that are done to a node.
+    pub restarts: f64,
 }
 
 /// A node's machine, and what happens to it.
@@ -130,7 +132,7 @@ impl Nemesis {
         if let Some(life) = &self.life {
             life.node.check_invariants();
         }
-        if self.life.is_none() || self.random.chance(0.4) {
+        if self.life.is_none() || self.random.chance(self.orders.restarts) {
             self.end_life_somehow();
             return self.open();
         }
@@ -344,7 +346,7 @@ impl Nemesis {
             }
         };
         let line = Arc::new(self.orders.link.connect(endpoint, clients, &mut self.random, faulty));
-        self.stage.begin_life(Database::new(line.clone()));
+        self.stage.begin_life(Database::new(line.clone()), self.machine.clone());
         self.life = Some(Life { node, server, line });
         Ok(())
     }

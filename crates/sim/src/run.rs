@@ -124,6 +124,7 @@ fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Rando
         faults: plan.spec.faults.clone(),
         link: plan.spec.links[random.index(plan.spec.links.len())],
         bug: plan.bug,
+        restarts: plan.spec.restarts as f64 / 100.0,
     };
     let nodes = plan.spec.nodes.draw(random) as usize;
     if nodes > 1 {

@@ -31,6 +31,8 @@ pub struct Spec {
     pub(crate) wanted: Option<u64>,
     /// What its workloads may be beside the built-in ones.
     pub(crate) own: Workloads,
+    /// How likely a node of its own is restarted after each thing that is done to it, in percent.
+    pub(crate) restarts: u64,
 }
 
 /// A workload with what its spec says of it.
@@ -113,10 +115,10 @@ macro_rules! built_in {
 }
 
 built_in! {
-    "api_correctness" "atomic_ops" "automatic_idempotency" "bit_flips" "changes" "conflict_range" "conflict_range_network"
+    "api_correctness" "atomic_ops" "automatic_idempotency" "backup" "bit_flips" "changes" "conflict_range" "conflict_range_network"
     "cycle" "disk_durability" "doubled" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
-    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_changes" "cluster_cycle" "cluster_disks" "cluster_history"
+    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_backup" "cluster_changes" "cluster_cycle" "cluster_disks" "cluster_history"
     "cluster_increment" "cluster_members" "cluster_mixed" "cluster_quiet" "cluster_upgrade"
 }
 
@@ -178,6 +180,13 @@ impl Spec {
         let clients = choice("clients", 2..8)?;
         let milliseconds = choice("milliseconds", 1_500..6_000)?;
         let nodes = choice("nodes", 1..2)?;
+        let restarts = match all.remove("restarts") {
+            None => 40,
+            Some(value) => match value.as_u64() {
+                Some(percent @ ..=100) => percent,
+                _ => return Err(format!("restarts = {value} is no number of percents")),
+            },
+        };
         let links = Link::read(all.remove("link"))?;
         let faults = Faults::read(all.remove("faults"))?;
         if let Some(name) = all.into_iter().next().map(|(name, _)| name) {
@@ -195,6 +204,7 @@ impl Spec {
             nodes,
             wanted: None,
             own: own.clone(),
+            restarts,
         };
         spec.check()?;
         Ok(spec)
@@ -265,6 +275,7 @@ mod tests {
             ("colour = 'red'\n", "colour"),
             ("faults = 'biblical'\n", "biblical"),
             ("link = 'string'\n", "string"),
+            ("restarts = 101\n", "restarts = 101"),
             ("clients = 'many'\n", "many"),
         ] {
             let error =

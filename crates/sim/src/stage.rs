@@ -20,12 +20,14 @@ pub struct Life {
     pub number: u64,
     /// The database, as long as this life lasts.
     pub database: Database,
+    /// The machine that it runs on, which may die; of a cluster one beside those of its nodes, which may die, too.
+    pub machine: Env,
 }
 
 #[derive(Default)]
 struct State {
     number: u64,
-    current: Option<Database>,
+    current: Option<(Database, Env)>,
     /// At most one waiting place a client: it awaits one thing at a time.
     waiting: BTreeMap<usize, Waker>,
     stopping: bool,
@@ -69,10 +71,10 @@ impl Stage {
     }
 
     /// The node lives, and this is its database.
-    pub(crate) fn begin_life(&self, database: Database) {
+    pub(crate) fn begin_life(&self, database: Database, machine: Env) {
         self.change(|state| {
             state.number += 1;
-            state.current = Some(database);
+            state.current = Some((database, machine));
         });
     }
 
@@ -90,8 +92,9 @@ impl Stage {
     pub async fn life(&self, client: usize) -> Life {
         poll_fn(|context| {
             let mut state = self.state();
-            if let Some(database) = &state.current {
-                return Poll::Ready(Life { number: state.number, database: database.clone() });
+            if let Some((database, machine)) = &state.current {
+                let (database, machine) = (database.clone(), machine.clone());
+                return Poll::Ready(Life { number: state.number, database, machine });
             }
             state.waiting.insert(client, context.waker().clone());
             Poll::Pending

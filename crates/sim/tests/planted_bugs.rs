@@ -68,5 +68,9 @@ caught! {
     clears_that_are_not_cut: ClearUncut by "changes" within 20, "cluster_changes" within 20;
     versions_that_a_stream_skips: VersionSkipped by "changes" within 50, "cluster_changes" within 50;
     acknowledged_positions_that_are_lost: PositionLost by "changes" within 20, "cluster_changes" within 20;
+    files_of_a_backup_s_log_that_begin_late: LogOneLate by "backup" within 20, "cluster_backup" within 20;
+    last_batches_of_a_backup_that_are_not_put: LastUnput by "backup" within 50, "cluster_backup" within 50;
+    files_that_expire_too_early: ExpiredTooMuch by "backup" within 20, "cluster_backup" within 20;
+    restores_that_apply_what_is_there: AppliedTwice by "backup" within 50;
     replays_that_forget_later_writes: FirstWriteWins by "increment" within 100;
 }

@@ -62,6 +62,8 @@ pub(crate) struct Fleet {
     pub stage: Arc<Stage>,
     pub random: Random,
     machines: Vec<Machine>,
+    /// Where those run, and keep their files, that work beside the nodes: the agent of backups.
+    beside: Env,
     /// How many it was founded with.
     founders: usize,
     orders: Orders,
@@ -72,7 +74,8 @@ impl Fleet {
     pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, size: usize, orders: Orders) -> Self {
         let program = upgrades::first_program(&orders);
         let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
-        Self { sim, stage, random, machines, founders: size, orders, wires: Arc::default() }
+        let beside = sim.process("beside");
+        Self { sim, stage, random, machines, beside, founders: size, orders, wires: Arc::default() }
     }
 
     /// Forms the cluster, and gives it to the clients.
@@ -81,9 +84,15 @@ impl Fleet {
             self.make(at, &self.founding(at))?;
             self.open(at)?;
         }
-        let first = self.wires.line(1).ok_or("node 1 is open".to_string())?;
-        let router = Router::new(self.stage.env().clone(), self.wires.clone(), first.may_lose_answers());
-        self.stage.begin_life(Database::new(Arc::new(router)));
+        self.begin_life()
+    }
+
+    /// Gives the cluster to the clients, with the machine beside it as it is now.
+    fn begin_life(&self) -> Played {
+        let first = (1..=self.machines.len() as NodeId).find_map(|id| self.wires.line(id));
+        let may_lose_answers = first.is_none_or(|first| first.may_lose_answers());
+        let router = Router::new(self.stage.env().clone(), self.wires.clone(), may_lose_answers);
+        self.stage.begin_life(Database::new(Arc::new(router)), self.beside.clone());
         Ok(())
     }
 
@@ -254,7 +263,18 @@ impl Fleet {
             Fault::Join => self.join()?,
             Fault::Leave => self.leave(at),
             Fault::Upgrade => self.upgrade(at)?,
-            fault => self.disturb_disk(at, fault),
+            Fault::Target => {
+                self.stage.probe("target of backups disturbed");
+                let fault =
+                    [Fault::Errors, Fault::Stalls, Fault::DiskFull, Fault::Clock][self.random.index(4)];
+                let beside = self.beside.clone();
+                self.disturb_disk(&beside, fault);
+            }
+            Fault::Agent => self.end_agent()?,
+            fault => {
+                let machine = self.machines[at].env.clone();
+                self.disturb_disk(&machine, fault);
+            }
         }
         let time = Duration::from_micros(self.random.below(1_200_000));
         self.sim.run_for(time);
@@ -270,9 +290,8 @@ impl Fleet {
     }
 
     /// What goes wrong with a machine's disk or wall clock. What can't be borne by a cluster's data, a bit that turns over, is no fault of it.
-    fn disturb_disk(&mut self, at: usize, fault: Fault) {
+    fn disturb_disk(&mut self, machine: &Env, fault: Fault) {
         let (sim, random) = (&self.sim, &mut self.random);
-        let machine = &self.machines[at].env;
         match fault {
             Fault::SlowDisk => {
                 self.stage.probe("slow disk");
@@ -313,6 +332,18 @@ impl Fleet {
             }
             _ => self.calm(),
         }
+    }
+
+    /// The machine beside the nodes dies, and comes back: what runs on it is to be begun again.
+    fn end_agent(&mut self) -> Played {
+        self.stage.probe("machine beside the nodes died");
+        self.stage.end_life();
+        match self.random.chance(0.5) {
+            true => self.sim.kill(&self.beside),
+            false => self.sim.crash_with(&self.beside, Unsynced::Seeded),
+        }
+        self.beside = self.sim.restart(&self.beside);
+        self.begin_life()
     }
 
     /// The process is stopped for a while; then it has all that has come meanwhile.
@@ -400,8 +431,8 @@ impl Fleet {
     /// Nothing goes wrong any more, until something does.
     pub fn calm(&mut self) {
         self.wires.heal();
-        for machine in &self.machines {
-            self.sim.set_faults(&machine.env, FaultPlan::default());
+        for machine in self.machines.iter().map(|machine| &machine.env).chain([&self.beside]) {
+            self.sim.set_faults(machine, FaultPlan::default());
         }
     }
 

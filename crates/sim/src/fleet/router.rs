@@ -243,6 +243,7 @@ impl Endpoint for Router {
         })
     }
 
+    /// One node's: what is read of it afterwards doesn't travel, and fails when that node dies.
     fn pin_snapshot(&self) -> Reply<Pinned> {
         self.read(|node| node.pin_snapshot())
     }

@@ -60,28 +60,11 @@ impl Changes {
     async fn write(&self, client: &Client) {
         let written = client.attempt(async |tr: Transaction| {
             for _ in 0..1 + client.below(4) {
-                self.change(client, &tr);
+                mutate(client, &tr, self.key(client), self.key(client));
             }
             Ok(())
         });
         written.await;
-    }
-
-    fn change(&self, client: &Client, tr: &Transaction) {
-        let (key, other) = (self.key(client), self.key(client));
-        let value = vec![client.below(256) as u8; 1 + client.index(40)];
-        match client.below(10) {
-            0..4 => tr.set(&key, &value),
-            4 => tr.clear(&key),
-            5 => tr.clear_range(key.clone().min(other.clone()), key.max(other)),
-            6 => tr.atomic_op(&key, &value, MutationType::Add),
-            7 => tr.atomic_op(&key, &value, MutationType::ByteMin),
-            8 => {
-                let stamped = [&key[..], &[0; 10], &(key.len() as u32).to_le_bytes()].concat();
-                tr.atomic_op(stamped, &value, MutationType::SetVersionstampedKey);
-            }
-            _ => tr.atomic_op(&key, &value, MutationType::AppendIfFits),
-        }
     }
 
     /// Reads the stream once; false if that came to nothing.
@@ -214,6 +197,23 @@ impl Changes {
         (ledger.id, ledger.position) = (stream.id, stream.registered);
         ledger.acknowledged.insert(stream.registered, Rows::new());
         Ok(())
+    }
+}
+
+/// One mutation of these keys, of any kind.
+pub(super) fn mutate(client: &Client, tr: &Transaction, key: Vec<u8>, other: Vec<u8>) {
+    let value = vec![client.below(256) as u8; 1 + client.index(40)];
+    match client.below(10) {
+        0..4 => tr.set(&key, &value),
+        4 => tr.clear(&key),
+        5 => tr.clear_range(key.clone().min(other.clone()), key.max(other)),
+        6 => tr.atomic_op(&key, &value, MutationType::Add),
+        7 => tr.atomic_op(&key, &value, MutationType::ByteMin),
+        8 => {
+            let stamped = [&key[..], &[0; 10], &(key.len() as u32).to_le_bytes()].concat();
+            tr.atomic_op(stamped, &value, MutationType::SetVersionstampedKey);
+        }
+        _ => tr.atomic_op(&key, &value, MutationType::AppendIfFits),
     }
 }
 

@@ -7,6 +7,7 @@
 mod api_correctness;
 mod atomic_ops;
 mod automatic_idempotency;
+mod backup;
 mod changes;
 mod conflict_range;
 mod cycle;
@@ -79,6 +80,7 @@ workloads! {
     api_correctness ApiCorrectness
     atomic_ops AtomicOps
     automatic_idempotency AutomaticIdempotency
+    backup Backup
     changes Changes
     conflict_range ConflictRange
     cycle Cycle
