@@ -240,6 +240,14 @@ impl Home {
         }
     }
 
+    /// By what clients find the database: the server's cluster file, or what FoundationDB's find it by.
+    fn found_by(&self, file: Option<&Path>) -> String {
+        match (self, file) {
+            (Self::Directory(_), Some(file)) => file.display().to_string(),
+            _ => self.to_string(),
+        }
+    }
+
     /// The file with the token of HTTP at this address, if nothing is said of one and other machines can reach it.
     fn token_file(&self, http: Option<SocketAddr>) -> Option<PathBuf> {
         let Self::Directory(dir) = self else { return None };
@@ -276,27 +284,25 @@ fn serve(
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
     let file = home.cluster_file(settings);
-    let found = file.as_ref().map_or_else(|| home.to_string(), |file| file.display().to_string());
+    let found = home.found_by(file.as_deref());
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
     };
     let Some(Opened { database, member, among }) = opened else { return Ok(0) };
-    let (measured, own) = (database.clone(), env.clone());
     // Those of a FoundationDB cluster are its own affair.
     let cluster = among.as_ref().map(|among| &among.database);
     let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database, cluster));
-    let of_agents = agents.as_ref().map(Agents::metrics);
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
-    let metrics = Some(Page::new(move || {
-        let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
-        let of_agents = of_agents.as_ref().map(|page| page()).unwrap_or_default();
-        measured.metrics_text() + &of_process + &of_agents
-    }));
+    let metrics = Some(measurements(env, &database, agents.as_ref(), version));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let mut config =
-        ServerConfig { metrics, layers, peers, among, ..config(env, settings, file.as_deref(), usual)? };
-    config.console.token_file = config.console.token_file.or_else(|| home.token_file(config.http));
+    let mut config = ServerConfig {
+        metrics,
+        layers,
+        peers,
+        among,
+        ..config(env, settings, (home, file.as_deref()), usual)?
+    };
     if matches!(home, Home::Directory(_)) {
         config.series.limits.stored = series_rows(&database, settings);
     }
@@ -344,6 +350,16 @@ fn until_end(env: &Env, server: &Server, database: &Database, stop: &AtomicBool,
             }
         }
     }
+}
+
+/// What `/metrics` shows besides the server's own figures: those of the database, the process, and the agents.
+fn measurements(env: &Env, database: &Database, agents: Option<&Agents>, version: &'static str) -> Page {
+    let (measured, own, of_agents) = (database.clone(), env.clone(), agents.map(Agents::metrics));
+    Page::new(move || {
+        let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
+        let of_agents = of_agents.as_ref().map(|page| page()).unwrap_or_default();
+        measured.metrics_text() + &of_process + &of_agents
+    })
 }
 
 /// Has the log say why the server ends.
@@ -492,17 +508,17 @@ fn commit_workers(env: &Env) -> usize {
 fn config(
     env: &Env,
     settings: &Settings,
-    file: Option<&Path>,
+    (home, file): (&Home, Option<&Path>),
     usual: Option<Usual>,
 ) -> Result<ServerConfig, Failure> {
     let defaults = ServerConfig::default();
     let mut listen = settings.addresses("listen");
-    if let Some(file) = file.filter(|_| listen.is_empty()) {
+    // In front of a FoundationDB cluster clients are let in where that is said, and nowhere else.
+    if let (Home::Directory(_), Some(file), true) = (home, file, listen.is_empty()) {
         listen.extend(listed(env, file)?);
-    }
-    // In front of a FoundationDB cluster clients are let in where that is said.
-    if listen.is_empty() && usual.is_none() && file.is_some() {
-        listen = defaults.listen;
+        if listen.is_empty() && usual.is_none() {
+            listen = defaults.listen;
+        }
     }
     let limits = Limits {
         connections: settings.count("connections").unwrap_or(defaults.limits.connections),
@@ -520,7 +536,7 @@ fn config(
         without_client_certificates: settings.flag("without-client-certificates"),
         http: settings.address("http"),
         console: ConsoleConfig {
-            token_file: settings.path("http-token"),
+            token_file: settings.path("http-token").or_else(|| home.token_file(settings.address("http"))),
             write: settings.flag("console-write"),
         },
         series: SeriesConfig {

@@ -57,11 +57,14 @@ impl Watch {
     pub fn start(env: &Env, db: &Database) -> Self {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Sides>>::default());
         let (told, found, inner, db) = (stop.clone(), seen.clone(), env.clone(), db.clone());
+        let mut last = env.now();
         let task = env.spawn("second-site-watch", async move {
             while !told.load(Ordering::Relaxed) {
-                // What can't be read now is as it was: its time says so.
-                if let Ok(sides) = look(&db).await {
-                    *lock(&found) = sides;
+                match look(&db).await {
+                    Ok(sides) => (*lock(&found), last) = (sides, inner.now()),
+                    // What can't be read for long is not known: measurements that stand still would say that all is well.
+                    Err(_) if inner.now().saturating_sub(last) > SILENT => *lock(&found) = Sides::default(),
+                    Err(_) => {}
                 }
                 inner.sleep(LOOK).await;
             }

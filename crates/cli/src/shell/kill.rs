@@ -18,10 +18,10 @@ const WORKERS: &[u8] = b"\xff\xff/worker_interfaces/";
 /// How long a server is waited for while it ends, which a checkpoint may delay, and while it is away.
 const ENDING: Duration = Duration::from_secs(300);
 const AWAY: Duration = Duration::from_secs(60);
-/// How often it is looked at, for how long it has to have served, for how long it may be silent,
+/// How often it is looked at, for how long it has to serve, for how long it may be silent,
 /// and after how long a user is told what is waited for.
 const LOOK: Duration = Duration::from_millis(50);
-const SERVED: Duration = Duration::from_millis(500);
+const SERVED: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -146,8 +146,9 @@ fn waits_in_vain<Out: Write>(
             Doing::Serving | Doing::Ending => (ENDING, "to end"),
             Doing::Away => (AWAY, "to serve again"),
         };
-        if now - since >= patience {
-            return Ok(Some(patience));
+        // One that ends again and again is never in one state for long.
+        if now - since >= patience || now - told >= ENDING + AWAY {
+            return Ok(Some(now - told));
         }
         if now - since >= SILENCE && !is_said {
             is_said = true;

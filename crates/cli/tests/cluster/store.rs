@@ -7,8 +7,9 @@ use super::series::{Senders, ask};
 use plinth::Database;
 use plinth::series::{SeriesStore, Settings};
 use plinth_env::{Env, block_on};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const KILLS: usize = 4;
@@ -72,6 +73,31 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
     assert!(read.contains("is `1'"), "{read}");
     let page = ask(&questions[0], "GET /api/stats", "").unwrap();
     assert!(page.starts_with('{'), "{page}");
+}
+
+/// A file that clients find servers by, left from a directory's time or set by a package, is no word about who may connect.
+#[test]
+fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is_said() {
+    let place = scratch();
+    let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
+    let (store, file) = (by_library(&below.cluster_file()), place.path().join("left.cluster"));
+    let address = &free_addresses(1)[0];
+    block_on(Env::real().files().replace(&file, format!("a:b@{address}\n").as_bytes())).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"))
+        .args(["server", "--store", &store, "--http", "127.0.0.1:0", "--log", "off", "--cluster-file"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+    let is_let_in = block_on(Env::real().sockets().connect(address.parse().unwrap())).is_ok();
+    let health = ready.trim_end().rsplit_once("http://").map(|(_, http)| ask(http, "GET /health", ""));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(ready.starts_with(&format!("ready {store} http://")), "{ready}");
+    assert!(!is_let_in, "somebody listens where the file says");
+    assert_eq!(health.unwrap().unwrap(), "serving\n");
 }
 
 #[test]

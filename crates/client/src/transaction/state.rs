@@ -205,6 +205,10 @@ impl State {
         }
         self.life.dead = Some(error.clone());
         self.fail_outstanding(&error, after);
+        // Nothing is read any more: what is pinned need not wait for whoever drops the handle.
+        if let Some(pinned) = self.version.pinned.take() {
+            after.drop_later(pinned);
+        }
     }
 
     /// Ends every outstanding operation with `error`.

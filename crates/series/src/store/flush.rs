@@ -27,9 +27,7 @@ use std::time::Duration;
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
 /// Late points of one series that go with others': each may rewrite a leaf of its own.
-const LATE_TOGETHER: usize = STEP_POINTS / LATE_COST;
-/// What a late point counts as.
-const LATE_COST: usize = 256;
+const LATE_TOGETHER: usize = STEP_POINTS / side::VISIT;
 
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
@@ -271,7 +269,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
         };
         if is_there {
             // The step was committed already, and its answer was lost.
-            trunk = Trunk::open(&nodes).await?;
+            leaves.iter().for_each(|leaf| trunk.pass(leaf));
         } else {
             for leaf in leaves {
                 let writes = trunk.append(&nodes, leaf).await?;
@@ -435,7 +433,7 @@ impl Gathered {
         }
         for (cell, late) in self.late {
             let here = if is_long(&late) { 0 } else { late.len() };
-            add(here * LATE_COST, &mut steps, &mut step);
+            add(here * side::VISIT, &mut steps, &mut step);
             step.late.push((cell, late));
         }
         step.cut = cut;

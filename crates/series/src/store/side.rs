@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 
 /// Points of a leaf, at most.
 const LEAF_POINTS: usize = 1024;
+/// What a leaf that is read counts as in points, however few it has: where the database is elsewhere that is what takes time.
+pub(crate) const VISIT: usize = 512;
 
 /// Points that came in this order, by time: of those at one time the last one counts.
 pub(crate) fn by_time(points: &[Point]) -> BTreeMap<i64, Value> {
@@ -57,7 +59,7 @@ pub(crate) async fn merge(
             merged.extend(old.iter().map(|point| (point.time, point.value)));
             tr.clear(key);
         }
-        room = room.saturating_sub(merged.len());
+        room = room.saturating_sub(merged.len().max(VISIT));
         next_time = None;
         for (count, (time, value)) in points.range(first..).enumerate() {
             // One of them at least, so that this comes to an end.

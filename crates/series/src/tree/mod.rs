@@ -125,6 +125,14 @@ impl Trunk {
         self.last
     }
 
+    /// Counts `points` as the next leaf, which was sealed before: what [`append`](Self::append) makes of the trunk, and no writes.
+    pub fn pass(&mut self, points: &Points) {
+        if let Some(last) = points.times.last() {
+            self.leaves += 1;
+            self.last = Some(*last);
+        }
+    }
+
     /// Seals `points` (some, all of them later than any before) as the next leaf. The writes must be visible to `nodes` before the next append.
     pub async fn append(&mut self, nodes: &impl Nodes, points: &Points) -> Result<Vec<Write>> {
         let Some(summary) = Summary::of(points) else { return Ok(Vec::new()) };
