@@ -133,7 +133,8 @@ typedef enum {
     FDB_TR_OPTION_BYPASS_UNREADABLE = 1100, /* no value */
     FDB_TR_OPTION_USE_GRV_CACHE = 1101, /* no value */
     FDB_TR_OPTION_SKIP_GRV_CACHE = 1102, /* no value */
-    FDB_TR_OPTION_AUTHORIZATION_TOKEN = 2000 /* text */
+    FDB_TR_OPTION_AUTHORIZATION_TOKEN = 2000, /* text */
+    FDB_TR_OPTION_PINNED_SNAPSHOT = 3000 /* no value */
 } FDBTransactionOption;
 
 typedef enum {
