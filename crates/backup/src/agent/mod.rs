@@ -24,7 +24,7 @@ use plinth_client::Database;
 use plinth_env::{Env, Task};
 use plinth_types::{Error, Result};
 use rows::{AGENT, Beat, TagRows, for_system, read_all};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -209,14 +209,24 @@ impl Shared {
 
     /// Has a task for each tag that is to be worked at.
     fn keep_working(&self, tags: BTreeMap<String, TagRows>, working: &mut BTreeMap<String, Working>) {
+        let mut ended = BTreeSet::new();
         working.retain(|name, tag| {
             let is_wanted = tags.get(name).is_some_and(|rows| rows.wanted["uid"] == tag.uid);
             if !is_wanted {
                 tag.orders.stop.store(true, Ordering::SeqCst);
             }
-            !tag.task.is_finished()
+            let is_at_work = !tag.task.is_finished();
+            if !is_at_work {
+                ended.insert(name.clone());
+            }
+            is_at_work
         });
         for (name, rows) in tags {
+            // These rows may have been read before its task wrote its last: begun anew by them, an end would be taken for a stream
+            // that somebody removed.
+            if ended.contains(&name) {
+                continue;
+            }
             let is_current = rows.done["uid"] == rows.wanted["uid"];
             if is_current && rows.done["ended"].is_string() {
                 continue;
