@@ -297,8 +297,8 @@ impl Sink {
                     tr.set_option(TransactionOption::RetryLimit(TRIES))?;
                     layer.append_all(tr, points.iter().copied()).wait()
                 })?;
-                told.points += points.len() as u64;
                 session.discard();
+                told.points = session.saved();
             }
         }
         Ok(())

@@ -420,8 +420,11 @@ impl Session {
         })
     }
 
-    /// Forgets what was taken and not saved, as a save would that succeeded.
+    /// Forgets what was taken and not saved, as a save would that succeeded: [`saved`](Self::saved) counts it.
     pub fn discard(&mut self) {
+        let is_sent =
+            |(name, point): &(&Name, Point)| !name.as_str().starts_with('!') || event::is_first(point);
+        self.saved += self.points().filter(is_sent).count() as u64;
         self.intake.samples.clear();
         self.intake.wants_sync = false;
     }
