@@ -151,6 +151,7 @@ fn wish<'a>(options: &'a ArgMatches, others: &'a [String]) -> Wish<'a> {
 /// Writes both files, neither of which may be there.
 fn write(dir: &Path, name: &str, pair: &Pair) -> Result<(), Failure> {
     let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    absent(&certificate)?;
     make(&key, Open::CreatePrivate, &pair.key)?;
     if let Err(failed) = make(&certificate, Open::CreateNew, &pair.certificate) {
         // A key without its certificate would be in the way of the next try.
@@ -163,18 +164,24 @@ fn write(dir: &Path, name: &str, pair: &Pair) -> Result<(), Failure> {
 
 /// Makes a file: a new one, so that nobody else has it open or owns it.
 fn make(path: &Path, open: Open, text: &str) -> Result<(), Failure> {
-    let files = Env::real();
-    let files = files.files();
-    if block_on(files.exists(path)).unwrap_or(false) {
-        return Err(Failure::new(format!(
-            "{} is there already, and stays as it is: name another directory, or move it away",
-            path.display()
-        )));
-    }
+    absent(path)?;
+    let env = Env::real();
+    let files = env.files();
     let written = block_on(async {
         let made = files.open(path, open).await?;
         made.write_all_at(0, text.as_bytes()).await?;
         made.sync_all().await
     });
     written.map_err(|error| Failure::of(format!("cannot write {}", path.display()), error))
+}
+
+/// Refuses a file that is there.
+fn absent(path: &Path) -> Result<(), Failure> {
+    if block_on(Env::real().files().exists(path)).unwrap_or(false) {
+        return Err(Failure::new(format!(
+            "{} is there already, and stays as it is: name another directory, or move it away",
+            path.display()
+        )));
+    }
+    Ok(())
 }
