@@ -395,12 +395,6 @@ impl Core {
         }
     }
 
-    /// What was to be sent to a node didn't all leave: it is sent what it lacks, a message at a time, until it is heard of.
-    pub fn note_unsent(&mut self, node: NodeId) {
-        self.node.report_unreachable(node);
-        self.guard();
-    }
-
     /// If this node needs rows because entries that it lacks are in the leader's log no more: the entry behind which that log
     /// begins.
     pub fn behind(&self) -> Option<EntryId> {

@@ -37,9 +37,6 @@ const ROOM: Duration = Duration::from_millis(100);
 pub(crate) const SYNCS: usize = 2;
 /// Bytes of bodies that one frame has, about: one entry may be longer.
 const FRAME_BYTES: usize = 1 << 20;
-/// Bytes of bodies that are sent to a node before it is heard of, about, if it is behind: what is beyond the bound of a connection is lost, and has
-/// been read for nothing.
-const TURN_BYTES: usize = 4 << 20;
 
 /// An entry that this node proposes.
 struct Proposal {
@@ -57,16 +54,6 @@ struct Bodies {
     received: VecDeque<Entry>,
 }
 
-/// How entries get to a node.
-struct Sending {
-    reader: EntryReader,
-    /// Bytes of bodies that this turn has sent.
-    bytes: usize,
-    /// The term in which, and the index behind which, entries were left out. What comes behind them is left out as well, until they
-    /// are asked for again.
-    cut: Option<(u64, u64)>,
-}
-
 pub(crate) struct Driver {
     env: Env,
     core: Core,
@@ -75,7 +62,7 @@ pub(crate) struct Driver {
     records: Arc<dyn Records>,
     inbox: Arc<Inbox>,
     /// For each node that entries are sent to, where they are read.
-    sending: BTreeMap<NodeId, Sending>,
+    readers: BTreeMap<NodeId, EntryReader>,
     /// Where it publishes how it stands.
     proofs: Arc<Proofs>,
     stand: Stand,
@@ -99,7 +86,7 @@ impl Driver {
         (peers, records): (Arc<dyn Peers>, Arc<dyn Records>),
         (inbox, proofs): (Arc<Inbox>, Arc<Proofs>),
     ) -> Self {
-        let (env, sending, stand) = (env.clone(), BTreeMap::new(), core.stand());
+        let (env, readers, stand) = (env.clone(), BTreeMap::new(), core.stand());
         Self {
             env,
             core,
@@ -107,7 +94,7 @@ impl Driver {
             peers,
             records,
             inbox,
-            sending,
+            readers,
             proofs,
             stand,
             stalled: None,
@@ -178,7 +165,7 @@ impl Driver {
         self.inbox.with(|told| told.left = Some(left));
         self.inbox.end(&cause);
         self.proofs.end(&cause);
-        drop(self.sending);
+        drop(self.readers);
         answer.send(self.log.close().await);
     }
 
@@ -382,7 +369,7 @@ impl Driver {
         }
         self.core.take_effect(members)?;
         probe!("replication: a change of members takes effect");
-        self.sending.retain(|node, _| self.core.members().node(*node).is_some());
+        self.readers.retain(|node, _| self.core.members().node(*node).is_some());
         self.tell_members();
         Ok(())
     }
@@ -430,7 +417,6 @@ impl Driver {
     /// Sends messages, with the entries that they speak of.
     async fn send(&mut self, messages: Vec<Message>) {
         self.publish();
-        self.sending.values_mut().for_each(|sending| sending.bytes = 0);
         for message in messages {
             if message.kind != MessageKind::Append || message.entries.is_empty() {
                 self.peers.send(Frame { message, entries: Vec::new() });
@@ -442,26 +428,15 @@ impl Driver {
         }
     }
 
-    /// An append as one frame or several, none too long. What can't be read, or is too much for one turn, is not sent: it is asked for again.
+    /// An append as one frame or several, none too long. What can't be read is not sent: it is asked for again.
     async fn frames(&mut self, message: Message) -> Vec<Frame> {
-        let begin = || Sending { reader: self.log.entries(message.index + 1), bytes: 0, cut: None };
-        let sending = self.sending.entry(message.to).or_insert_with(begin);
-        if sending.cut.is_some_and(|(term, index)| term == message.term && index < message.index) {
-            return Vec::new();
-        }
-        sending.cut = None;
-        sending.reader.go_to(message.index + 1);
+        let reader = self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
+        reader.go_to(message.index + 1);
         let mut frames: Vec<Frame> = Vec::new();
         let mut bytes = usize::MAX;
         let (mut index, mut log_term) = (message.index, message.log_term);
         for term in message.entries.iter().copied() {
-            if sending.bytes >= TURN_BYTES {
-                probe!("replication: a node is behind by more than is sent in a turn");
-                sending.cut = Some((message.term, index));
-                self.core.note_unsent(message.to);
-                break;
-            }
-            let Ok(Some(entry)) = sending.reader.next().await else { break };
+            let Ok(Some(entry)) = reader.next().await else { break };
             if entry.term != term {
                 break;
             }
@@ -472,7 +447,6 @@ impl Driver {
             }
             (index, log_term) = (entry.index, entry.term);
             bytes += entry.body.len();
-            sending.bytes += entry.body.len();
             if let Some(frame) = frames.last_mut() {
                 frame.message.entries.push(term);
                 frame.entries.push(entry);

@@ -114,7 +114,6 @@ pub const ALL: &[&str] = &[
     "replication: a leader whose disk stalls gives way",
     "replication: a member fails",
     "replication: a member waits for room on its disk",
-    "replication: a node is behind by more than is sent in a turn",
     "replication: a proof waits for a sync of this node",
     "replication: entries that lost are voided",
     "slow disk",
