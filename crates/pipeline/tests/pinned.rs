@@ -150,6 +150,25 @@ fn a_transaction_s_option_pins_what_it_reads() {
     });
 }
 
+/// Where a garbage collector drops handles that was long after the end.
+#[test]
+fn a_transaction_that_was_cancelled_keeps_no_version() {
+    block_on(async {
+        let ssd = ssd().await;
+        let db = Database::new(ssd.endpoint.clone());
+        write(&db, "v");
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::PinnedSnapshot).unwrap();
+        tr.get("last").await.unwrap();
+        assert_eq!(count(&db).await, 1);
+        tr.cancel();
+        while count(&db).await > 0 {
+            db.endpoint().env().sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(tr.get("last").await, Err(Error::transaction_cancelled()));
+    });
+}
+
 #[test]
 fn a_pinned_snapshot_takes_no_writes_and_has_nothing_to_watch() {
     block_on(async {

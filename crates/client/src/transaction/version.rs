@@ -180,7 +180,8 @@ impl Inner {
 
     fn keep(&self, epoch: u64, pinned: Arc<dyn Endpoint>) {
         let mut state = self.lock();
-        if state.life.epoch == epoch {
+        // Nobody would let it go of a transaction that is dead already.
+        if state.life.epoch == epoch && state.life.dead.is_none() {
             state.version.pinned = Some(pinned);
             // Readers learn of the version under the lock, later.
             self.is_pinned.store(true, Ordering::Relaxed);
