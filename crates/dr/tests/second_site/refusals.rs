@@ -10,7 +10,7 @@ use plinth_dr::{
 };
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
-use plinth_types::{Error, system};
+use plinth_types::Error;
 use std::time::Duration;
 
 async fn put(db: &plinth_client::Database, key: &str) {
@@ -43,21 +43,11 @@ fn what_makes_no_sense_is_refused() {
         refused(&sites, &usual, Error::restore_destination_not_empty().code(), "it has the key mine").await;
         assert!(!is_locked(&sites.to).await);
         // Somebody else's lock stays.
-        let lock = |db: plinth_client::Database, value: Option<&'static [u8]>| async move {
-            let tr = db.create_transaction();
-            tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
-            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
-            match value {
-                Some(value) => tr.set(system::DATABASE_LOCKED, value),
-                None => tr.clear(system::DATABASE_LOCKED),
-            }
-            tr.commit().await.unwrap();
-        };
-        lock(sites.to.clone(), Some(b"0123456789abcdefghijklmnop")).await;
+        lock_as_another(&sites.to, true).await;
         let clear = StartSettings { clear: true, ..StartSettings::default() };
         refused(&sites, &clear, 1038, "locked by somebody else").await;
         assert_eq!(read_aware(&sites.to, "mine").await.as_deref(), Some(&b"1"[..]));
-        lock(sites.to.clone(), None).await;
+        lock_as_another(&sites.to, false).await;
         assert!(start(&sites, &clear).await.unwrap());
         assert_eq!(read_aware(&sites.to, "mine").await, None);
         let not_whole = switch(&sites, &Control::default()).await.unwrap_err();

@@ -295,9 +295,7 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
             machine.spawn("late abort", async move { drop(abort(&late, "default").await) }),
             machine.spawn("late agent", async move { drop(agent.run().await) }),
         ];
-        while held.count.load(Ordering::Relaxed) < 2 {
-            machine.sleep(Duration::from_millis(1)).await;
-        }
+        held.until(&machine, 2).await;
         abort_second(&sites.to, Leftover::Refuse).await.unwrap();
         let tr = sites.to.create_transaction();
         tr.set("mine", "kept");
@@ -327,9 +325,7 @@ fn a_lock_that_comes_late_locks_nothing() {
         let late = Sites::new(from, client(&second));
         held.hold(system::DATABASE_LOCKED);
         let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
-        while held.count.load(Ordering::Relaxed) == 0 {
-            machine.sleep(Duration::from_millis(1)).await;
-        }
+        held.until(&machine, 1).await;
         abort(&sites, "default").await.unwrap();
         held.let_go();
         task.await.unwrap();
@@ -364,9 +360,7 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
                     false => drop(Agent::new(late, Control::default()).run().await),
                 }
             });
-            while held.count.load(Ordering::Relaxed) == 0 {
-                machine.sleep(Duration::from_millis(1)).await;
-            }
+            held.until(&machine, 1).await;
             abort(&sites, "default").await.unwrap();
             held.let_go();
             task.await.unwrap();
@@ -386,32 +380,17 @@ fn a_stream_that_is_removed_late_stays_where_it_is_needed() {
     with_pair(6, async |pair| {
         pair.follow().await;
         let Pair { machine, first, second, sites } = pair;
-        let lock = async |value: Option<&'static [u8]>| {
-            let tr = sites.from.create_transaction();
-            tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
-            tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
-            match value {
-                Some(value) => tr.set(system::DATABASE_LOCKED, value),
-                None => tr.clear(system::DATABASE_LOCKED),
-            }
-            tr.commit().await.unwrap();
-        };
-        lock(Some(b"0123456789abcdefghijklmnop")).await;
+        lock_as_another(&sites.from, true).await;
         let ((from, at_first), (to, at_second)) = (held(&first), held(&second));
-        let until_held = async |held: &Held| {
-            while held.count.load(Ordering::Relaxed) == 0 {
-                machine.sleep(Duration::from_millis(1)).await;
-            }
-        };
         // It has registered the stream, and looks how far the first is.
         at_first.hold(b"\xff\x02/plinth/dr/nudge");
         let late = Sites::new(from, to);
         let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
-        until_held(&at_first).await;
+        at_first.until(&machine, 1).await;
         at_second.hold(changes::acknowledged_key(1).leak());
         at_first.let_go();
-        until_held(&at_second).await;
-        lock(None).await;
+        at_second.until(&machine, 1).await;
+        lock_as_another(&sites.from, false).await;
         assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
         at_second.let_go();
         task.await.unwrap();

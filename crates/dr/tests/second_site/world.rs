@@ -311,6 +311,13 @@ impl Held {
         *self.key.lock().unwrap() = None;
     }
 
+    /// Waits until so many have waited.
+    pub async fn until(&self, env: &Env, count: usize) {
+        while self.count.load(Ordering::Relaxed) < count {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     async fn wait(&self, env: &Env, request: &CommitRequest) {
         let writes = |key: &[u8]| request.mutations.iter().any(|mutation| mutation.param1 == key);
         let is_held = || self.key.lock().unwrap().is_some_and(writes);
@@ -424,4 +431,16 @@ pub fn held(db: &Database) -> (plinth_client::Database, Held) {
     let (inner, one_of) = (db.endpoint().clone(), usize::MAX);
     let endpoint = Lossy { inner, random, one_of, held: held.clone() };
     (plinth_client::Database::new(Arc::new(endpoint)), held)
+}
+
+/// Locks a database as somebody else would, or takes that lock away.
+pub async fn lock_as_another(db: &plinth_client::Database, is_locked: bool) {
+    let tr = db.create_transaction();
+    tr.set_option(plinth::client::TransactionOption::AccessSystemKeys).unwrap();
+    tr.set_option(plinth::client::TransactionOption::LockAware).unwrap();
+    match is_locked {
+        true => tr.set(system::DATABASE_LOCKED, b"0123456789abcdefghijklmnop"),
+        false => tr.clear(system::DATABASE_LOCKED),
+    }
+    tr.commit().await.unwrap();
 }
