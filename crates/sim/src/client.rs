@@ -103,6 +103,21 @@ impl Client {
         }
     }
 
+    /// Does something with a database until it succeeds, in whichever life; gives up, with an error that has to be explained, once the run
+    /// is over.
+    pub(crate) async fn in_some_life<Fut: Future<Output = Result<()>>>(
+        &self,
+        work: impl Fn(crate::stage::Life) -> Fut,
+    ) {
+        loop {
+            match self.in_life(&work).await {
+                Some(Ok(())) => return,
+                Some(Err(error)) if self.stage.is_over() => return self.explain(error),
+                _ => self.pause(20_000).await,
+            }
+        }
+    }
+
     /// Runs `body` in a transaction and commits it, once.
     pub async fn attempt<T: Send, Fut>(&self, body: impl FnOnce(Transaction) -> Fut + Send) -> Outcome<T>
     where

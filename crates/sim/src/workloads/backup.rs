@@ -380,18 +380,18 @@ impl Workload for Backup {
     fn set_up(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
             let wish = Wish { snapshot_interval: Duration::from_secs(self.interval), ..Wish::new(DIR) };
-            loop {
-                let wish = wish.clone();
-                let begun =
-                    client.in_life(|life| async move { agent::start(&life.database, TAG, &wish).await });
-                match begun.await {
-                    Some(Ok(())) => return,
-                    // An attempt whose fate was unknown has begun it.
-                    Some(Err(error)) if error == Error::backup_duplicate() => return,
-                    Some(Err(error)) if client.stage().is_over() => return client.explain(error),
-                    _ => client.pause(20_000).await,
-                }
-            }
+            client
+                .in_some_life(|life| {
+                    let wish = wish.clone();
+                    async move {
+                        match agent::start(&life.database, TAG, &wish).await {
+                            // An attempt whose fate was unknown has begun it.
+                            Err(error) if error == Error::backup_duplicate() => Ok(()),
+                            begun => begun,
+                        }
+                    }
+                })
+                .await;
         })
     }
 

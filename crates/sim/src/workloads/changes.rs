@@ -235,17 +235,12 @@ async fn read_at(tr: &Transaction, version: Version) -> Result<Rows> {
 impl Workload for Changes {
     fn set_up(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            loop {
-                let registered = client.in_life(|life| {
+            client
+                .in_some_life(|life| {
                     let (this, client) = (&self, &client);
                     async move { this.register(client, &life.database).await }
-                });
-                match registered.await {
-                    Some(Ok(())) => return,
-                    Some(Err(error)) if client.stage().is_over() => return client.explain(error),
-                    _ => client.pause(20_000).await,
-                }
-            }
+                })
+                .await;
         })
     }
 
