@@ -15,7 +15,7 @@ struct Step {
     run: fn(&Repository) -> Result<bool>,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "format", about: "cargo fmt; repaired by `make fix`", run: format },
     Step { name: "tidy", about: "sizes, first pages, leftovers, links, dependencies' lines", run: tidy },
     Step {
@@ -27,6 +27,11 @@ const STEPS: [Step; 7] = [
         name: "licences",
         about: "every package comes under an allowed licence",
         run: |r| report(licences::check(r)?),
+    },
+    Step {
+        name: "examples",
+        about: "workspaces of their own: formatted, their locks as they should be",
+        run: examples,
     },
     Step { name: "deny", about: "cargo-deny, where it is installed", run: deny },
     Step { name: "clippy", about: "the workspace's lints, every target, no warning", run: clippy },
@@ -75,6 +80,25 @@ fn tidy(repository: &Repository) -> Result<bool> {
 
 fn format(_: &Repository) -> Result<bool> {
     cargo::run(&["fmt", "--all", "--check"])
+}
+
+/// The manifests of examples that are workspaces of their own.
+pub fn examples_of(repository: &Repository) -> impl Iterator<Item = &str> {
+    repository.texts("Cargo.toml").map(|(path, _)| path).filter(|path| path.starts_with("examples/"))
+}
+
+/// Nobody who builds the workspace builds these, so what a crate needs more gets into their locks only when somebody looks.
+fn examples(repository: &Repository) -> Result<bool> {
+    let mut is_well = true;
+    for path in examples_of(repository) {
+        is_well &= cargo::run(&["fmt", "--manifest-path", path, "--check"])?;
+        let read = cargo::output(&["metadata", "--locked", "--format-version", "1", "--manifest-path", path]);
+        if let Err(why) = read {
+            println!("{path}: {why}");
+            is_well = false;
+        }
+    }
+    Ok(is_well)
 }
 
 fn clippy(_: &Repository) -> Result<bool> {

@@ -113,5 +113,9 @@ fn run(arguments: &[String]) -> Result<bool> {
 fn fix() -> Result<bool> {
     let repaired =
         cargo::run(&["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged"])?;
-    Ok(cargo::run(&["fmt", "--all"])? && repaired)
+    let mut formatted = cargo::run(&["fmt", "--all"])?;
+    for example in check::examples_of(&repository::Repository::read()?) {
+        formatted &= cargo::run(&["fmt", "--manifest-path", example])?;
+    }
+    Ok(formatted && repaired)
 }
