@@ -1,10 +1,14 @@
 //! Consumers of streams of changes, as C has them: a position that one operation at a time may use and move on.
 //!
 //! C may cancel a future while its answer arrives, on another thread. So an operation gives its turn back with the answer, and
-//! the future moves the position on when the answer is its own.
+//! the future moves the position on when the answer is its own. A cancelled operation may still be on its way out on that
+//! thread when C asks for the next one: its turn is taken away from it.
 //!
 //! Always: the position is behind everything that C could get from a future, and before everything else.
 
+use crate::future::FutureCore;
+use crate::future::held::Held;
+use crate::value::Value;
 use plinth_client::{ChangeConsumer, Changes, Database, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,11 +24,29 @@ pub(crate) struct Consumer {
 
 struct State {
     position: Version,
-    is_busy: bool,
+    /// How many turns there have been.
+    turns: u64,
+    /// Whose turn it is.
+    holder: Option<Holder>,
 }
 
-/// The right to use a consumer, until it is dropped.
-pub(crate) struct Turn(Arc<Consumer>);
+struct Holder {
+    turn: u64,
+    /// Absent while the operation begins, when C has no handle to cancel it by.
+    future: Option<Held>,
+}
+
+impl Holder {
+    fn is_under_way(&self) -> bool {
+        self.future.as_ref().is_none_or(|future| !future.is_ready())
+    }
+}
+
+/// The right to use a consumer, until it is dropped, or its operation is cancelled and the next one begins.
+pub(crate) struct Turn {
+    consumer: Arc<Consumer>,
+    number: u64,
+}
 
 /// What a stream has delivered, and the consumer that is to move on once C can have it: a future that is cancelled first drops
 /// both.
@@ -36,7 +58,8 @@ pub(crate) struct Consumed {
 impl Consumer {
     /// A consumer of this stream that goes on behind this version; below 0: behind what was acknowledged.
     pub(crate) fn new(database: Database, id: u64, position: Version) -> Arc<Self> {
-        let state = Mutex::new(State { position: position.max(NOWHERE), is_busy: false });
+        let state = State { position: position.max(NOWHERE), turns: 0, holder: None };
+        let state = Mutex::new(state);
         Arc::new(Self { database, id, state })
     }
 
@@ -54,16 +77,37 @@ impl Consumer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an operation.
+    /// Begins an operation, and gives C's future of it.
     ///
     /// # Errors
     /// `client_invalid_operation` while another one is under way.
-    pub(crate) fn take_turn(self: &Arc<Self>) -> Result<Turn> {
-        if std::mem::replace(&mut self.state().is_busy, true) {
+    pub(crate) fn begin<T, F>(self: &Arc<Self>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
+    where
+        T: Into<Value>,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let turn = self.take_turn()?;
+        let number = turn.number;
+        let future = FutureCore::start(Box::pin(operation(turn)));
+        if let Some(holder) = self.state().holder.as_mut().filter(|holder| holder.turn == number) {
+            holder.future = Some(future.clone());
+        }
+        Ok(future)
+    }
+
+    fn take_turn(self: &Arc<Self>) -> Result<Turn> {
+        let mut state = self.state();
+        if state.holder.as_ref().is_some_and(Holder::is_under_way) {
             let detail = "an operation of this consumer is under way: there is one at a time";
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
-        Ok(Turn(self.clone()))
+        state.turns += 1;
+        let number = state.turns;
+        let before = state.holder.replace(Holder { turn: number, future: None });
+        drop(state);
+        // The last count of a future drops its operation, and that one's turn comes back here.
+        drop(before);
+        Ok(Turn { consumer: self.clone(), number })
     }
 
     async fn at_its_position(&self) -> Result<ChangeConsumer> {
@@ -82,28 +126,31 @@ impl Consumer {
 impl Turn {
     /// Waits for what comes next.
     pub(crate) async fn consume(self) -> Result<Consumed> {
-        let changes = self.0.at_its_position().await?.next().await.map_err(as_theirs)?;
+        let changes = self.consumer.at_its_position().await?.next().await.map_err(as_theirs)?;
         Ok(Consumed { changes, turn: self })
     }
 
     /// Everything up to this version has been delivered: the consumer moves on, and is free.
     pub(crate) fn move_on(self, upto: Version) {
-        self.0.state().position = upto;
+        self.consumer.state().position = upto;
     }
 
     /// Notes durably that nothing is needed any longer of what was consumed.
     pub(crate) async fn acknowledge(self) -> Result<()> {
-        let position = self.0.state().position;
+        let position = self.consumer.state().position;
         if position < 0 {
             return Ok(());
         }
-        self.0.database.acknowledge_changes(self.0.id, position).await
+        self.consumer.database.acknowledge_changes(self.consumer.id, position).await
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.state().is_busy = false;
+        let mut state = self.consumer.state();
+        let holder = state.holder.take_if(|holder| holder.turn == self.number);
+        drop(state);
+        drop(holder);
     }
 }
 
@@ -118,8 +165,6 @@ fn as_theirs(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::future::FutureCore;
-    use crate::future::held::Held;
     use plinth_env::{Env, block_on};
     use plinth_pipeline::{Node, NodeConfig};
     use plinth_types::KeyRange;
@@ -145,21 +190,30 @@ mod tests {
         let consumer = Consumer::new(database, stream.id, -1);
         let (gate, opened) = plinth_env::reply::promise::<()>();
         let handle = Arc::new(Mutex::new(None::<Held>));
-        let (turn, cancels) = (consumer.take_turn().expect("it is free"), handle.clone());
-        let future = FutureCore::start(Box::pin(async move {
+        let again = Arc::new(Mutex::new(None::<Held>));
+        let (cancels, goes_on, cancelled) = (handle.clone(), again.clone(), consumer.clone());
+        let future = consumer.begin(|turn| async move {
             opened.await?;
             let changes = turn.consume().await;
-            // Another thread comes in between.
+            // Another thread comes in between, with the next operation before this one has seen that it is cancelled.
             cancels.lock().expect("nobody panicked").take().expect("it is there").cancel();
+            let next = cancelled.begin(Turn::consume).expect("the cancelled one is not in its way");
+            *goes_on.lock().expect("nobody panicked") = Some(next);
             changes
-        }));
+        });
+        let future = future.expect("it is free");
+        assert!(consumer.begin(Turn::acknowledge).is_err(), "there is one at a time");
         *handle.lock().expect("nobody panicked") = Some(future.clone());
         gate.send(Ok(()));
         assert_eq!(consumed(&future), Err(Error::operation_cancelled()));
-        assert_eq!(consumer.position(), NOWHERE);
-        let again = FutureCore::start(Box::pin(consumer.take_turn().expect("it is free").consume()));
+        let again = loop {
+            if let Some(again) = again.lock().expect("nobody panicked").take() {
+                break again;
+            }
+            std::thread::yield_now();
+        };
         let version = consumed(&again).expect("they come again");
         assert!(consumer.position() >= version);
-        assert!(consumer.take_turn().is_ok(), "it is free once its answer can be seen");
+        assert!(consumer.begin(Turn::acknowledge).is_ok(), "it is free once its answer can be seen");
     }
 }

@@ -4,7 +4,7 @@
 //! is there, and an answer that is given up leaves it where it was.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, Turn};
 use crate::fork;
 use crate::future::{FutureCore, behind};
 use crate::layout::{CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, length};
@@ -148,8 +148,7 @@ unsafe extern "C" fn fdb_cdc_consumer_destroy(consumer: *mut Arc<Consumer>) {
 unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        let turn = unsafe { handle(consumer) }?.take_turn()?;
-        Ok(FutureCore::start(Box::pin(turn.consume())).into_raw())
+        Ok(unsafe { handle(consumer) }?.begin(Turn::consume)?.into_raw())
     })
 }
 
@@ -157,8 +156,7 @@ unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) ->
 unsafe extern "C" fn fdb_cdc_consumer_acknowledge(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        let turn = unsafe { handle(consumer) }?.take_turn()?;
-        Ok(FutureCore::start(Box::pin(turn.acknowledge())).into_raw())
+        Ok(unsafe { handle(consumer) }?.begin(Turn::acknowledge)?.into_raw())
     })
 }
 
