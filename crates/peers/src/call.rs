@@ -11,7 +11,8 @@ use crate::packet::{self, Kind};
 use crate::talk::{Talk, lost};
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
-use plinth_types::{Error, Result};
+use plinth_replication::{Frame, Message};
+use plinth_types::{Bytes, Error, Result};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
@@ -26,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const PING: Duration = Duration::from_millis(500);
 /// How long nothing is heard of it before it is given up.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Bytes received at a time: answers to pings.
+/// Bytes received at a time: answers to pings, and to frames.
 const RECEIVE: usize = 1024;
 /// Turns before other tasks of the thread have theirs.
 const TURNS: usize = 16;
@@ -230,14 +231,35 @@ impl Conversation {
         }
         while let Some((kind, payload)) = packet::split(&self.input)? {
             let len = packet::HEAD + payload.len();
-            if kind != Kind::Pong {
-                let detail = format!("malformed message: {kind:?} of a node that was called");
-                return Err(Error::client_invalid_operation().with_detail(detail));
+            match kind {
+                Kind::Pong => {}
+                Kind::Whole => self.take(&Bytes::copy_from_slice(payload))?,
+                _ => {
+                    let detail = format!("malformed message: {kind:?} of a node that was called");
+                    return Err(Error::client_invalid_operation().with_detail(detail));
+                }
             }
             self.input.drain(..len);
             self.heard = self.shared.env.now();
         }
         Ok(true)
+    }
+
+    /// Takes the answer to a frame.
+    fn take(&self, bytes: &Bytes) -> Result<()> {
+        let frame = Frame::decode(bytes)?;
+        let Message { from, to, .. } = frame.message;
+        if (from, to) != (self.link.node, self.shared.standing.node) || !frame.entries.is_empty() {
+            let node = self.link.node;
+            let detail =
+                format!("malformed message: an answer from node {from} to node {to}, by node {node}");
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+        self.link.outbox.received(bytes.len());
+        if let Some(answer) = self.shared.deliver(frame) {
+            self.link.outbox.push(Item::Frame(answer));
+        }
+        Ok(())
     }
 
     fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<()> {

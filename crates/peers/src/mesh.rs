@@ -51,8 +51,8 @@ pub(crate) struct Shared {
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     /// Who is a member, as this node knows; nobody before it has said so.
     members: Mutex<Arc<Members>>,
-    deliver: OnceLock<Deliver<Frame>>,
-    deliver_parcel: OnceLock<Deliver<Parcel>>,
+    deliver: OnceLock<Deliver>,
+    deliver_parcel: OnceLock<DeliverParcel>,
     pub(crate) take_in: OnceLock<TakeIn>,
     removed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Where this node is, if that has been said, and what hears that another one is somewhere else.
@@ -63,7 +63,8 @@ pub(crate) struct Shared {
 
 type Moved = Box<dyn Fn(NodeId, &str) + Send + Sync>;
 
-type Deliver<T> = Box<dyn Fn(T) + Send + Sync>;
+type Deliver = Box<dyn Fn(Frame) -> Option<Frame> + Send + Sync>;
+type DeliverParcel = Box<dyn Fn(Parcel) + Send + Sync>;
 
 /// What there is for one other node.
 pub(crate) struct Link {
@@ -124,8 +125,9 @@ impl Mesh {
         Arc::new(Self { shared, tasks: Mutex::new(tasks) })
     }
 
-    /// Has frames that arrive given to `deliver`, which must be quick and never wait. The first call counts.
-    pub fn deliver_to(&self, deliver: impl Fn(Frame) + Send + Sync + 'static) {
+    /// Has frames that arrive given to `deliver`, which must be quick and never wait. An answer that it gives goes back to the node that the
+    /// frame is from: by the connection it came by, without another thread's turn, if that node's program takes it there. The first call counts.
+    pub fn deliver_to(&self, deliver: impl Fn(Frame) -> Option<Frame> + Send + Sync + 'static) {
         let _ = self.shared.deliver.set(Box::new(deliver));
     }
 
@@ -365,10 +367,9 @@ impl Shared {
         self.ended.load(Ordering::Acquire)
     }
 
-    pub(crate) fn deliver(&self, frame: Frame) {
-        if let Some(deliver) = self.deliver.get() {
-            deliver(frame);
-        }
+    /// Gives a frame to the node, and its answer to the caller.
+    pub(crate) fn deliver(&self, frame: Frame) -> Option<Frame> {
+        self.deliver.get()?(frame)
     }
 
     pub(crate) fn deliver_parcel(&self, parcel: Parcel) {

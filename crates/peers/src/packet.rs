@@ -14,6 +14,8 @@ use plinth_types::{Error, Result};
 pub const HEAD: usize = 8;
 /// Most bytes of a payload.
 pub const MOST: usize = 64 << 10;
+/// A program that speaks this version of the protocol takes answers to its frames on the connection that it sent them by.
+pub const ANSWERS_SINCE: u16 = 2;
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -266,6 +266,8 @@ struct Session {
     input: Vec<u8>,
     output: Vec<u8>,
     pieces: Pieces,
+    /// Whether the caller takes answers on this connection.
+    takes_answers: bool,
     silent: u32,
     tick: Sleep,
 }
@@ -278,7 +280,8 @@ impl Session {
         let tick = shared.env.sleep(TICK);
         let Talk { stream, input } = talk;
         let (output, pieces) = (Vec::new(), Pieces::default());
-        Self { shared, link, stream, number, input, output, pieces, silent: 0, tick }
+        let takes_answers = spoken.newest >= packet::ANSWERS_SINCE;
+        Self { shared, link, stream, number, input, output, pieces, takes_answers, silent: 0, tick }
     }
 
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<()> {
@@ -326,7 +329,7 @@ impl Session {
         self.input = input;
         self.input.drain(..used);
         if self.output.len() > RECEIVE {
-            let detail = "malformed message: pings whose answers nobody takes";
+            let detail = "malformed message: pings and frames whose answers nobody takes";
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         Ok(())
@@ -351,9 +354,24 @@ impl Session {
         }
         self.link.outbox.received(len);
         match item {
-            Item::Frame(frame) => self.shared.deliver(frame),
+            Item::Frame(frame) => {
+                if let Some(answer) = self.shared.deliver(frame) {
+                    self.answer(answer)?;
+                }
+            }
             Item::Parcel(parcel) => self.shared.deliver_parcel(parcel),
         }
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: Frame) -> Result<()> {
+        if !self.takes_answers {
+            self.link.outbox.push(Item::Frame(answer));
+            return Ok(());
+        }
+        let bytes = answer.encode()?;
+        self.link.outbox.sent(bytes.len());
+        packet::put(&mut self.output, Kind::Whole, &bytes);
         Ok(())
     }
 

@@ -6,16 +6,16 @@ mod world;
 
 use plinth_env::Stream;
 use plinth_env::simulated::{NetworkPlan, Simulation};
-use plinth_peers::hello::{Hello, Purpose, Welcome, Word};
+use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
 use plinth_peers::packet::{self, Kind};
 use plinth_peers::{Charter, Secret};
-use plinth_replication::{Members, Peers, Spoken};
+use plinth_replication::{Frame, Members, Message, MessageKind, Peers, Spoken};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
-use world::{Machine, PORT, charter, frame, names, start};
+use world::{Machine, PORT, Received, charter, frame, names, start, start_with};
 
 fn three(sim: &Simulation) -> (Charter, Vec<Machine>) {
     let names = names(3);
@@ -267,8 +267,12 @@ fn hello(charter: &Charter) -> Hello {
 
 /// Says hello as node 2, and proves by `secret` that it is a member. Gives the verdict.
 async fn introduce(stranger: &mut Stranger, charter: &Charter, secret: &Secret) -> Word {
+    introduce_as(stranger, hello(charter), secret).await
+}
+
+async fn introduce_as(stranger: &mut Stranger, hello: Hello, secret: &Secret) -> Word {
     let mut said = Vec::new();
-    hello(charter).encode(&mut said);
+    hello.encode(&mut said);
     assert!(stranger.say(&said).await);
     let welcome = stranger.hear(Welcome::decode).await.expect("a welcome");
     assert_eq!(welcome.refused, None);
@@ -344,6 +348,73 @@ fn an_older_program_takes_part_until_the_protocol_of_the_cluster_rises() {
     });
 }
 
+/// Answers each heartbeat that it gets.
+fn answering(sim: &Simulation, charter: &Charter, node: u64, received: &Received) -> Machine {
+    let (theirs, name) = (received.clone(), format!("node-{node}"));
+    start_with(&sim.process(&name), charter, node, received.clone(), move |frame| {
+        let Message { kind, from, to, term, .. } = frame.message;
+        theirs.lock().unwrap().push(frame);
+        let mut answer = world::frame(to, from, term, None);
+        answer.message.kind = MessageKind::HeartbeatReply;
+        (kind == MessageKind::Heartbeat).then_some(answer)
+    })
+}
+
+#[test]
+fn an_answer_that_is_known_at_once_comes_back_to_whoever_asked() {
+    for seed in 0..10 {
+        let sim = Simulation::new(seed);
+        let charter = charter(&sim, &names(2));
+        let asker = start(&sim.process("node-1"), &charter, 1);
+        let received = Received::default();
+        let answerer = answering(&sim, &charter, 2, &received);
+        sim.run_for(Duration::from_secs(2));
+        for number in 1..=20 {
+            asker.send(2, number, None);
+        }
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(answerer.numbers(), (1..=20).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(asker.numbers(), (1..=20).collect::<Vec<_>>(), "seed {seed}");
+        let figures = [&asker, &answerer].map(|machine| machine.mesh.status()[0].figures);
+        assert!(figures.iter().all(|figures| (figures.sent, figures.received) == (20, 20)), "{figures:?}");
+    }
+}
+
+/// A program of version 1 takes nothing but answers to its pings on the connection that it calls by: it would hang up.
+#[test]
+fn an_older_program_is_answered_by_a_connection_of_the_answering_node() {
+    for (newest, is_here) in [(1, false), (2, true)] {
+        let sim = Simulation::new(3);
+        let charter = charter(&sim, &names(2));
+        let received = Received::default();
+        let answerer = answering(&sim, &charter, 1, &received);
+        sim.run_until(async {
+            let mut stranger = Stranger::call(&sim, &answerer).await;
+            let hello = Hello { spoken: Spoken { oldest: 1, newest }, ..hello(&charter) };
+            let verdict = introduce_as(&mut stranger, hello, &charter.secret).await;
+            assert_eq!(verdict, Word::Verdict(Ok(())));
+            let mut packets = Vec::new();
+            packet::put(&mut packets, Kind::Whole, &frame(2, 1, 9, None).encode().unwrap());
+            packet::put(&mut packets, Kind::Ping, b"x");
+            stranger.say(&packets).await;
+            let mut kinds = Vec::new();
+            while kinds.last() != Some(&Kind::Pong) {
+                let next = |bytes: &[u8]| {
+                    Ok(packet::split(bytes)?.map(|(kind, payload)| (kind, packet::HEAD + payload.len())))
+                };
+                kinds.push(stranger.hear(next).await.expect("the connection stays"));
+            }
+            let answers = kinds.iter().filter(|kind| **kind == Kind::Whole).count();
+            assert_eq!(answers, usize::from(is_here), "version {newest}: {kinds:?}");
+        });
+        // The other one waits until node 2 can be called.
+        let asker = start(&sim.process("node-2"), &charter, 2);
+        answerer.send(2, 10, None);
+        sim.run_for(Duration::from_secs(3));
+        assert_eq!(asker.numbers().last(), Some(&10), "version {newest}");
+    }
+}
+
 /// A member that has gone mad, or whose memory is broken.
 #[test]
 fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
@@ -375,6 +446,68 @@ fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
         machines[1].send(1, 10, None);
         sim.run_for(Duration::from_secs(1));
         assert_eq!(machines[0].numbers(), [8, 10], "the real node 2 goes on");
+    }
+}
+
+/// Takes a node's call as node 2 would.
+async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
+    let address = charter.members[1].address.parse().unwrap();
+    let listener = sim.process("node-2").sockets().listen(address).await.expect("the address is free");
+    let mut caller = Stranger { stream: listener.accept().await.expect("a call"), input: Vec::new() };
+    let hello =
+        |bytes: &[u8]| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)));
+    let (hello, said) = caller.hear(hello).await.expect("a hello");
+    let mut welcome = Welcome {
+        version: hello.spoken.newest,
+        refused: None,
+        cluster_id: charter.cluster_id,
+        node: 2,
+        stage: Stage::Begun,
+        nonce: [7; 32],
+        proof: [0; 32],
+    };
+    let mut answered = Vec::new();
+    welcome.encode(&mut answered);
+    welcome.proof = charter.secret.prove("welcome", &[&said, &answered]);
+    let mut bytes = Vec::new();
+    welcome.encode(&mut bytes);
+    assert!(caller.say(&bytes).await);
+    assert!(matches!(caller.hear(Word::decode).await, Some(Word::Proof(_))));
+    let mut verdict = Vec::new();
+    Word::Verdict(Ok(())).encode(&mut verdict);
+    assert!(caller.say(&verdict).await);
+    caller
+}
+
+/// What a node that was called may say besides answers to pings is an answer of its own, to the caller, without entries.
+#[test]
+fn nonsense_of_a_node_that_was_called_ends_the_connection() {
+    let packet = |kind, payload: &[u8]| {
+        let mut packet = Vec::new();
+        packet::put(&mut packet, kind, payload);
+        packet
+    };
+    let whole = |frame: Frame| packet(Kind::Whole, &frame.encode().unwrap());
+    let nonsense = [
+        whole(frame(3, 1, 9, None)),
+        whole(frame(2, 3, 9, None)),
+        whole(frame(2, 1, 9, Some(10))),
+        packet(Kind::Whole, b"no frame"),
+        packet(Kind::Piece, b"x"),
+        packet(Kind::Ping, b"x"),
+    ];
+    for (at, nonsense) in nonsense.into_iter().enumerate() {
+        let sim = Simulation::new(5);
+        let charter = charter(&sim, &names(2));
+        let machine = start(&sim.process("node-1"), &charter, 1);
+        sim.run_until(async {
+            let mut caller = be_called(&sim, &charter).await;
+            caller.say(&whole(frame(2, 1, 8, None))).await;
+            caller.say(&nonsense).await;
+            assert!(caller.is_closed().await, "{at}");
+        });
+        assert_eq!(machine.numbers(), [8], "{at}: what was right before it counts, and nothing else");
+        assert!(machine.mesh.status()[0].failure.is_some(), "{at}");
     }
 }
 

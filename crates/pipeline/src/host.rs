@@ -107,6 +107,12 @@ impl Host {
         self.node().receive(frame);
     }
 
+    /// The same, on a connection that takes an answer back; see [`Node::receive_and_answer`].
+    #[must_use = "somebody waits for the answer"]
+    pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
+        self.node().receive_and_answer(frame)
+    }
+
     /// A parcel of another member has arrived, which may be lost or doubled on its way as a frame may.
     pub fn receive_parcel(&self, parcel: Parcel) {
         match parcel.kind {

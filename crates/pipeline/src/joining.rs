@@ -190,6 +190,12 @@ impl Node {
         }
     }
 
+    /// The same, on a connection that takes an answer back: gives it, if there is one that is known at once.
+    #[must_use = "somebody waits for the answer"]
+    pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
+        self.participant()?.receive_and_answer(frame)
+    }
+
     /// A parcel of another member has arrived that is about this one's rows.
     pub fn receive_parcel(&self, parcel: Parcel) {
         if let Some(participant) = self.participant() {

@@ -5,11 +5,11 @@ use plinth_pipeline::cluster::{Frame, Leadership, Membership, Parcel};
 use plinth_types::{Error, Result};
 
 impl Database {
-    /// A frame of another member has arrived. Where this is no member, nothing happens.
-    pub fn receive(&self, frame: Frame) {
-        if let Some(member) = self.member() {
-            member.receive(frame);
-        }
+    /// A frame of another member has arrived. Gives the answer if there is one that is known at once, which is for whoever sent the
+    /// frame. Where this is no member, nothing happens.
+    #[must_use = "somebody waits for the answer"]
+    pub fn receive(&self, frame: Frame) -> Option<Frame> {
+        self.member()?.receive_and_answer(frame)
     }
 
     /// A parcel of another member has arrived: something about rows that one of both lacks. Where this is no member, nothing happens.

@@ -17,6 +17,7 @@ use crate::inbox::{Event, Inbox, Left, Told};
 use crate::members::Members;
 use crate::peers::{Frame, Peers, Records};
 use crate::proofs::Proofs;
+use crate::proving::Taken;
 use crate::replicated::ReplicatedLog;
 use crate::terms::{EntryId, Terms};
 
@@ -52,6 +53,7 @@ pub struct Member {
     id: NodeId,
     inbox: Arc<Inbox>,
     proofs: Arc<Proofs>,
+    peers: Arc<dyn Peers>,
     view: LocalView,
     tasks: Mutex<Vec<Task>>,
 }
@@ -83,10 +85,10 @@ impl Member {
         let syncs = (0..driver::SYNCS)
             .map(|_| env.spawn("replication-sync", driver::sync(inbox.clone(), log.syncer())))
             .collect::<Vec<_>>();
-        let driver = Driver::new(env, core, log, (peers, records), (inbox.clone(), proofs.clone()));
+        let driver = Driver::new(env, core, log, (peers.clone(), records), (inbox.clone(), proofs.clone()));
         let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
-        Ok(Self { id, inbox, proofs, view, tasks: Mutex::new(tasks) })
+        Ok(Self { id, inbox, proofs, peers, view, tasks: Mutex::new(tasks) })
     }
 
     /// This node.
@@ -94,11 +96,22 @@ impl Member {
         self.id
     }
 
-    /// A frame has arrived.
+    /// A frame has arrived, on a way that leads here only: an answer goes by [`Peers`].
     pub fn receive(&self, frame: Frame) {
-        if !self.proofs.receive(&frame.message) {
-            self.inbox.post_frame(frame);
+        if let Some(answer) = self.receive_and_answer(frame) {
+            self.peers.send(answer);
         }
+    }
+
+    /// A frame has arrived. Gives the answer if there is one that is known at once; it is for whoever sent the frame.
+    #[must_use = "somebody waits for the answer"]
+    pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
+        match self.proofs.receive(&frame.message) {
+            Taken::No => self.inbox.post_frame(frame),
+            Taken::Counted => {}
+            Taken::Answer(message) => return Some(Frame { message, entries: Vec::new() }),
+        }
+        None
     }
 
     /// Has this node want to lead, without waiting until it hears of no leader.

@@ -71,18 +71,16 @@ impl Proofs {
         reply
     }
 
-    /// Takes a message that is part of a proof; `false` if it is for the core.
-    pub(crate) fn receive(&self, message: &Message) -> bool {
+    /// Takes a message that is part of a proof.
+    pub(crate) fn receive(&self, message: &Message) -> Taken {
         let taken = {
             let mut state = self.lock();
             if state.ended.is_some() { Taken::No } else { state.proving.receive(message) }
         };
-        match taken {
-            Taken::No => return false,
-            Taken::Counted => self.settle(),
-            Taken::Answer(answer) => self.send(vec![answer]),
+        if taken == Taken::Counted {
+            self.settle();
         }
-        true
+        taken
     }
 
     /// The node stands so now: to be called before it sends anything that comes of that.

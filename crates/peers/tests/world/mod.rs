@@ -44,16 +44,19 @@ pub fn names(count: usize) -> Vec<String> {
 pub fn start(env: &Env, charter: &Charter, node: NodeId) -> Machine {
     let received = Received::default();
     let theirs = received.clone();
-    start_with(env, charter, node, received, move |frame| theirs.lock().unwrap().push(frame))
+    start_with(env, charter, node, received, move |frame| {
+        theirs.lock().unwrap().push(frame);
+        None
+    })
 }
 
-/// Starts a node, which gives away what it receives.
+/// Starts a node, which gives away what it receives, and answers what comes back.
 pub fn start_with(
     env: &Env,
     charter: &Charter,
     node: NodeId,
     received: Received,
-    deliver: impl Fn(Frame) + Send + Sync + 'static,
+    deliver: impl Fn(Frame) -> Option<Frame> + Send + Sync + 'static,
 ) -> Machine {
     let standing = Standing { charter: charter.clone(), node, begun: true };
     let mesh = Mesh::start(env, standing, Trust::default());

@@ -113,6 +113,11 @@ impl Participant {
         self.member.receive(frame);
     }
 
+    /// The same, on a connection that takes an answer back.
+    pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
+        self.member.receive_and_answer(frame)
+    }
+
     /// A parcel of another node has arrived that is about this one's rows.
     pub fn receive_parcel(&self, parcel: Parcel) {
         self.giving.receive(parcel, self.replica.env.now());
