@@ -168,6 +168,10 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     assert!(
         ended(0, &[&["backup", "status", "--json"], &at[..]].concat()).contains("last_restorable_version")
     );
+    let of_tag = |tag| [&["backup", "status", "-t", tag], &at[..]].concat();
+    let said = ended(0, &of_tag("default"));
+    assert!(said.contains("default ") && said.contains(" snapshot") && !said.contains("part "), "{said}");
+    assert!(ended(1, &of_tag("other")).contains("no backup of the tag other"));
     // The server ends and comes back: the backup goes on.
     drop(db);
     assert_eq!(server.terminate(), Some(0));

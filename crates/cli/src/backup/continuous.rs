@@ -66,7 +66,10 @@ pub fn commands() -> Vec<Command> {
                     .help("Ends when the first snapshot is whole"),
             )
             .arg(wait_flag()),
-        served(Command::new("status")).about("How the continuous backups are").arg(super::json()),
+        served(Command::new("status"))
+            .about("How the continuous backups are")
+            .arg(tag().default_value(None).help("Only the backup with this tag"))
+            .arg(super::json()),
         of_tag("wait", "Waits until a backup can be restored, or has ended"),
         of_tag("modify", "Changes how often snapshots are taken").arg(interval().required(true)),
         of_tag("pause", "Has a backup stand still; the database keeps its log meanwhile"),
@@ -226,7 +229,10 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
 
 fn status(options: &ArgMatches) -> Result<u8, Failure> {
     let db = open_database(options)?.db;
-    let tags = block_on(agent::tags(&db)).map_err(failed)?;
+    let tags = match options.get_one::<String>("tag") {
+        Some(tag) => vec![found(&db, tag)?],
+        None => block_on(agent::tags(&db)).map_err(failed)?,
+    };
     if options.get_flag("json") {
         let all: serde_json::Map<_, _> =
             tags.iter().map(|status| (status.tag.clone(), status.to_json())).collect();
@@ -259,8 +265,9 @@ fn lines(status: &TagStatus) -> String {
         ),
     });
     lines.push(format!(
-        "  {} snapshots, {} in all; log {}",
+        "  {} snapshot{}, {} in all; log {}",
         grouped(status.snapshots),
+        if status.snapshots == 1 { "" } else { "s" },
         bytes(status.snapshot_bytes),
         bytes(status.log_bytes)
     ));
