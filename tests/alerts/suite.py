@@ -48,6 +48,11 @@ WELL = {
     'plinth_backup_snapshot_interval_seconds{instance="a", tag="default"}': "864000x240",
     'plinth_changes_lost{instance="a", stream="orders"}': "0x240",
     'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "2x240",
+    'plinth_dr_first_behind_seconds{instance="a", tag="default"}': "1x240",
+    'plinth_dr_first_lost{instance="a", tag="default"}': "0x240",
+    'plinth_dr_second_behind_seconds{instance="b", tag="default"}': "1x240",
+    'plinth_dr_second_agent{instance="b", tag="default"}': "1x240",
+    'plinth_dr_second_failing{instance="b", tag="default"}': "0x240",
 }
 
 # For each alert what is measured instead; those that fire together with it are named behind.
@@ -68,6 +73,11 @@ UNWELL = {
     "PlinthBackupBroken": ({'plinth_backup_broken_total{instance="a", tag="default"}': "0+1x240"}, []),
     "PlinthStreamLost": ({'plinth_changes_lost{instance="a", stream="orders"}': "1x240"}, []),
     "PlinthStreamBehind": ({'plinth_changes_unacknowledged_seconds{instance="a", stream="orders"}': "0+60x240"}, []),
+    "PlinthSecondSiteLost": ({'plinth_dr_first_lost{instance="a", tag="default"}': "1x240"}, []),
+    "PlinthFirstSiteWaits": ({'plinth_dr_first_behind_seconds{instance="a", tag="default"}': "0+60x240"}, []),
+    "PlinthSecondSiteBehind": ({'plinth_dr_second_behind_seconds{instance="b", tag="default"}': "400x240"}, []),
+    "PlinthSecondSiteStopped": ({'plinth_dr_second_agent{instance="b", tag="default"}': "0x240"}, []),
+    "PlinthSecondSiteFailing": ({'plinth_dr_second_failing{instance="b", tag="default"}': "1x240"}, []),
     "PlinthFlushStuck": ({'plinth_flush_failing{instance="a"}': "1x240"}, []),
     "PlinthDamaged": ({'plinth_damaged_blocks_total{instance="a"}': "1x240"}, []),
     "PlinthSlowSyncs": ({'plinth_log_sync_seconds_bucket{instance="a", le="0.01"}': "0x240"}, []),

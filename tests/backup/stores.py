@@ -1,4 +1,4 @@
-"""What stands for object stores: servers of S3 and Azure that others wrote, a proxy with faults between, certificates for TLS."""
+"""What stands for object stores: servers of S3 and Azure that others wrote, a proxy with faults between, Google's words for S3's, certificates for TLS."""
 
 import base64
 import datetime
@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import http.client
 import http.server
+import json
 import os
 import socket
 import ssl
@@ -58,6 +59,8 @@ class Proxy:
                     count = proxy.seen[key] = proxy.seen.get(key, 0) + 1
                     proxy.count += 1
                 fault = proxy.fault(self.command, self.path, count) if proxy.fault else None
+                headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+                fault = fault or proxy.answered(self.command, self.path, headers)
                 if proxy.token and self.headers.get("x-amz-security-token") != proxy.token:
                     proxy.refused += 1
                     fault = (403, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>")
@@ -71,7 +74,6 @@ class Proxy:
                 if isinstance(fault, tuple):
                     return self.answer(*fault)
                 backend = http.client.HTTPConnection("127.0.0.1", proxy.backend, timeout=30)
-                headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
                 backend.request(self.command, self.path, body, headers)
                 answer = backend.getresponse()
                 body = answer.read()
@@ -118,8 +120,67 @@ class Proxy:
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def answered(self, method, path, headers):
+        """What the proxy itself answers, if it does; else what is passed on may be altered in `headers`."""
+
     def clear(self):
         self.fault, self.token, self.refused, self.seen, self.count = None, None, 0, {}, 0
+
+
+class Google(Proxy):
+    """Google's store, by its XML interface. Its requests are S3's but for credentials and conditions, which are looked at here and put into
+    S3's words for the server behind. It knows one service account, whose tokens it verifies, and gives tokens as a machine of Google's has them."""
+
+    MACHINES_TOKEN = "ya29.of-a-machine"
+
+    def __init__(self, port):
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.accounts, self.machines, self.conditions = 0, 0, 0
+        super().__init__(port)
+
+    def account(self):
+        """The file of a service account, which says where its store is."""
+        from cryptography.hazmat.primitives import serialization as form
+
+        pem = self.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode()
+        place = f"http://127.0.0.1:{self.port}"
+        named = {"client_email": "shop@plinth.test", "private_key_id": "k1", "gcs_base_url": place}
+        return json.dumps({"type": "service_account", "private_key": pem, **named})
+
+    def is_of_the_account(self, token):
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import padding
+
+        plain = lambda part: base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        try:
+            head, claims, signature = token.split(".")
+            self.key.public_key().verify(plain(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        except (ValueError, InvalidSignature):
+            return False
+        claims = json.loads(plain(claims))
+        return claims["iss"] == "shop@plinth.test" and claims["iat"] <= time.time() + 60 and claims["exp"] > time.time()
+
+    def answered(self, method, path, headers):
+        named = {name.lower(): name for name in headers}
+        if path.startswith("/computeMetadata/"):
+            if headers.get(named.get("metadata-flavor")) != "Google" or "/service-accounts/default/token" not in path:
+                return 403, b"no"
+            self.machines += 1
+            return 200, json.dumps({"access_token": self.MACHINES_TOKEN, "expires_in": 3600}).encode()
+        token = headers.pop(named.get("authorization", ""), "").removeprefix("Bearer ")
+        if token != self.MACHINES_TOKEN:
+            if not self.is_of_the_account(token):
+                return 401, b"<Error><Code>AuthenticationRequired</Code><Message>Authentication required.</Message></Error>"
+            self.accounts += 1
+        if (generation := headers.pop(named.get("x-goog-if-generation-match", ""), None)) is not None:
+            check(generation == "0", f"generation {generation}: no such condition was expected")
+            headers["If-None-Match"] = "*"
+            self.conditions += 1
+        headers["Authorization"] = "AWS4-HMAC-SHA256 Credential=A/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x"
+        return None
 
 
 class Process:

@@ -221,6 +221,39 @@ def test_azure(world):
         server.end()
 
 
+def test_google(world):
+    """The same by the requests of Google's store, with a service account and with a machine's credentials."""
+    google = stores.Google(world.s3)
+    file = world.path("account.json")
+    with open(file, "w") as out:
+        out.write(google.account())
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_"))}
+    environment = {**bare, "GOOGLE_SERVICE_ACCOUNT": file}
+    world.there_and_back("gs://shop/google/and", environment)
+    check(google.accounts > 10 and google.conditions > 1, (google.accounts, google.conditions))
+    check(world.objects("google/") == [], world.objects("google/"))
+    with_faults(world, google, "gs://shop/google?request_timeout=1", environment)
+    said = world.run("backup", "describe", "gs://nosuch/x", code=1, environment=environment)
+    check("nosuch" in said, said)
+    # Parts that end in the middle.
+    google.fault = lambda method, path, count: (500, b"") if "partNumber=2" in path else None
+    said = world.backup("gs://shop/half?request_tries=2", code=1, environment=environment)
+    check("500" in said, said)
+    check(not [name for name in world.objects("half/snapshots/") if name.endswith(".manifest")], "a manifest")
+    google.clear()
+    place = {"GCE_METADATA_HOST": f"127.0.0.1:{google.port}", "GOOGLE_BASE_URL": f"http://127.0.0.1:{google.port}"}
+    on_machine = {**bare, **place, "HOME": world.directory}
+    world.backup("gs://shop/of-a-machine", environment=on_machine)
+    world.restored("gs://shop/of-a-machine", environment=on_machine)
+    check(google.machines > 0, "no machine's credentials")
+    # Another account's key.
+    with open(file, "w") as out:
+        out.write(stores.Google(world.s3).account())
+    wrong = {**environment, "GOOGLE_BASE_URL": f"http://127.0.0.1:{google.port}"}
+    said = world.run("backup", "describe", "gs://shop/google", code=1, environment=wrong)
+    check("AuthenticationRequired" in said and "PRIVATE KEY" not in said, said)
+
+
 def test_tls(world):
     """A store behind TLS: with its authority, without, and under another name."""
     authority, certificate = stores.certificates(world.directory)
@@ -427,7 +460,7 @@ def test_two_backups_on_one_place(world):
 
 
 # These have proxies of their own, and wait for the most part: they run beside the others.
-APART = ["another_s3", "azure", "credentials_that_end", "a_full_target"]
+APART = ["another_s3", "azure", "google", "credentials_that_end", "a_full_target"]
 
 
 def run_one(world, name, run):
