@@ -3,7 +3,7 @@
 //! It prints what cargo's tests print, so that its tests are counted with all others. What can't be tried here says what is missing
 //! and counts as ignored.
 
-use crate::dist::plan::{Kind, Plan, copy, library, version};
+use crate::dist::plan::{Kind, Plan, copy, library, version, write};
 use crate::dist::tools;
 use crate::{Result, command};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use Outcome::{Passed, Skipped};
 /// A trial: of which packages, what it shows, and how.
 type Trial = (Option<Kind>, &'static str, fn(&Plan) -> Result<Outcome>);
 
-const TRIALS: [Trial; 10] = [
+const TRIALS: [Trial; 11] = [
     (None, "checksums are those of the files", sums),
     (Some(Kind::Tarball), "the tarball runs where it is unpacked", tarball),
     (Some(Kind::Tarball), "a C program is built against the tarball", c_program),
@@ -30,7 +30,8 @@ const TRIALS: [Trial; 10] = [
     (Some(Kind::Rpm), "fedora's packages have their files, and run", rpm),
     (Some(Kind::Wheel), "the wheel is installed and keeps a row", wheel),
     (Some(Kind::Image), "the image serves a client from a root of its own", image),
-    (Some(Kind::Chart), "helm makes what kubernetes takes", chart),
+    (Some(Kind::Chart), "helm makes what the chart promises", chart),
+    (Some(Kind::Chart), "kubernetes' schemas take what helm makes", conforms),
     (Some(Kind::Formula), "ruby can read the formula", formula),
 ];
 
@@ -338,6 +339,32 @@ fn chart(plan: &Plan) -> Result<Outcome> {
             other => {
                 return Err(format!("helm template --set {settings} is to be refused, and gives {other:?}"));
             }
+        }
+    }
+    Ok(Passed)
+}
+
+/// What helm makes of the chart is what Kubernetes' schemas say, of its oldest version and of a new one.
+fn conforms(plan: &Plan) -> Result<Outcome> {
+    let (helm, kubeconform) = match plan.is_release() {
+        true => (tools::helm()?, tools::kubeconform()?),
+        false => (tools::helm_if_there()?, tools::kubeconform_if_there()?),
+    };
+    let (Some(helm), Some((kubeconform, schemas))) = (helm, kubeconform) else {
+        return Ok(Skipped("there is no helm or no kubeconform, or no Go and Python to have them with"));
+    };
+    let chart = find(plan, |file| file.starts_with("plinth-chart-"))?;
+    let chart = chart.to_string_lossy();
+    let apart = ["template", "shop", &chart, "--namespace", "data", "--kube-version"];
+    let made = plan.fresh("try-chart")?;
+    for version in tools::KUBERNETES {
+        let files = schemas.join(version).join("{{.ResourceKind}}{{.KindSuffix}}.json");
+        for (which, (settings, _)) in RENDERINGS.iter().enumerate() {
+            let text = command::output(&helm, &[&apart[..], &[version, "--set", settings]].concat())?;
+            let file = made.join(format!("{version}-{which}.yaml"));
+            write(&file, text.as_bytes())?;
+            let (file, files) = (file.to_string_lossy(), files.to_string_lossy());
+            command::output(&kubeconform, &["-strict", "-summary", "-schema-location", &files, &file])?;
         }
     }
     Ok(Passed)
