@@ -118,7 +118,7 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
         }
         (None, None) => return Err(Failure::usage("say where the database is: --dir or --cluster-file")),
     };
-    target.open(true).map_err(|error| Failure::of("cannot open the database", error))
+    target.open(true).map_err(|error| Failure::opening("the database", &error))
 }
 
 fn name(options: &ArgMatches) -> String {

@@ -137,7 +137,7 @@ fn open(options: &ArgMatches, side: &str) -> Result<Option<(String, Database)>, 
     if matches!(target, Target::Foundation(_)) {
         return Err(Failure::usage(format!("{name}: a second site is between databases of Plinth's")));
     }
-    let database = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
+    let database = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
     Ok(Some((name, database)))
 }
 

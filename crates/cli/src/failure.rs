@@ -1,12 +1,13 @@
 //! How a command fails: what happened and what to do, on standard error, and a number for scripts.
 
+use plinth::Error;
 use std::fmt;
 
 /// Something could not be done: a file, a database, the system.
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
-/// `check` found damage, or `salvage` could not save everything.
+/// A database that was to be opened is damaged, `check` found damage, or `salvage` could not save everything.
 pub const DAMAGED: u8 = 3;
 /// A server ended to be started again, because a client asked for that. Whoever starts programs again only after a failure does so then.
 pub const BEGINS_ANEW: u8 = 75;
@@ -39,6 +40,18 @@ impl Failure {
     /// Something went wrong with this part of the work.
     pub fn of(work: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(format!("{work}: {error}"))
+    }
+
+    /// A database can't be opened, whose name is given: scripts are told apart whether it is damaged.
+    pub fn opening(name: impl fmt::Display, error: &Error) -> Self {
+        Self::of_database(format!("cannot open {name}"), error)
+    }
+
+    /// Something went wrong with a database in a directory, which may be damaged.
+    pub fn of_database(work: impl fmt::Display, error: &Error) -> Self {
+        let is_damaged = *error == Error::file_corrupt() || *error == Error::checksum_failed();
+        let code = if is_damaged { DAMAGED } else { FAILED };
+        Self { what: format!("{work}: {error}"), code }
     }
 
     /// The number that the process ends with.

@@ -114,8 +114,8 @@ pub fn open(
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Member>, Failure> {
     let ours = |name: &str| block_on(env.files().exists(plan.dir.join(name)));
-    let failed =
-        |error| Failure::of(format!("cannot be a member of {}", plan.file.connection_string()), error);
+    let cannot = format!("cannot be a member of {}", plan.file.connection_string());
+    let failed = |error: Error| Failure::of_database(&cannot, &error);
     let (wish, own) = block_on(wish(env, plan)).map_err(failed)?;
     if ours("IDENTITY").map_err(failed)? && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)? {
         let detail = format!(
@@ -138,8 +138,7 @@ pub fn open(
     let mesh = Mesh::start(env, standing, trust);
     mesh.is_at(&own);
     let opened = block_on(builder.open_member(mesh.clone()));
-    let database =
-        opened.map_err(|error| Failure::of(format!("cannot open {}", plan.dir.display()), error))?;
+    let database = opened.map_err(|error| Failure::opening(plan.dir.display(), &error))?;
     let receiver = database.clone();
     mesh.deliver_to(move |frame| receiver.receive(frame));
     let receiver = database.clone();

@@ -48,9 +48,8 @@ pub fn command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let [from, to] = ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
     let targets = [target(&from)?, target(&to)?];
-    let source = targets[0].open(true).map_err(|error| Failure::of(format!("cannot open {from}"), error))?;
-    let destination =
-        targets[1].open(false).map_err(|error| Failure::of(format!("cannot open {to}"), error))?;
+    let source = targets[0].open(true).map_err(|error| Failure::opening(&from, &error))?;
+    let destination = targets[1].open(false).map_err(|error| Failure::opening(&to, &error))?;
     let stop = interrupt::flag();
     let task = Arc::new(terminal::progress().counted("migrating", PER_MILLE, "thousandths"));
     let settings = Settings {

@@ -66,7 +66,7 @@ pub fn top_command() -> Command {
 fn open(options: &ArgMatches) -> Result<(String, Database), Failure> {
     let name = options.get_one::<String>("database").cloned().unwrap_or_default();
     let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
-    let database = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
+    let database = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
     Ok((name, database))
 }
 

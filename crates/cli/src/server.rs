@@ -401,7 +401,7 @@ fn open(
         }
         None => {
             let opened = starting::interruptible(env, stop, || builder.open());
-            let failed = |error| Failure::of(format!("cannot open {}", dir.display()), error);
+            let failed = |error| Failure::opening(dir.display(), &error);
             Ok(Some(Opened { database: opened.map_err(failed)?, member: None, among: None }))
         }
     }

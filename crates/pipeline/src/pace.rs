@@ -4,7 +4,7 @@
 //! a second while nothing is limited, and often enough to hand out small portions while something is.
 
 use crate::config::LoadTargets;
-use crate::gate::{Admitted, Controller, Gauges, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets};
+use crate::gate::{Admitted, Controller, Gauges, Reason, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets};
 use crate::leader::Leader;
 use crate::metrics::{Count, Metrics};
 use crate::space::Level;
@@ -23,6 +23,8 @@ const RELEASE: Duration = Duration::from_millis(5);
 const RULES: Duration = Duration::from_secs(1);
 /// How often the free space of the disk is looked at: while there is plenty, and while there isn't.
 const DISK: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(100)];
+/// How often it is told at most that the limits have another reason: near a bound it changes several times a second.
+const TOLD: Duration = Duration::from_secs(10);
 /// Most rules for tags.
 const RULES_MOST: usize = 1000;
 
@@ -64,6 +66,26 @@ pub(crate) struct Pace {
     queued: (u64, u64),
     rules_read: Option<Duration>,
     disk_next: Duration,
+    told: Told,
+}
+
+/// The reasons of the limits that were told last, for default and for batch priority, and when.
+#[derive(Default)]
+struct Told {
+    reasons: Option<[Reason; 2]>,
+    at: Duration,
+}
+
+impl Told {
+    /// Whether these are others and it is time to tell them. What was passed over is told later if it is still so.
+    fn is_news(&mut self, reasons: [Reason; 2], now: Duration) -> bool {
+        let before = self.reasons.unwrap_or([Reason::Workload; 2]);
+        if before == reasons || (self.reasons.is_some() && now < self.at + TOLD) {
+            return false;
+        }
+        *self = Self { reasons: Some(reasons), at: now };
+        true
+    }
 }
 
 impl Pace {
@@ -78,6 +100,7 @@ impl Pace {
             queued: (0, 0),
             rules_read: None,
             disk_next: Duration::ZERO,
+            told: Told::default(),
         }
     }
 
@@ -116,8 +139,8 @@ impl Pace {
                 written: leader.replica.counters.bytes_written.get(),
                 waiting,
             };
-            let (before, limits) = (leader.gate.limits(), self.controller.look(gauges, now));
-            if (before.reason, before.batch_reason) != (limits.reason, limits.batch_reason) {
+            let limits = self.controller.look(gauges, now);
+            if self.told.is_news([limits.reason, limits.batch_reason], now) {
                 crate::events::limited(&limits);
             }
             leader.gate.limit(limits, &self.rules, now);
@@ -144,6 +167,10 @@ impl Pace {
         }
         let space = &leader.replica.space;
         let level = space.look(&leader.replica, 0).await;
+        if level == Level::Kept && space.is_untried() && space.may_help(&leader.replica) {
+            // After a start nobody knows whether there is hope, until it was tried: health would say that rows are taken.
+            space.ask(&leader.replica);
+        }
         self.disk_next = now + DISK[usize::from(level != Level::Plenty)];
     }
 
@@ -212,4 +239,25 @@ pub(crate) fn close(leader: &Leader) {
         crate::events::closed();
     }
     leader.empty_gate(&Error::shutdown_in_progress());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_come_and_go_are_told_every_ten_seconds_and_the_last_one_is() {
+        let (mut told, [none, room, queue]) =
+            (Told::default(), [Reason::Workload, Reason::Room, Reason::LogQueue]);
+        let at = Duration::from_millis;
+        assert!(!told.is_news([none, none], at(0)), "as everybody takes it to be");
+        assert!(told.is_news([none, room], at(100)), "the first at once");
+        for n in 2..=100 {
+            let now = if n % 2 == 0 { none } else { queue };
+            assert!(!told.is_news([none, now], at(100 * n)), "{n}");
+        }
+        assert!(!told.is_news([none, room], at(10_100)), "was told");
+        assert!(told.is_news([none, none], at(10_200)));
+        assert!(!told.is_news([room, room], at(10_300)) && told.is_news([room, room], at(20_200)));
+    }
 }

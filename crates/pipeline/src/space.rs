@@ -173,6 +173,11 @@ impl Space {
         self.gauges(replica).map_or(usual, |gauges| gauges.log_bound(usual))
     }
 
+    /// Whether nobody has tried to make room since the start, nor asked for some.
+    pub fn is_untried(&self) -> bool {
+        self.served.load(Ordering::Acquire) == 0 && !self.is_asked()
+    }
+
     /// Whether there is hope that room can be made: it would fit, and there is something in the log that was not there
     /// when it was last tried.
     pub fn may_help(&self, replica: &Replica) -> bool {

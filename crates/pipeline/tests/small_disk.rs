@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use plinth_client::Endpoint as _;
 use plinth_env::{Env, Open, TemporaryDir, block_on, is_disk_full};
 use plinth_pipeline::{Compression, EngineKind, InProcess, Node, NodeConfig, SsdSettings};
 use plinth_types::{MutationType as M, Result};
@@ -67,6 +68,17 @@ async fn goes_on(db: &InProcess, within: Duration) -> bool {
     false
 }
 
+/// Whether it is said some time after a start that rows are refused, although nobody has tried to write one.
+async fn refuses_unasked(db: &InProcess) -> bool {
+    for _ in 0..100 {
+        if db.refusal().is_some() {
+            return true;
+        }
+        Env::real().sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
 async fn try_everything(engine: EngineKind, mebibytes: u64) {
     let Some(disk) = SmallDisk::new(mebibytes) else { return };
     let dir = disk.dir.path().join("db");
@@ -92,6 +104,7 @@ async fn try_everything(engine: EngineKind, mebibytes: u64) {
     // A restart on a disk without a byte of room.
     let db = open(&dir, engine).await;
     assert!(get(&db, &(rows - 1).to_be_bytes()).await.is_some());
+    assert!(refuses_unasked(&db).await, "{engine:?}, {mebibytes} MiB: after a restart");
     assert!(is_disk_full(&put(&db, 0).await.unwrap_err()));
     commit(&db, request(&[(M::ClearRange, b"", b"\xff")])).await.unwrap();
     assert!(goes_on(&db, Duration::from_secs(60)).await, "{engine:?}, {mebibytes} MiB: after a clear");

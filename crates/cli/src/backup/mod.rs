@@ -154,7 +154,7 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
         path if path.as_os_str().is_empty() => "the database that the cluster file names".to_owned(),
         path => path.display().to_string(),
     };
-    let db = target.open(true).map_err(|error| Failure::of(format!("cannot open {name}"), error))?;
+    let db = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
     Ok(Opened { db, is_exclusive: dir.is_some(), name })
 }
 

@@ -226,7 +226,7 @@ fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Database, Fail
     }
     builder.open().map_err(|error| match error.detail() {
         Some(detail) if error == Error::invalid_option_value() => Failure::usage(detail),
-        _ => Failure::of(format!("cannot open {}", path.display()), error),
+        _ => Failure::opening(path.display(), &error),
     })
 }
 

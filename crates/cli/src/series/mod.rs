@@ -205,7 +205,7 @@ impl Place {
         };
         let database = target.open(!may_make).map_err(|error| match dir {
             None if file.is_none() => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
-            _ => Failure::of(format!("cannot open {name}"), error),
+            _ => Failure::opening(&name, &error),
         })?;
         Ok(Self { database, name, is_ours: dir.is_some() })
     }

@@ -62,8 +62,13 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
         Database::builder(dir).must_exist().open()
     };
     database.map_err(|error| {
-        let advice = if error == plinth::Error::file_not_found() { " (--create makes one)" } else { "" };
-        Failure::of(format!("cannot open {}", dir.display()), format!("{error}{advice}"))
+        if error == plinth::Error::file_not_found() {
+            return Failure::of(
+                format!("cannot open {}", dir.display()),
+                format!("{error} (--create makes one)"),
+            );
+        }
+        Failure::opening(dir.display(), &error)
     })
 }
 
