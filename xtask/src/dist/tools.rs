@@ -1,5 +1,8 @@
 //! Other people's tools that packages are made with, each by its version from its own registry, in `target/tools`. What is there
 //! already, in that version, is taken.
+//!
+//! Always: a tool's version is noted last, so what was interrupted is done again. What a release's trial asks for is built; a trial of
+//! `make test` takes what is there.
 
 use crate::dist::plan::{remove, write};
 use crate::{Result, cargo, command};
