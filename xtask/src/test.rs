@@ -28,7 +28,8 @@ type Settings = &'static [(&'static str, &'static str)];
 
 /// Binding suites that run on a cluster of three servers besides: what of them, with which settings. Where servers are killed meanwhile what
 /// is judged is in loops of retries.
-const ON_A_CLUSTER: [(&str, &[&str], Settings); 3] = [
+const ON_A_CLUSTER: [(&str, &[&str], Settings); 4] = [
+    ("c", &["threads_that_block"], &[]),
     ("python", &[], &[("PLINTH_FDB_PYTHON", "7.3.79 8.0.0")]),
     ("python", &[], &[("PLINTH_FDB_PYTHON", "8.0.0"), ("PLINTH_KILL_SECONDS", "2")]),
     ("go", &["countsSurviveKills"], &[("PLINTH_KILL_SECONDS", "2")]),
