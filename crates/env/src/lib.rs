@@ -40,6 +40,7 @@ mod files;
 mod park;
 #[expect(unsafe_code, reason = "prefetch instructions")]
 mod prefetch;
+mod raced;
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

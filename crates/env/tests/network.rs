@@ -158,6 +158,37 @@ fn real_sockets_need_the_feature() {
     assert_eq!(env.sockets().datagrams(address).unwrap_err(), Error::unsupported_operation());
 }
 
+/// A name may have an address that leads nowhere. It was waited for until whoever connected gave up, again and again.
+#[test]
+fn an_address_that_leads_nowhere_does_not_keep_the_next_from_being_tried() {
+    for seed in 0..30 {
+        let sim = Simulation::new(seed);
+        let (server, client) = (sim.process("server"), sim.process("client"));
+        let at = |env: &Env| SocketAddr::new(sim.ip(env), 7);
+        let (nowhere, nobody) = (sim.process("nowhere"), sim.process("nobody"));
+        let _silent = sim.run_until(nowhere.sockets().listen(at(&nowhere))).unwrap();
+        let _listener = sim.run_until(server.sockets().listen(at(&server))).unwrap();
+        sim.partition(&client, &nowhere);
+        for places in [
+            vec![at(&nowhere), at(&server)],
+            vec![at(&nobody), at(&nowhere), at(&server), at(&nobody)],
+            vec![at(&server), at(&nowhere)],
+        ] {
+            let began = sim.now();
+            let stream = sim.run_until(client.connect_to_any(&places)).unwrap();
+            assert_eq!(stream.peer_address(), at(&server), "seed {seed}, {places:?}");
+            assert!(sim.now() - began < Duration::from_secs(1), "seed {seed}, {places:?}");
+        }
+        let refused = sim.run_until(client.connect_to_any(&[at(&nobody), at(&nobody)])).unwrap_err();
+        assert_eq!(refused, Error::connection_failed());
+        assert_eq!(sim.run_until(client.connect_to_any(&[])).unwrap_err(), Error::lookup_failed());
+        // It heals, and the first one is taken.
+        sim.heal(&client, &nowhere);
+        let stream = sim.run_until(client.connect_to_any(&[at(&nowhere), at(&server)])).unwrap();
+        assert_eq!(stream.peer_address(), at(&nowhere));
+    }
+}
+
 /// A connected pair in a simulation.
 fn connected(sim: &Simulation) -> (Env, Env, Stream, Stream) {
     let (one, two) = (sim.process("one"), sim.process("two"));

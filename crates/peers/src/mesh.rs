@@ -406,14 +406,9 @@ pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> Result<S
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().map_err(|_| wrong())?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let mut failure = wrong();
-    for place in env.sockets().resolve(host, port).await? {
-        match env.sockets().connect(place).await {
-            Ok(stream) => return secured(env, trust, stream).await,
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
+    let places = env.sockets().resolve(host, port).await?;
+    let stream = env.connect_to_any(&places).await?;
+    secured(env, trust, stream).await
 }
 
 impl Trust {

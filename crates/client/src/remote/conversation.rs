@@ -73,16 +73,13 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
     }
 }
 
-/// A connection to the first of a server's addresses that takes it.
+/// A connection to whichever of a server's addresses takes it first.
 async fn connected(link: &Link, address: &Address) -> plinth_types::Result<Stream> {
-    let mut failure = None;
-    for place in address.resolve(&link.env).await? {
-        match link.env.sockets().connect(place).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = Some(error),
-        }
+    let places = address.resolve(&link.env).await?;
+    if places.is_empty() {
+        return Err(Error::lookup_failed().with_detail(address.to_string()));
     }
-    Err(failure.unwrap_or_else(|| Error::lookup_failed().with_detail(address.to_string())))
+    link.env.connect_to_any(&places).await
 }
 
 #[cfg(feature = "tls")]
