@@ -96,12 +96,19 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     let (hello, hello_bytes) = talk
         .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
         .await?;
-    let version = hello.choose(shared.trust.spoken)?;
     shared.trust.check(&talk.stream)?;
-    if hello.purpose != Purpose::Forming {
+    let standing = &shared.standing;
+    let is_removed = hello.purpose == Purpose::Frames
+        && hello.cluster_id == standing.charter.cluster_id
+        && shared.was_removed(hello.from);
+    let version = match hello.choose(shared.trust.spoken) {
+        // No program that it could be given would have it take part again.
+        Err(why) if is_removed => return Err(removed(hello.from, &why)),
+        version => version?,
+    };
+    if hello.purpose != Purpose::Forming && !is_removed {
         may_be_member(shared, &hello)?;
     }
-    let standing = &shared.standing;
     let visit = match hello.purpose {
         Purpose::Forming | Purpose::Joining if hello.cluster != standing.charter.cluster => {
             return Err(Error::connection_string_invalid().with_detail(format!(
@@ -111,11 +118,7 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
         }
         Purpose::Forming => Visit::Asked,
         Purpose::Joining => Visit::Joins(hello.address.clone(), hello.spoken),
-        Purpose::Frames
-            if shared.was_removed(hello.from) && hello.cluster_id == standing.charter.cluster_id =>
-        {
-            Visit::Asked
-        }
+        Purpose::Frames if is_removed => Visit::Asked,
         Purpose::Frames => Visit::Member(known(shared, &hello)?, hello.spoken),
     };
     let mut welcome = Welcome {
@@ -231,6 +234,15 @@ async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
     }
 }
 
+/// Why a node is refused that is no member any more, and with which this one has no version of the protocol in common.
+fn removed(node: NodeId, why: &Error) -> Error {
+    let why = why.detail().unwrap_or(why.description());
+    Error::connection_string_invalid().with_detail(format!(
+        "node {node} was removed from the cluster; to have that server take part again, as a new node, start it with an empty directory and a \
+         newer program ({why})"
+    ))
+}
+
 /// Whether the caller's program can read what this cluster writes.
 fn may_be_member(shared: &Shared, hello: &Hello) -> Result<()> {
     let is_of_another =
@@ -243,9 +255,14 @@ fn known(shared: &Shared, hello: &Hello) -> Result<Arc<Link>> {
     let standing = &shared.standing;
     let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
     if hello.cluster_id != standing.charter.cluster_id {
+        let [ours, theirs] = [&standing.charter.cluster, &hello.cluster];
+        let what = if ours == theirs {
+            "two clusters have that description and id: give each a cluster file of its own"
+        } else {
+            "one of both has the address of the other"
+        };
         return refuse(format!(
-            "this is a node of another cluster, {}, than that of the caller, {}",
-            standing.charter.cluster, hello.cluster
+            "this is a node of another cluster, {ours}, than that of the caller, {theirs} ({what})"
         ));
     }
     if hello.to != standing.node {

@@ -192,6 +192,11 @@ fn a_node_that_is_not_what_it_should_be_is_no_peer() {
         2
     });
     assert!(cluster.contains("another cluster, test:other"), "{cluster}");
+    let same = failure(|charter| {
+        (charter.cluster_id, charter.secret) = ([8; 16], Secret::from_bytes([6; 32]));
+        2
+    });
+    assert!(same.contains("two clusters have that description and id"), "{same}");
     let id = failure(|charter| {
         charter.members[1].node = 3;
         3
@@ -413,6 +418,30 @@ fn an_older_program_is_answered_by_a_connection_of_the_answering_node() {
         sim.run_for(Duration::from_secs(3));
         assert_eq!(asker.numbers().last(), Some(&10), "version {newest}");
     }
+}
+
+/// It was told to be replaced by a newer program, which would have told it that there is no place for it: so it is told that at once.
+#[test]
+fn a_removed_node_with_an_older_program_hears_that_it_was_removed() {
+    let sim = Simulation::new(7);
+    let names = names(3);
+    let charter = charter(&sim, &names);
+    let machine = start(&sim.process(&names[0]), &charter, 1);
+    let left = charter.members.iter().filter(|peer| peer.node != 2);
+    let members = Members::of_voters(left.map(|peer| (peer.node, peer.address.clone())));
+    machine.mesh.members(&Arc::new(members.with_protocol(hello(&charter).spoken.newest + 1)));
+    sim.run_until(async {
+        let mut stranger = Stranger::call(&sim, &machine).await;
+        assert_eq!(introduce(&mut stranger, &charter, &charter.secret).await, Word::Removed);
+        // One that speaks nothing that this one speaks can't be told by proof.
+        let mut stranger = Stranger::call(&sim, &machine).await;
+        let mut said = Vec::new();
+        Hello { spoken: Spoken { oldest: 6, newest: 7 }, ..hello(&charter) }.encode(&mut said);
+        stranger.say(&said).await;
+        let refused = stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+        let told = refused.detail().unwrap();
+        assert!(refused.code() == 2104 && told.contains("node 2 was removed"), "{refused}");
+    });
 }
 
 /// A member that has gone mad, or whose memory is broken.
