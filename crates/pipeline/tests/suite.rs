@@ -42,6 +42,8 @@ mod overload;
 mod permission;
 #[path = "pinned.rs"]
 mod pinned;
+#[path = "restored.rs"]
+mod restored;
 #[path = "room.rs"]
 mod room;
 #[path = "small_disk.rs"]

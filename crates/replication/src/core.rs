@@ -25,7 +25,7 @@ use raft::{RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::NodeId;
-use crate::members::Members;
+use crate::members::{Members, Part};
 use crate::message::{MAX_ENTRIES, Message, MessageKind};
 use crate::raft_message::{from_raft, to_raft};
 use crate::spoken::Spoken;
@@ -147,6 +147,8 @@ pub struct Core {
     answers: Vec<Message>,
     /// The entry behind which the leader's log begins, of which this node lacks entries from before.
     behind: Option<EntryId>,
+    /// Why this node may take no part, if a leader has shown that it lacks what it acknowledged.
+    forgotten: Option<Error>,
 }
 
 impl Core {
@@ -215,6 +217,7 @@ impl Core {
             changing: None,
             answers: Vec::new(),
             behind: None,
+            forgotten: None,
         };
         core.guard();
         Ok(core)
@@ -313,6 +316,7 @@ impl Core {
     /// `file_corrupt` if no node that keeps to the algorithm sends it. Nothing has changed then.
     pub fn receive(&mut self, message: &Message) -> Result<()> {
         message.check()?;
+        self.look_for_what_is_forgotten(message);
         self.check(message)?;
         if message.kind == MessageKind::Behind {
             self.hear_of_a_later_beginning(message);
@@ -329,6 +333,26 @@ impl Core {
         let _ = self.node.step(to_raft(message));
         self.guard();
         Ok(())
+    }
+
+    /// A leader tells a node no commit beyond what that node has acknowledged to it in its term. One whose log ends before that has lost
+    /// entries that it had synced, and what it promised with them: the leader may have counted them.
+    fn look_for_what_is_forgotten(&mut self, message: &Message) {
+        let Message { kind, from, to, term, commit, .. } = *message;
+        let last = self.node.raft.raft_log.last_index();
+        let leads = self.members.part(from).is_some_and(Part::votes) && term >= self.node.raft.term;
+        if kind == MessageKind::Heartbeat && to == self.config.id && commit > last && leads {
+            self.forgotten = Some(Error::file_corrupt().with_detail(format!(
+                "node {to} has acknowledged entries up to {commit} to node {from}, which leads, and its log ends at {last}: its directory is \
+                 an older copy, or its disk has lost what was synced. It doesn't know what it has promised to the others, and takes no part: \
+                 start this server with an empty directory, as a new node"
+            )));
+        }
+    }
+
+    /// Why this node may take no part any more, nor after a restart, if it has lost what it had acknowledged.
+    pub fn forgotten(&self) -> Option<&Error> {
+        self.forgotten.as_ref()
     }
 
     /// What would have `raft` panic, or count what nobody has.

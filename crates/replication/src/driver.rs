@@ -257,6 +257,10 @@ impl Driver {
             // Whoever waits for what it appended is told now, not behind the sync of a promise.
             self.tell();
         }
+        if let Some(forgotten) = self.core.forgotten() {
+            probe!("replication: a member has lost what it acknowledged");
+            return Err(forgotten.clone());
+        }
         while let Some(work) = self.core.work() {
             self.do_work(work, bodies).await?;
             self.full = None;

@@ -1,0 +1,79 @@
+//! A member whose directory is an older copy of itself takes no part: it doesn't know what it has promised since.
+//!
+//! It went on as if nothing had happened: whoever led believed it to have what it had acknowledged, and sent it no more of that; it voted all
+//! the while, for nodes that lacked what it had helped to commit.
+
+mod machines;
+
+use machines::{DIR, Machines};
+use plinth_pipeline::NodeConfig;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// All files of a machine, with what is in them.
+fn copy(machines: &Machines, at: usize) -> Vec<(PathBuf, Vec<u8>)> {
+    let env = &machines.envs[at];
+    let paths = machines.sim.files(env).into_iter().map(|(path, _)| path);
+    paths
+        .map(|path| (path.clone(), machines.sim.run_until(env.files().read(&path)).expect("a file")))
+        .collect()
+}
+
+/// Puts the copy in the place of what there is.
+fn restore(machines: &Machines, at: usize, copy: &[(PathBuf, Vec<u8>)]) {
+    let files = machines.envs[at].files();
+    machines.sim.run_until(async {
+        files.remove_dir_all(DIR).await.expect("an empty place");
+        for (path, bytes) in copy {
+            files.create_dir_all(path.parent().expect("a directory")).await.expect("a directory");
+            files.replace(path, bytes).await.expect("a file");
+        }
+    });
+}
+
+#[test]
+fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
+    for seed in 0..6 {
+        let mut machines = Machines::new(seed, 3, NodeConfig::default());
+        let leader = machines.await_leader(|_| true);
+        machines.set(leader, "old", "1").expect("a commit");
+        machines.sim.run_for(Duration::from_millis(500));
+        let restored = (leader + 1) % 3;
+        machines.crash(restored);
+        let older = copy(&machines, restored);
+        machines.open(restored).expect("it opens");
+        // The third is away: what is acknowledged now is on the two alone.
+        machines.isolate((leader + 2) % 3);
+        for n in 0..20 {
+            machines.set(leader, &format!("key{n}"), "new").expect("a commit");
+        }
+        machines.crash(restored);
+        restore(&machines, restored, &older);
+        machines.open(restored).expect("it opens, and can't know");
+        for _ in 0..2_000 {
+            machines.sim.run_for(Duration::from_millis(1));
+            if machines.host(restored).failure().is_some() {
+                break;
+            }
+        }
+        let failure = machines.host(restored).failure().expect("it takes part").to_string();
+        assert!(
+            failure.contains("an older copy") && failure.contains("empty directory"),
+            "seed {seed}: {failure}"
+        );
+        // With the leader gone nobody is elected who lacks what was acknowledged.
+        machines.crash(leader);
+        machines.heal();
+        machines.sim.run_for(Duration::from_secs(3));
+        let other = (leader + 2) % 3;
+        assert!(
+            !machines.host(other).leadership().is_ready,
+            "seed {seed}: entries are lost that were acknowledged"
+        );
+        machines.open(leader).expect("it opens");
+        let leader = machines.await_leader(|at| at != restored);
+        for n in 0..20 {
+            assert_eq!(machines.get(leader, &format!("key{n}")).expect("a read").as_deref(), Some("new"));
+        }
+    }
+}
