@@ -114,6 +114,12 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(no_clients()))
     }
 
+    /// Where the one server is that has this database, as `ip:port`; nothing where the rows say which members there are, or where there is
+    /// no server.
+    fn server_addresses(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Has the server at an address, `ip:port`, end cleanly, so that whoever looks after it starts it anew: 1 if it has been told, 0 if there is
     /// no such server, or it can't be reached.
     ///

@@ -6,7 +6,6 @@
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
-use plinth::ClusterFile;
 use plinth_bench::Value;
 use plinth_env::sync::{First, race};
 use plinth_types::Error;
@@ -29,13 +28,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 fn servers<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
     let read = plinth::RangeOptions::prefix(WORKERS);
     let rows = session.database.transact_blocking(|tr| tr.get_range(read.clone()).wait())?.rows;
-    let members = rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
-    let members: Vec<String> = members.collect();
-    if !members.is_empty() {
-        return Ok(members);
-    }
-    let file = ClusterFile::parse(&session.database.endpoint().describe().connection_string)?;
-    Ok(file.address_list().split(',').map(|address| bare(address).to_owned()).collect())
+    let servers = rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
+    Ok(servers.collect())
 }
 
 /// An address without its mark for TLS.

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod kill;
 mod places;
 mod series;
 mod store;
@@ -434,56 +435,6 @@ fn lines_until(output: &mut impl std::io::BufRead, end: &str) -> Vec<String> {
     }
 }
 
-/// Servers that something starts again are told to begin anew: all of them, one after the other, with a writer at work, and one by name.
-fn kill_by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead) -> u64 {
-    let shell = |line: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
-        let output = command.args(["shell", "--exec", line, "--cluster-file"]).arg(file).output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        let told = String::from_utf8(output.stdout).unwrap();
-        // Where it takes long it says what it waits for.
-        let is_news = |line: &&str| !line.starts_with("... waits for ");
-        told.lines().filter(is_news).map(|line| format!("{line}\n")).collect::<String>()
-    };
-    let counting = Counting::start(file, 2);
-    let listed = shell("kill");
-    let servers: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(" server")).collect();
-    assert_eq!(servers.len(), 3, "{listed}");
-    let told = shell("kill all");
-    let all: Vec<_> = servers.iter().map(|server| format!("{server} begins anew")).collect();
-    assert_eq!(told.lines().collect::<Vec<_>>(), all);
-    for _ in 0..3 {
-        lines_until(errors, "plinth: server");
-        assert!(lines_until(errors, "plinth: server").pop().unwrap().ends_with("serves again"));
-    }
-    assert_eq!(shell(&format!("kill {}", servers[1])), format!("{} begins anew\n", servers[1]));
-    assert!(lines_until(errors, "plinth: server 2 has ended").pop().unwrap().contains("exit status: 75"));
-    assert_eq!(lines_until(errors, "plinth: server")[0], "plinth: server 2 serves again");
-    counting.await_more(5, Duration::from_millis(5));
-    assert_eq!(block_on(db.endpoint().reboot("127.0.0.1:1")), Ok(0), "there is no such server");
-    counting.stop()
-}
-
-/// It listens, and had itself be told, but looked whether it was only once it served.
-#[test]
-fn a_server_that_serves_nobody_can_be_told_to_begin_anew() {
-    let place = scratch();
-    let mut cluster = Cluster::form(place.path());
-    for server in &mut cluster.servers {
-        server.take().unwrap().kill();
-    }
-    let mut alone = command(place.path(), &cluster.file, &cluster.addresses[0], 0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let db = Database::connect(&cluster.file).unwrap();
-    while block_on(db.endpoint().reboot(&cluster.addresses[0])).unwrap_or(0) == 0 {
-        block_on(Env::real().sleep(Duration::from_millis(50)));
-    }
-    assert_eq!(alone.wait().unwrap().code(), Some(75));
-}
-
 #[test]
 fn a_cluster_to_try_things_with_survives_a_kill_and_ends_as_a_whole() {
     let place = scratch();
@@ -513,7 +464,7 @@ fn a_cluster_to_try_things_with_survives_a_kill_and_ends_as_a_whole() {
     };
     assert!(again.starts_with("plinth: server "), "{again}");
     judge(&db, 2);
-    let counted = 2 + kill_by_shell(&dir.join("fdb.cluster"), &db, &mut errors);
+    let counted = 2 + kill::by_shell(&dir.join("fdb.cluster"), &db, &mut errors);
     judge(&db, counted);
     let end = |mut child: std::process::Child| {
         let id = child.id().to_string();

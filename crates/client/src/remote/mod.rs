@@ -446,6 +446,14 @@ impl Endpoint for RemoteEndpoint {
         reply
     }
 
+    fn server_addresses(&self) -> Vec<String> {
+        if self.cluster.is_some() {
+            return Vec::new();
+        }
+        let addresses = self.core.file.addresses().iter();
+        addresses.map(|address| Address { tls: false, ..address.clone() }.to_string()).collect()
+    }
+
     fn reboot(&self, address: &str) -> Reply<i64> {
         if let Some(cluster) = &self.cluster {
             return match cluster.at(address) {

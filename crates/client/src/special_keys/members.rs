@@ -68,14 +68,18 @@ impl Inner {
             .collect())
     }
 
-    /// Every member, as one that could be told to begin again.
+    /// Every server that could be told to begin again: all members, or the one that there is.
     pub(super) async fn workers(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
         let members = self.members_seen(epoch).await?;
-        let row = |member: &MemberPlace| {
-            let value = Bytes::copy_from_slice(member.address.as_bytes());
-            KeyValue { key: part.key(member.address.as_bytes()), value }
+        let mut addresses: Vec<String> = members.into_iter().map(|member| member.address).collect();
+        if addresses.is_empty() {
+            addresses = self.endpoint().server_addresses();
+        }
+        let row = |address: &String| {
+            let value = Bytes::copy_from_slice(address.as_bytes());
+            KeyValue { key: part.key(address.as_bytes()), value }
         };
-        Ok(members.iter().map(row).collect())
+        Ok(addresses.iter().map(row).collect())
     }
 
     /// `coordinators ADDR...`, `coordinators auto`
