@@ -404,6 +404,24 @@ def test_a_store_that_is_gone_or_refuses(world):
     check("nosuchbucket" in said, said)
 
 
+def test_no_sooner_than_asked(world):
+    """A store that wants to be left alone for a while is, for as long as it said, whatever it answers."""
+    url = world.url("later")
+    world.backup(url)
+    for status in (429, 503):
+        asked = []
+
+        def busy(method, path, count):
+            if "backup.id" in path:
+                asked.append(time.monotonic())
+                return (status, b"", [("Retry-After", "3")]) if len(asked) == 1 else None
+
+        world.proxy.fault = busy
+        world.run("backup", "describe", url)
+        check(len(asked) > 1 and asked[1] - asked[0] >= 3, (status, asked))
+        world.proxy.clear()
+
+
 def test_damaged_swapped_and_missing(world):
     """Each is named by `verify`, and nothing is restored from it."""
     url = world.url("damaged")
