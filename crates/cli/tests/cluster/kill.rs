@@ -1,4 +1,7 @@
 //! `kill` in the shell: servers begin anew, one after the other.
+//!
+//! That never two are away at once is looked at from outside, by asking each server itself: what starts them again does so one by one, and its
+//! words are in order whatever happened. A server is away until it has served once in its new life.
 
 use super::common::counting::Counting;
 use super::common::{Running, scratch};
