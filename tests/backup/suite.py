@@ -423,7 +423,7 @@ def test_no_sooner_than_asked(world):
 
 
 def test_damaged_swapped_and_missing(world):
-    """Each is named by `verify`, and nothing is restored from it."""
+    """Each is named by `verify`, and nothing is restored from it; a whole file in another one's place is one, too."""
     url = world.url("damaged")
     world.backup(url, "--workers", "1")
     name = [name for name in world.objects("damaged/snapshots/") if name.endswith(".rows")][0]
@@ -431,8 +431,17 @@ def test_damaged_swapped_and_missing(world):
     manifest = [name for name in world.objects("damaged/snapshots/") if name.endswith(".manifest")][0]
     _, whole = world.direct("GET", path)
     _, other = world.direct("GET", f"/shop/{manifest}")
+    # The file of the same name of a later snapshot, of a row that has changed since. That snapshot goes, or it would be restored.
+    before = dict(world.rows)
+    world.write({"a00000": "later"})
+    world.backup(url, "--workers", "1")
+    later = [place for place in world.objects("damaged/snapshots/") if os.path.dirname(place) != os.path.dirname(name)]
+    same = [place for place in later if os.path.basename(place) == os.path.basename(name)]
+    _, swapped = world.direct("GET", f"/shop/{same[0]}")
+    for place in later:
+        world.direct("DELETE", f"/shop/{place}")
     flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
-    for contents in [flipped, whole[:-1], other, None]:
+    for contents in [flipped, whole[:-1], other, swapped, None]:
         if contents is None:
             world.direct("DELETE", path)
         else:
@@ -444,7 +453,7 @@ def test_damaged_swapped_and_missing(world):
         check("rows" in said, said)
         check(not os.path.exists(directory), "something was restored")
     world.direct("PUT", path, whole)
-    world.restored(url)
+    world.restored(url, rows=before)
 
 
 def test_two_backups_on_one_place(world):
