@@ -39,6 +39,9 @@ pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
     // The snapshot that restores to `version` begin with: the last one at or before it, which is the newest one if all are.
     let base = contents.snapshots.iter().rfind(|snapshot| snapshot.header.to <= version);
     let base = base.ok_or_else(nothing)?.clone();
+    // What stays is to stay for certain before anything goes because of it.
+    backup.target.settle(&base.directory).await?;
+    backup.target.settle(crate::names::LOGS).await?;
     let mut expired = Expired::default();
     for snapshot in contents.snapshots.iter().filter(|snapshot| snapshot.header.to < base.header.to) {
         backup.target.delete(&snapshot.manifest).await?;

@@ -53,6 +53,9 @@ impl Superseded {
         merge(backup, &run).await?.then(|| covered.append(&mut run));
         let now = backup.env.now();
         let before = std::mem::take(&mut self.since);
+        if !covered.is_empty() {
+            backup.target.settle(crate::names::LOGS).await?;
+        }
         for file in covered {
             let since = before.get(&file.name).copied().unwrap_or(now);
             match now.saturating_sub(since) >= LINGERS {

@@ -7,8 +7,10 @@ mod common;
 use common::*;
 use plinth::Error;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
-use plinth::backup::{Backup, Lease, SnapshotSettings, Target, everything, take_snapshot, verify};
+use plinth::backup::{Backup, Lease, SnapshotSettings, Target, everything, expire, take_snapshot, verify};
+use plinth_env::Open;
 use plinth_env::simulated::Simulation;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,6 +59,46 @@ fn a_crash_during_a_snapshot_leaves_those_before() {
         });
     }
     assert!(without > 2 && with > 2, "{without} without, {with} with the second snapshot");
+}
+
+/// An agent had put a snapshot's manifest, and died before its name was durable. Whoever had what is old expire saw it, and had the snapshot
+/// before it go; then the machine lost its power, and there was none.
+#[test]
+fn what_expires_goes_only_when_what_stays_is_durable() {
+    for round in 0..20 {
+        let simulation = Simulation::new(round);
+        let mut machine = simulation.process("node");
+        let model = simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let backup = new_backup(&machine, &db).await;
+            let mut model = Model::default();
+            for _ in 0..2 {
+                write_some(&db, &mut model, &mut Random::new(round), 10).await;
+                take_snapshot(&backup, &db, &small_files()).await.unwrap();
+            }
+            let newest = backup.contents().await.unwrap().snapshots.pop().unwrap();
+            let (files, manifest) = (machine.files(), Path::new("/backup").join(&newest.manifest));
+            let (contents, directory) = (files.read(&manifest).await.unwrap(), manifest.parent().unwrap());
+            files.remove(&manifest).await.unwrap();
+            files.sync_dir(directory).await.unwrap();
+            let before = manifest.with_extension("new");
+            let file = files.open(&before, Open::Create).await.unwrap();
+            file.write_all_at(0, &contents).await.unwrap();
+            file.sync_all().await.unwrap();
+            files.rename(&before, &manifest).await.unwrap();
+            let expired = expire(&backup, Goal::Newest).await.unwrap();
+            assert_eq!((expired.snapshots, expired.first), (1, Some(newest.header.to)));
+            model
+        });
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+        simulation.run_until(async {
+            let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+            let restored = restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
+            restored.await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert!(rows_of(&*open(&machine, "/new", "memory").await).await == model, "round {round}");
+        });
+    }
 }
 
 #[test]

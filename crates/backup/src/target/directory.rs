@@ -117,6 +117,17 @@ impl Target for Directory {
         })
     }
 
+    /// The contents are synced before they get their name; the name is when its directory is.
+    fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
+        Box::pin(async move {
+            let dir = self.path(prefix);
+            match self.env.files().exists(&dir).await? {
+                true => self.env.files().sync_dir(&dir).await,
+                false => Ok(()),
+            }
+        })
+    }
+
     fn url(&self) -> String {
         format!("file://{}", self.root.display())
     }

@@ -72,6 +72,14 @@ pub trait Target: Send + Sync {
     /// Those of the place.
     fn delete<'a>(&'a self, name: &'a str) -> Doing<'a, ()>;
 
+    /// Makes sure that all objects right below `prefix`, which is empty or ends with a slash, stay whatever happens to the place. Those whose
+    /// `put` was acknowledged do anyway; one whose maker died, or was told of an error, may be seen before it is durable. To be called before
+    /// something is deleted because of what was seen.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()>;
+
     /// What it is called: a URL, without secrets.
     fn url(&self) -> String;
 }

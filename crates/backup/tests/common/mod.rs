@@ -192,6 +192,10 @@ impl Target for Hooked {
         })
     }
 
+    fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
+        self.inner.settle(prefix)
+    }
+
     fn url(&self) -> String {
         self.inner.url()
     }
@@ -249,6 +253,10 @@ impl Target for Paged {
 
     fn delete<'a>(&'a self, name: &'a str) -> Doing<'a, ()> {
         self.inner.delete(name)
+    }
+
+    fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
+        self.inner.settle(prefix)
     }
 
     fn url(&self) -> String {

@@ -235,6 +235,11 @@ impl Target for Store {
         })
     }
 
+    /// A store shows what it has.
+    fn settle<'a>(&'a self, _prefix: &'a str) -> Doing<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn url(&self) -> String {
         self.url.clone()
     }
