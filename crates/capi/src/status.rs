@@ -1,7 +1,7 @@
 //! The client status document (`fdb_database_get_client_status`).
 
 use plinth_client::Database;
-use std::fmt::Write;
+use plinth_client::json::quoted;
 
 /// What this client knows of its database, as JSON.
 pub(crate) fn document(db: &Database) -> String {
@@ -32,32 +32,4 @@ pub(crate) fn document(db: &Database) -> String {
         connections.join(","),
         if connected { 0 } else { addresses.len() },
     )
-}
-
-/// A string of JSON.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => out.extend(['\\', letter]),
-            letter if letter < ' ' => {
-                // Writing to a string can't fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strings_are_escaped() {
-        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000a""#);
-    }
 }

@@ -30,6 +30,7 @@
 mod changes;
 mod database;
 pub mod endpoint;
+pub mod json;
 mod mapped;
 mod merge;
 mod operator;

@@ -5,6 +5,7 @@
 
 use super::cluster_file::ClusterFile;
 use crate::endpoint::Description;
+use crate::json::quoted;
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 
@@ -70,28 +71,9 @@ pub(super) fn absent(description: &Description, why: &str) -> String {
     )
 }
 
-/// A text as JSON writes it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_in_the_status_is_json() {
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
-    }
 
     #[test]
     fn the_file_is_that_of_the_client_and_what_is_wrong_with_it_comes_first() {

@@ -23,6 +23,7 @@ mod read;
 mod settings;
 pub(crate) mod tenants;
 
+use crate::json::quoted;
 use crate::range::{Limits, RangeOptions};
 use crate::transaction::{Inner, State};
 use bytes::Bytes;
@@ -224,12 +225,7 @@ impl State {
 
 /// What `\xff\xff/error_message` says.
 fn error_message(command: &str, message: &str) -> String {
-    let mut json = String::from(r#"{"command":""#);
-    settings::escape_json(command, &mut json);
-    json.push_str(r#"","message":""#);
-    settings::escape_json(message, &mut json);
-    json.push_str(r#"","retriable":false}"#);
-    json
+    format!(r#"{{"command":{},"message":{},"retriable":false}}"#, quoted(command), quoted(message))
 }
 
 impl Inner {

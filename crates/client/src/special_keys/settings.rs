@@ -6,7 +6,6 @@
 use super::Part;
 use bytes::Bytes;
 use plinth_types::{KeyValue, Version, strinc};
-use std::fmt::Write;
 
 pub(super) const CONSISTENCY_CHECK_SUSPENDED: &[u8] = b"\xff\x02/ConsistencyCheck/Suspend";
 pub(super) const VERSION_EPOCH: &[u8] = b"\xff/versionEpoch";
@@ -32,20 +31,6 @@ const COMMAND_OPTIONS: [&[u8]; 5] = [
 
 pub(super) fn is_command_option(part: &Part, key: &[u8]) -> bool {
     COMMAND_OPTIONS.iter().any(|option| part.key(option)[..] == *key)
-}
-
-/// Appends `text` as the inside of a JSON string.
-pub(super) fn escape_json(text: &str, json: &mut String) {
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            c if c < ' ' => {
-                let _ = write!(json, "\\u{:04x}", c as u32);
-            }
-            c => json.push(c),
-        }
-    }
 }
 
 /// The part of a status document that says how many machines may fail: an object of numbers.

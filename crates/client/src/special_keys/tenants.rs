@@ -2,8 +2,9 @@
 //!
 //! A tenant's keys are those that begin with its id, 8 bytes big-endian. Ids are never used again.
 
+use super::Part;
 use super::commit::Refusal;
-use super::{Part, settings};
+use crate::json::quoted;
 use crate::transaction::Inner;
 use bytes::Bytes;
 use plinth_types::{Error, KeyRange, KeyValue, Result, key_after, printable, strinc, system};
@@ -27,10 +28,7 @@ pub(crate) fn prefix_of(stored: &[u8]) -> Option<[u8; 8]> {
 fn json(name: &[u8], prefix: [u8; 8]) -> String {
     let id = i64::from_be_bytes(prefix);
     let field = |bytes: &[u8]| {
-        let mut text = format!(r#"{{"base64":"{}","printable":""#, base64(bytes));
-        settings::escape_json(&printable(bytes), &mut text);
-        text.push_str("\"}");
-        text
+        format!(r#"{{"base64":"{}","printable":{}}}"#, base64(bytes), quoted(&printable(bytes)))
     };
     format!(
         r#"{{"id":{id},"lock_state":"unlocked","name":{},"prefix":{},"tenant_state":"ready"}}"#,
