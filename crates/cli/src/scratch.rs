@@ -27,7 +27,7 @@ impl Scratch {
         let chosen = std::env::var_os("TMPDIR").is_some();
         if !chosen && in_memory(env, temporary.path()) && !in_memory(env, Path::new(ON_DISK)) {
             let path = Path::new(ON_DISK).join(format!("{prefix}-{:016x}", env.random_u64()));
-            if block_on(env.files().create_dir_all(&path)).is_ok() {
+            if block_on(env.keeping_private().files().create_dir_all(&path)).is_ok() {
                 return Ok(Self { env: env.clone(), path, _temporary: None });
             }
         }

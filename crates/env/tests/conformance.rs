@@ -180,6 +180,10 @@ fn files_hold_what_is_written() {
     everywhere(|env| async move {
         let files = env.files();
         let dir = files.temporary_dir("plinth-env").await.unwrap();
+        assert!(
+            !files.is_open_to_others(dir.path()).await.unwrap(),
+            "where temporary files are others look around"
+        );
         let path = dir.path().join("file");
         let file = files.open(&path, Open::CreateNew).await.unwrap();
         assert_eq!(files.open(&path, Open::CreateNew).await.unwrap_err(), Error::io_error());

@@ -106,8 +106,9 @@ impl RealFiles {
         let mut random = [0; 8];
         crate::real::world::fill_random(&mut random);
         let path = std::env::temp_dir().join(format!("{prefix}-{:016x}", u64::from_le_bytes(random)));
-        std::fs::create_dir_all(&path)
-            .map_err(|error| file_error("create directory", &path, &error, true))?;
+        // What lies in it is its owner's alone: other users may look around where temporary files are.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| file_error("create directory", &path, &error, true))?;
         Ok(path)
     }
 }
