@@ -144,6 +144,17 @@ pub(crate) fn refused(over: Over) {
     tracing::warn!(commits, seconds, "commits are not refused any more");
 }
 
+/// Reads meet with damaged files: the first of a burst.
+pub(crate) fn damaged(error: &Error) {
+    tracing::error!(code = error.code(), error = %error, "a damaged file was met with");
+}
+
+/// No damage was met with for a while: how often it had been, and for how long.
+pub(crate) fn damage_over(over: Over) {
+    let (times, seconds) = (over.count, over.lasted.as_secs_f64());
+    tracing::warn!(times, seconds, "no damage is met with at the moment");
+}
+
 /// A checkpoint was written, after some could not be.
 pub(crate) fn checkpoints_go_on(failures: u64) {
     tracing::info!(failures, "checkpoints are written again");

@@ -1,9 +1,10 @@
-//! Whether a node still takes commits, and why not.
+//! Whether a node still takes commits, and why not; and whether reads have met with damage.
 
-use plinth_env::Signal;
+use plinth_env::{Burst, Signal};
 use plinth_types::Error;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Health {
@@ -11,6 +12,9 @@ pub(crate) struct Health {
     failed: Signal,
     over: Signal,
     closing: AtomicBool,
+    /// How often damage had been met with at the last look, and that it is being met with.
+    damaged: AtomicU64,
+    damage: Burst,
 }
 
 impl Health {
@@ -22,6 +26,19 @@ impl Health {
             self.failed.notify();
             self.over.notify();
         }
+    }
+
+    /// Damage has been met with so many times since the start, first with this error. The first time is told at once, and how often it
+    /// was when there has been none for a while. To be called now and then; whether something was told.
+    pub fn note_damage(&self, met: Option<(Error, u64)>, now: Duration) -> bool {
+        let (error, times) = met.unzip();
+        let times = times.unwrap_or_default();
+        let new = times.saturating_sub(self.damaged.swap(times, Ordering::Relaxed));
+        let first = error.filter(|_| new > 0 && self.damage.note(new, now));
+        let over = self.damage.over(now);
+        first.iter().for_each(crate::events::damaged);
+        over.into_iter().for_each(crate::events::damage_over);
+        first.is_some() || over.is_some()
     }
 
     /// Why no commit is taken, if so.
@@ -64,5 +81,23 @@ impl Health {
     /// Whether tasks are to end: the node closes, or has failed.
     pub fn is_over(&self) -> bool {
         self.is_closing() || self.failure.get().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads of damaged tables failed, `status` said so, and the server's log was silent.
+    #[test]
+    fn damage_is_told_when_it_is_met_with_and_when_it_is_not_any_more() {
+        let (health, at) = (Health::default(), Duration::from_secs);
+        let met = |times| Some((Error::file_corrupt(), times));
+        assert!(!health.note_damage(None, at(0)));
+        assert!(health.note_damage(met(1), at(1)), "the first");
+        assert!(!health.note_damage(met(127), at(2)) && !health.note_damage(met(127), at(11)));
+        assert!(health.note_damage(met(127), at(12)), "how often it was");
+        assert!(!health.note_damage(met(127), at(99)));
+        assert!(health.note_damage(met(128), at(100)), "again");
     }
 }

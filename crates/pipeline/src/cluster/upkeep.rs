@@ -58,6 +58,7 @@ pub(super) async fn run(this: Arc<Participant>) {
         if this.leader().is_none() {
             replica.space.look(replica, 0).await;
             replica.backpressure.tick(replica.env.now());
+            replica.health.note_damage(replica.storage.damage(), replica.env.now());
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
                 let _ = this.member.mark_durable().await;
