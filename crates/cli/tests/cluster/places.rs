@@ -58,3 +58,34 @@ fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
         "{said}"
     );
 }
+
+/// Two of three servers didn't lead, and clients whose file named one of these alone waited for ever, without a word.
+#[test]
+fn a_cluster_file_that_names_one_server_leads_to_the_others() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let (leader, env) = (cluster.leader(), Env::real());
+    let alone: Vec<_> = (0..3)
+        .map(|at| {
+            let file = place.path().join(format!("alone-{at}.cluster"));
+            let line = format!("test:three@{}\n", cluster.addresses[at]);
+            block_on(env.files().replace(&file, line.as_bytes())).unwrap();
+            let db = Database::connect(&file).unwrap();
+            count(&db, &format!("alone/{at}")).unwrap();
+            (file, db)
+        })
+        .collect();
+    // Whoever is led on goes on without the server that its file named.
+    let other = (leader + 1) % 3;
+    cluster.servers[other].take().unwrap().kill();
+    count(&alone[other].1, "alone/again").unwrap();
+    for _ in 0..100 {
+        let text = block_on(env.files().read(&alone[other].0)).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        if cluster.addresses.iter().all(|address| text.contains(address)) {
+            return;
+        }
+        block_on(env.sleep(Duration::from_millis(100)));
+    }
+    panic!("the cluster file names one server still");
+}

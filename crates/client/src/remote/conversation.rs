@@ -206,6 +206,10 @@ impl Conversation {
         self.link.take(frames.iter().map(|frame| frame.id), &mut answers);
         for (frame, answer) in frames.iter().zip(answers) {
             if let Some(answer) = answer {
+                if frame.kind == Kind::Failure as u8 && reply::failure(frame.body) == Error::process_behind()
+                {
+                    self.link.is_refused();
+                }
                 answer.complete(frame.kind, frame.body);
             }
         }

@@ -9,6 +9,7 @@
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
 use super::conversation::{self, Conversation};
+use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
@@ -38,8 +39,8 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
     wanted: Signal,
-    /// Whether what waits is given up when there is no connection, since others may be asked.
-    gives_up: bool,
+    /// What becomes of what waits when there is no connection.
+    lost: Lost,
 }
 
 #[derive(Default)]
@@ -96,10 +97,22 @@ impl Link {
         options: Arc<RemoteOptions>,
         number: usize,
         database: Arc<OnceLock<String>>,
-        gives_up: bool,
+        lost: Lost,
     ) -> Self {
         let (state, wanted) = (Mutex::default(), Signal::new());
-        Self { env, file, options, number, database, state, wanted, gives_up }
+        Self { env, file, options, number, database, state, wanted, lost }
+    }
+
+    /// The server says that another one leads.
+    #[cold]
+    pub(super) fn is_refused(&self) {
+        if let Lost::Waits(Some(scout)) = &self.lost {
+            scout.go();
+        }
+    }
+
+    fn gives_up(&self) -> bool {
+        matches!(self.lost, Lost::GivesUp)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -306,13 +319,13 @@ impl Link {
         let ended = state_ref.slots.extract(|id, pending| match pending.answer {
             Answer::Commit(_) => !unsent.contains(&id),
             Answer::Ping | Answer::Number(_, Kind::RebootReply) => true,
-            _ => self.gives_up || pending.answer.is_cancelled(),
+            _ => self.gives_up() || pending.answer.is_cancelled(),
         });
-        let unsent: Vec<_> = match self.gives_up {
+        let unsent: Vec<_> = match self.gives_up() {
             true => unsent.into_iter().filter_map(|id| state_ref.slots.take(id)).collect(),
             false => Vec::new(),
         };
-        let gathered = if self.gives_up { std::mem::take(&mut state_ref.gathered) } else { Vec::new() };
+        let gathered = if self.gives_up() { std::mem::take(&mut state_ref.gathered) } else { Vec::new() };
         if !state_ref.is_idle() {
             self.wanted.notify();
         }
@@ -324,7 +337,7 @@ impl Link {
                 Answer::Commit(_) => pending.answer.fail(&error),
                 // Whoever ends because of it may not have answered. Said twice, it would end twice.
                 answer @ Answer::Number(_, Kind::RebootReply) => answer.fail(&unanswered(why)),
-                answer if self.gives_up => answer.fail(&unasked(why)),
+                answer if self.gives_up() => answer.fail(&unasked(why)),
                 answer => drop(answer),
             }
         }
@@ -334,7 +347,7 @@ impl Link {
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't help either, all are told.
     fn refused(&self, why: &Error) {
-        let is_final = self.gives_up || matches!(why.code(), 2100 | 2104 | 2107);
+        let is_final = self.gives_up() || matches!(why.code(), 2100 | 2104 | 2107);
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.failure = Some(why.clone());
@@ -358,7 +371,7 @@ impl Link {
         drop(state);
         let why = match why.code() {
             2100 | 2104 | 2107 => why.clone(),
-            _ if self.gives_up => unasked(why),
+            _ if self.gives_up() => unasked(why),
             _ => why.clone(),
         };
         ended.into_iter().for_each(|pending| match pending.answer {

@@ -23,6 +23,7 @@ mod cluster_file;
 mod conversation;
 mod link;
 mod many;
+mod scout;
 mod slots;
 mod snapshot;
 mod status;
@@ -43,6 +44,7 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
     KeySpace, Located, RangeRead, RangeResult, Version,
 };
+use scout::{Lost, Scout};
 use slots::Answer;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,8 +88,8 @@ impl RemoteOptions {
 /// A database served by another process. Dropping it, and the snapshots pinned through it, closes its connections.
 pub struct RemoteEndpoint {
     core: Arc<Core>,
-    /// The servers, if there are several; then the core has no connections.
-    cluster: Option<Arc<Cluster>>,
+    /// The servers, if there are several; then the core isn't asked.
+    scout: Arc<Scout>,
 }
 
 /// The connections, and what is known about where they lead.
@@ -116,16 +118,27 @@ impl RemoteEndpoint {
         let options = RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
         let database = Arc::new(OnceLock::new());
         if file.addresses().len() == 1 {
-            return Self { core: Core::new(env, file, options, database, false), cluster: None };
+            let scout = Arc::new(Scout::default());
+            let core = Core::new(env, file, options, database, Lost::Waits(Some(scout.clone())));
+            scout.serve(&core);
+            return Self { core, scout };
         }
         let cluster = Cluster::connect(env, &file, &options, &database);
         let options = RemoteOptions { connections: 0, ..options };
-        Self { core: Core::new(env, file, options, database, false), cluster: Some(cluster) }
+        let core = Core::new(env, file, options, database, Lost::Waits(None));
+        Self { core, scout: Arc::new(Scout::of(cluster)) }
     }
 
     /// One of several servers, which gives up what it can't ask.
     fn of_one(env: &Env, file: ClusterFile, options: RemoteOptions, database: Arc<OnceLock<String>>) -> Self {
-        Self { core: Core::new(env, Arc::new(file), options, database, true), cluster: None }
+        let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
+        Self { core, scout: Arc::default() }
+    }
+
+    /// The servers, if several are known of.
+    #[inline]
+    fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.scout.cluster()
     }
 
     /// Commits, and keeps the request: where nobody has heard it, it may be sent elsewhere.
@@ -141,7 +154,7 @@ impl RemoteEndpoint {
     /// # Errors
     /// `unsupported_operation` if the server is from before there were clusters.
     pub fn locate(&self) -> Reply<Located> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Any, Self::locate);
         }
         let (promise, reply) = promise();
@@ -166,11 +179,11 @@ impl Core {
         file: Arc<ClusterFile>,
         options: RemoteOptions,
         database: Arc<OnceLock<String>>,
-        gives_up: bool,
+        lost: Lost,
     ) -> Arc<Self> {
         let options = Arc::new(options);
         let link = |number| {
-            Link::new(env.clone(), file.clone(), options.clone(), number, database.clone(), gives_up)
+            Link::new(env.clone(), file.clone(), options.clone(), number, database.clone(), lost.clone())
         };
         let links: Vec<_> = (0..options.connections).map(|number| Arc::new(link(number))).collect();
         for link in &links {
@@ -184,7 +197,7 @@ impl Core {
     fn patiently(&self) -> &Arc<Self> {
         self.patient.get_or_init(|| {
             let options = RemoteOptions { connections: 1, ..(*self.options).clone() };
-            Self::new(&self.env, self.file.clone(), options, self.database.clone(), false)
+            Self::new(&self.env, self.file.clone(), options, self.database.clone(), Lost::Waits(None))
         })
     }
 
@@ -268,9 +281,7 @@ impl Drop for Core {
 
 impl Drop for RemoteEndpoint {
     fn drop(&mut self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.close();
-        }
+        self.scout.end();
     }
 }
 
@@ -286,7 +297,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Leader, move |server| server.read_version(request.clone()));
         }
         let (promise, reply) = promise();
@@ -307,7 +318,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let keys = keys.clone();
             return cluster.ask(Whom::Any, move |server| server.get_many(version, space, &keys));
         }
@@ -321,7 +332,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let selector = selector.clone();
             return cluster.ask(Whom::Any, move |server| server.get_key(version, space, &selector));
         }
@@ -333,7 +344,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let read = read.clone();
             return cluster.ask(Whom::Any, move |server| server.get_range(version, space, &read));
         }
@@ -345,14 +356,14 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::LeaderOnce, move |server| server.commit_again(&request));
         }
         self.commit_again(&request)
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let ask = move |server: &Self| server.watch(key.clone(), value.clone(), version);
             return cluster.ask(Whom::AnyForLong, ask);
         }
@@ -364,7 +375,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::WhoeverHasIt, move |server| server.read_changes(request));
         }
         let (promise, reply) = promise();
@@ -373,7 +384,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Any, move |server| server.range_size(range.clone()));
         }
         let (promise, reply) = promise();
@@ -384,7 +395,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Any, move |server| server.split_points(range.clone(), chunk));
         }
         let (promise, reply) = promise();
@@ -395,7 +406,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let key = key.to_vec();
             return cluster.ask(Whom::Any, move |server| server.addresses_for_key(&key));
         }
@@ -407,7 +418,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_json(&self) -> Reply<String> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             if let Some(failure) = cluster.failure() {
                 return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
             }
@@ -417,14 +428,14 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Leader, |server| snapshot::pin(server.core.patiently()));
         }
         snapshot::pin(&self.core)
     }
 
     fn clients(&self) -> Reply<Vec<String>> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return cluster.ask(Whom::Leader, Self::clients);
         }
         let (promise, reply) = promise();
@@ -435,7 +446,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn disconnect(&self, client: &str) -> Reply<i64> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             let client = client.to_owned();
             return cluster.ask(Whom::Leader, move |server| server.disconnect(&client));
         }
@@ -447,7 +458,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn server_addresses(&self) -> Vec<String> {
-        if self.cluster.is_some() {
+        if self.cluster().is_some() {
             return Vec::new();
         }
         let addresses = self.core.file.addresses().iter();
@@ -455,7 +466,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn reboot(&self, address: &str) -> Reply<i64> {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster() {
             return match cluster.at(address) {
                 Some(server) => server.reboot(address),
                 None => Reply::ready(Ok(0)),
@@ -474,7 +485,7 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_of(&self, address: &str) -> Reply<String> {
-        let Some(cluster) = &self.cluster else { return self.core.asked_status() };
+        let Some(cluster) = self.cluster() else { return self.core.asked_status() };
         match cluster.at(address) {
             Some(server) => server.core.asked_status(),
             None => Reply::ready(Err(
