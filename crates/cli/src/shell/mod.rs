@@ -62,7 +62,7 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
         Database::builder(dir).must_exist().open()
     };
     database.map_err(|error| {
-        if error == plinth::Error::file_not_found() {
+        if error == plinth::Error::file_not_found() && !options.get_flag("create") {
             return Failure::of(
                 format!("cannot open {}", dir.display()),
                 format!("{error} (--create makes one)"),
