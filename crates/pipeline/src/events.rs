@@ -199,3 +199,8 @@ pub(crate) fn members_changed(members: &Members) {
 pub(crate) fn members_not_changed(error: &Error) {
     tracing::warn!(code = error.code(), error = %error, "the cluster's members could not be changed; it is tried again");
 }
+
+/// The cluster's protocol could be newer, but for some members.
+pub(crate) fn protocol_held_back(told: &str) {
+    tracing::warn!(told, "the protocol of the cluster can't rise");
+}

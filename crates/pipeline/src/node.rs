@@ -234,7 +234,8 @@ impl Node {
             Seat::Member(participant) => {
                 let (standing, membership) = (participant.standing(), participant.membership());
                 let catching_up = participant.progress.get();
-                (participant.leader(), Some(ShownMember { standing, membership, catching_up }))
+                let held_back = participant.held_back(&standing.members);
+                (participant.leader(), Some(ShownMember { standing, membership, catching_up, held_back }))
             }
         };
         Shown { replica: self.replica.clone(), leader, member }

@@ -6,7 +6,7 @@ use crate::cluster::{CatchingUp, Membership, Standing};
 use crate::gate::Limits;
 use crate::leader::Leader;
 use crate::replica::Replica;
-use plinth_replication::{Follower, NodeId};
+use plinth_replication::{Follower, HeldBack, NodeId};
 use std::sync::Arc;
 
 /// What is shown of a node.
@@ -23,6 +23,8 @@ pub(crate) struct ShownMember {
     pub membership: Membership,
     /// How far it is with taking rows in, if it does.
     pub catching_up: Option<CatchingUp>,
+    /// Who keeps the cluster's protocol from rising, if somebody does.
+    pub held_back: Option<HeldBack>,
 }
 
 impl ShownMember {

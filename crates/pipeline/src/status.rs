@@ -69,7 +69,8 @@ fn client(shown: &Shown, description: &Description) -> Value {
 fn cluster(shown: &Shown, description: &Description) -> Value {
     let failure = shown.replica.health.failure();
     let locked = shown.replica.visible.answer(|| 0).locked;
-    let messages = messages::all(shown);
+    let mut messages = messages::all(shown);
+    messages.extend(messages::noted(shown));
     let uptime = shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     json!({
         "active_primary_dc": "",

@@ -6,6 +6,8 @@
     reason = "each file has a support of its own, as where it is part of another suite"
 )]
 
+#[path = "bad_luck.rs"]
+mod bad_luck;
 #[path = "catching_up.rs"]
 mod catching_up;
 #[path = "changes.rs"]

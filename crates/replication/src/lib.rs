@@ -61,7 +61,7 @@ pub use parcel::{MAX_KEY, Parcel, ParcelKind};
 pub use peers::{Doing, Frame, Peers, Records};
 pub use proving::{Proving, Taken};
 pub use replicated::ReplicatedLog;
-pub use spoken::Spoken;
+pub use spoken::{HeldBack, Spoken};
 pub use stand::{Role, Stand};
 pub use terms::{EntryId, Terms};
 

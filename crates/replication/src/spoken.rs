@@ -5,6 +5,10 @@
 //! that has a version of its own, the cluster's ([`Members::protocol`](crate::Members::protocol)): it only rises, and to what every member has said that it speaks.
 
 use plinth_types::{Error, Result};
+use std::fmt;
+
+use crate::NodeId;
+use crate::members::Members;
 
 /// The versions that a program speaks, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +70,54 @@ impl Default for Spoken {
     }
 }
 
+/// A cluster's protocol could rise, but for some members: who they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldBack {
+    /// The cluster's protocol now.
+    protocol: u16,
+    /// The newest version that some members speak.
+    newest: u16,
+    /// The addresses of the others, each with what it speaks, if that is known.
+    by: Vec<(String, Option<Spoken>)>,
+}
+
+impl HeldBack {
+    /// Looks who keeps the protocol of these members from rising, by what is known of what each speaks. Nothing if nobody speaks a newer
+    /// version, or all do: then it rises by itself.
+    pub fn find(members: &Members, spoken: impl Fn(NodeId) -> Option<Spoken>) -> Option<Self> {
+        let known = members.nodes.iter().map(|node| (node, spoken(node.id)));
+        let newest = known.clone().filter_map(|(_, spoken)| Some(spoken?.newest)).max()?;
+        let is_older = |spoken: &Option<Spoken>| spoken.is_none_or(|spoken| spoken.newest < newest);
+        let by = known.filter(|(_, spoken)| is_older(spoken));
+        let by: Vec<_> = by.map(|(node, spoken)| (node.address.clone(), spoken)).collect();
+        let is_held = newest > members.protocol && !by.is_empty();
+        is_held.then_some(Self { protocol: members.protocol, newest, by })
+    }
+}
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, newest, by } = self;
+        write!(f, "The servers' protocol stays at version {protocol}, although some speak {newest}: ")?;
+        for (at, (address, spoken)) in by.iter().enumerate() {
+            let comma = if at > 0 { "; " } else { "" };
+            match spoken {
+                None => write!(
+                    f,
+                    "{comma}{address} can't be reached, so nobody knows what it speaks (start it with the new program; if it is gone for \
+                     good, also if it was excluded: exclude failed {address})"
+                )?,
+                Some(spoken) => write!(
+                    f,
+                    "{comma}{address} speaks no newer one than {} (restart it with the new program, without --peer-protocol)",
+                    spoken.newest
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +136,29 @@ mod tests {
         for wrong in [0, Spoken::THIS.newest + 1] {
             assert_eq!(Spoken::up_to(wrong), Err(Error::invalid_option_value()));
         }
+    }
+
+    #[test]
+    fn who_holds_a_protocol_back_is_named() {
+        let address = |node: u64| (node, format!("10.0.0.{node}:4500"));
+        let members = Members::of_voters((1..=3).map(address)).with_learner("10.0.0.4:4500");
+        let spoken = |oldest, newest| Some(Spoken { oldest, newest });
+        let find = |known: [Option<Spoken>; 4]| HeldBack::find(&members, |node| known[node as usize - 1]);
+        let new = spoken(1, 2);
+        assert_eq!(find([new; 4]), None, "it rises by itself");
+        assert_eq!(find([spoken(1, 1), None, None, spoken(1, 1)]), None, "nobody speaks a newer one");
+        let risen = members.with_protocol(2);
+        assert_eq!(HeldBack::find(&risen, |node| new.filter(|_| node == 1)), None, "it has risen");
+        // A learner counts, be it one that was excluded.
+        let told = find([new, new, new, None]).unwrap().to_string();
+        assert!(
+            told.contains("stays at version 1") && told.contains("exclude failed 10.0.0.4:4500"),
+            "{told}"
+        );
+        assert!(!told.contains("10.0.0.3"), "{told}");
+        let told = find([new, spoken(1, 1), new, None]).unwrap().to_string();
+        assert!(told.contains("10.0.0.2:4500 speaks no newer one than 1"), "{told}");
+        assert!(told.contains("10.0.0.4:4500 can't be reached"), "{told}");
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         "max_zone_failures_without_losing_data": spare,
     });
     cluster["full_replication"] = json!(reachable == all);
+    let nobody_leads = cluster["plinth"]["member"]["leader"].is_null();
     for member in members.iter().filter(|member| Some(member.node) != us) {
         cluster["processes"][member.id()] = process(member);
     }
@@ -84,6 +85,25 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         && let Some(messages) = cluster.get_mut("messages").and_then(Value::as_array_mut)
     {
         messages.push(unreachable(&gone, spare));
+    }
+    if reachable < majority {
+        let missing = format!(
+            "{reachable} of {all} servers that vote can be reached from here, and it takes {majority}"
+        );
+        unavailable(document, "no_majority", &missing);
+    } else if nobody_leads {
+        unavailable(document, "no_leader", "nobody leads at the moment");
+    }
+}
+
+/// Says that nothing is answered, and why, before all else.
+fn unavailable(document: &mut Map<String, Value>, name: &str, why: &str) {
+    document["client"]["database_status"] = json!({ "available": false, "healthy": false });
+    let cluster = &mut document["cluster"];
+    cluster["database_available"] = json!(false);
+    if let Some(messages) = cluster["messages"].as_array_mut() {
+        let description = format!("Reads and commits wait: {why}.");
+        messages.insert(0, json!({ "name": name, "description": description }));
     }
 }
 
@@ -158,7 +178,7 @@ mod tests {
             .collect();
         let cluster = json!({
             "configuration": {}, "messages": [], "processes": {},
-            "plinth": { "member": { "node": 1, "voters": voters, "learners": [] } },
+            "plinth": { "member": { "node": 1, "leader": 1, "voters": voters, "learners": [] } },
         });
         Map::from_iter([("client".to_owned(), json!({})), ("cluster".to_owned(), cluster)])
     }
@@ -190,8 +210,29 @@ mod tests {
             let quorum = &document["client"]["coordinators"]["quorum_reachable"];
             assert_eq!(*quorum, json!(2 * (voters as usize - gone.len()) > voters as usize));
             assert_eq!(cluster["processes"].as_object().map(Map::len), Some(voters as usize - 1));
-            assert_eq!(cluster["messages"].as_array().map(Vec::len), Some(usize::from(!gone.is_empty())));
+            let told: Vec<_> = cluster["messages"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|message| &message["name"])
+                .collect();
+            let is_lost = 2 * (voters as usize - gone.len()) < voters as usize;
+            let wanted: [(&str, bool); 2] =
+                [("no_majority", is_lost), ("unreachable_processes", !gone.is_empty())];
+            assert_eq!(told, wanted.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>());
+            assert_eq!(cluster["database_available"] == false, is_lost);
+            assert_eq!(document["client"]["database_status"]["available"] == false, is_lost);
         }
+    }
+
+    /// Between two leaders nothing is answered either.
+    #[test]
+    fn that_nobody_leads_is_told() {
+        let mut document = document(3);
+        document["cluster"]["plinth"]["member"]["leader"] = Value::Null;
+        add(&mut document, &BTreeMap::from([(2, true), (3, true)]), "0fdb");
+        assert_eq!(document["cluster"]["messages"][0]["name"], "no_leader");
+        assert_eq!(document["client"]["database_status"]["available"], false);
     }
 
     /// A learner is shown, and counted by nobody who asks how many may fail.

@@ -82,6 +82,8 @@ bugs! {
     VersionUnproven "read versions are not proven"
     /// A leader writes what only its own program can read.
     ProtocolTooNew "the protocol rises before all members speak it"
+    /// A member that is opened again applies all that its log has, be it committed or not.
+    AppliedTooMuch "a restart applies what is not known committed"
     /// A new leader's versions go on right behind those of the last one, and what was read in its term may commit.
     JumpForgotten "a term goes on right behind the last version"
     /// A leader that learns that it leads no more gives those who wait for a read version what it has.

@@ -62,6 +62,7 @@ caught! {
     terms_that_end_with_an_acknowledgement: AcksAtTheEnd by "cluster_increment" within 20;
     read_versions_without_proof: VersionUnproven by "cluster_history" within 20;
     protocols_that_rise_too_early: ProtocolTooNew by "cluster_upgrade" within 20;
+    restarts_that_apply_what_is_not_committed: AppliedTooMuch by "cluster_increment" within 50;
     terms_that_begin_right_behind_the_last: JumpForgotten by "cluster_history" within 20;
     proofs_that_are_answered_when_a_term_ends: AnsweredAtTheEnd by "cluster_history" within 120;
     members_that_say_they_lose_no_answers: AnswersNeverLost by "cluster_disks" within 20, "cluster_mixed" within 20;

@@ -16,7 +16,7 @@ use crate::batch::internal_request;
 use crate::batch_lock::lock;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
-use plinth_replication::{Members, NodeId};
+use plinth_replication::{HeldBack, Members, NodeId, Spoken};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
     CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
@@ -31,6 +31,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 const NEAR: u64 = 1000;
 /// How often a new node is tried to be taken in while other changes are under way.
 const ATTEMPTS: usize = 20;
+/// After so long it is told who keeps the protocol from rising: a server that is upgraded is away for a while.
+const HELD_BACK: Duration = Duration::from_secs(60);
 /// The most bytes of rows that say what is wanted.
 const WISH_BYTES: usize = 1 << 20;
 
@@ -45,6 +47,7 @@ pub(crate) fn removed(node: NodeId) -> Error {
 /// Looks after the members until the node closes.
 pub(crate) async fn run(this: Arc<Participant>) {
     let replica = &*this.replica;
+    let mut told = Told::default();
     while !this.is_over() {
         if this.membership().is_removed() {
             return this.be_removed();
@@ -56,6 +59,10 @@ pub(crate) async fn run(this: Arc<Participant>) {
             crate::events::members_not_changed(&error);
         }
         if this.ready_leader().is_ok() {
+            let held_back = this.held_back(&this.standing().members);
+            if let Some(told) = told.look(held_back, replica.env.now()) {
+                crate::events::protocol_held_back(&told);
+            }
             match wish(&this).await.map(|wish| next_step(&this, &wish)) {
                 Ok(Step::Become(_)) => {
                     probe!("pipeline: a step to other members");
@@ -112,8 +119,7 @@ fn next_step(this: &Participant, wish: &Wish) -> Step {
 /// meanwhile, and is asked for what it speaks by the others, changes the same row.
 fn with_newer_protocol(this: &Participant, members: &Members) -> Option<Members> {
     let ours = this.replica.config.spoken;
-    let spoken = |node: NodeId| if node == this.node { Some(ours) } else { this.peers().spoken(node) };
-    let known = members.nodes.iter().map(|node| spoken(node.id));
+    let known = members.nodes.iter().map(|node| this.spoken(node.id));
     let protocol = match planted!("the protocol rises before all members speak it") {
         true => Some(ours.newest),
         false => known.map(|spoken| spoken.map(|spoken| spoken.newest)).min().flatten(),
@@ -181,7 +187,38 @@ fn is_overtaken(error: &Error) -> bool {
     [Error::process_behind(), Error::not_committed(), Error::transaction_too_old()].contains(error)
 }
 
+/// What has been told of who keeps the protocol from rising.
+#[derive(Default)]
+struct Told {
+    held_back: Option<HeldBack>,
+    since: Duration,
+    is_told: bool,
+}
+
+impl Told {
+    /// What is to be told now, once for each reason that has lasted.
+    fn look(&mut self, held_back: Option<HeldBack>, now: Duration) -> Option<String> {
+        if held_back != self.held_back {
+            (self.held_back, self.since, self.is_told) = (held_back, now, false);
+        }
+        let is_due = !self.is_told && now.saturating_sub(self.since) >= HELD_BACK;
+        let told = self.held_back.as_ref().filter(|_| is_due)?;
+        self.is_told = true;
+        Some(told.to_string())
+    }
+}
+
 impl Participant {
+    /// What a node speaks, as far as this one knows.
+    fn spoken(&self, node: NodeId) -> Option<Spoken> {
+        if node == self.node { Some(self.replica.config.spoken) } else { self.peers().spoken(node) }
+    }
+
+    /// Who keeps the protocol of these members from rising, as far as this node knows.
+    pub fn held_back(&self, members: &Members) -> Option<HeldBack> {
+        HeldBack::find(members, |node| self.spoken(node))
+    }
+
     /// Takes in a new node: see [`crate::Node::take_in`].
     pub async fn take_in(&self, address: &str) -> Result<Membership> {
         let mut refused = Error::process_behind();
@@ -263,5 +300,29 @@ impl Participant {
     pub fn be_removed(&self) {
         probe!("pipeline: a node was removed");
         self.fail(removed(self.node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each reason is told once, and not before it has lasted for a while.
+    #[test]
+    fn who_holds_the_protocol_back_is_told_once() {
+        let one = Members::of_voters([(1, "a:1".to_owned()), (2, "b:2".to_owned())]);
+        let spoken = |newest| Some(Spoken { oldest: 1, newest });
+        let away = HeldBack::find(&one, |node| if node == 1 { spoken(2) } else { None });
+        let older = HeldBack::find(&one, |node| spoken(3 - node as u16));
+        assert!(away.is_some() && older.is_some() && away != older);
+        let (mut told, second) = (Told::default(), Duration::from_secs(1));
+        assert_eq!(told.look(away.clone(), second), None);
+        assert_eq!(told.look(None, 30 * second), None, "it came back");
+        assert_eq!(told.look(away.clone(), 31 * second), None);
+        assert_eq!(told.look(away.clone(), 90 * second), None);
+        assert!(told.look(away.clone(), 91 * second).is_some_and(|text| text.contains("b:2")));
+        assert_eq!(told.look(away, 200 * second), None);
+        assert_eq!(told.look(older.clone(), 201 * second), None);
+        assert!(told.look(older, 261 * second).is_some());
     }
 }

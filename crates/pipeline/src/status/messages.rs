@@ -8,6 +8,12 @@ use crate::shown::Shown;
 use crate::space::LOW;
 use serde_json::{Value, json};
 
+/// What somebody should know of a cluster that is well all the same.
+pub(super) fn noted(shown: &Shown) -> Option<Value> {
+    let held_back = shown.member.as_ref()?.held_back.as_ref()?;
+    Some(json!({ "name": "protocol_held_back", "description": held_back.to_string() }))
+}
+
 /// The messages, each with a name that stays the same, and a sentence.
 pub(super) fn all(shown: &Shown) -> Vec<Value> {
     let replica = &*shown.replica;

@@ -1,0 +1,54 @@
+//! The protocol of a cluster's servers, where it can't rise.
+
+use super::common::scratch;
+use super::{Cluster, count, members, status_until};
+use plinth::Database;
+use std::process::{Command, Stdio};
+
+/// A server that was excluded, and not removed, is gone for good: the protocol of the servers stays where it is, and whoever looks at the
+/// status hears why, and what to do.
+#[test]
+fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
+    let place = scratch();
+    let older = ["--peer-protocol", "1"].map(str::to_owned).to_vec();
+    let mut cluster = Cluster::form_with(place.path(), vec![older; 3]);
+    let db = Database::connect(&cluster.file).unwrap();
+    let file = cluster.file.clone();
+    let shell = |words: &str| {
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        shell.arg("shell").arg("--cluster-file").arg(&file).args(["--exec", words]);
+        String::from_utf8(shell.stdin(Stdio::null()).output().unwrap().stdout).unwrap()
+    };
+    count(&db, "row/1").unwrap();
+    let gone = cluster.addresses[2].clone();
+    shell(&format!("exclude {gone}"));
+    status_until(&db, |status| members(status).1 == [gone.clone()]);
+    let held = |status: &serde_json::Value| {
+        let messages = status["cluster"]["messages"].as_array().into_iter().flatten();
+        let mut held = messages.filter(|message| message["name"] == "protocol_held_back");
+        held.next().map(|message| message["description"].as_str().unwrap().to_owned())
+    };
+    let protocol = |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].as_u64();
+    assert_eq!(held(&status_until(&db, |status| protocol(status) == Some(1))), None);
+    assert_eq!(cluster.servers[2].take().unwrap().terminate(), Some(0));
+    for at in 0..2 {
+        assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
+        cluster.more[at].clear();
+        cluster.start(at);
+    }
+    // While one of both had yet to be upgraded it was named too.
+    let names_it = |status: &serde_json::Value| {
+        // Of two voters one that is away is a majority.
+        status["client"]["database_status"]["healthy"] == true
+            && held(status).is_some_and(|told| {
+                told.matches("can't be reached").count() == 1 && !told.contains("no newer one")
+            })
+    };
+    let status = status_until(&db, names_it);
+    assert!(held(&status).unwrap().contains(&format!("exclude failed {gone}")), "{:?}", held(&status));
+    assert_eq!(protocol(&status), Some(1));
+    assert!(shell("status").contains("protocol stays at version 1"), "{}", shell("status"));
+    shell(&format!("exclude failed {gone}"));
+    let status = status_until(&db, |status| protocol(status) == Some(2));
+    assert_eq!(held(&status), None);
+}
