@@ -277,8 +277,10 @@ class Served:
         self.world, directory = world, tempfile.mkdtemp(dir=world.directory)
         self.rows, self.file = {}, os.path.join(directory, "fdb.cluster")
         command = [PROGRAM, "server", "--listen", "127.0.0.1:0", "--dir", os.path.join(directory, "data")]
-        command += ["--cluster-file", self.file, "--log", "text,error"]
-        self.child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        command += ["--cluster-file", self.file, "--log", "text,debug"]
+        self.log = os.path.join(directory, "log")
+        with open(self.log, "w") as log:
+            self.child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
         said = self.child.stdout.readline()
         check(said.startswith("ready "), said)
         self.write("a", 20)
@@ -307,6 +309,9 @@ class Served:
         self.child.kill()
         self.child.wait()
         self.child.stdout.close()
+        with open(self.log) as log:
+            said = log.read()
+        check("default" in said and SECRET not in said, f"the server's log: {said[:5000]}")
 
 
 def test_credentials_that_end(world):
@@ -339,6 +344,23 @@ def test_credentials_that_end(world):
         served.end()
     world.run("backup", "verify", url, environment=environment)
     world.restored(url, rows=served.rows, environment=environment)
+
+
+def test_a_secret_in_the_url(world):
+    """It is in the database, and is shown by nothing that tells of the backup: neither while that goes well nor when it doesn't."""
+    proxy = Proxy(world.s3)
+    place = f"127.0.0.1:{proxy.port}/secret?bucket=shop&region=us-east-1&secure_connection=0"
+    served = Served(world, f"blobstore://{KEY}:{SECRET}@{place}", ENVIRONMENT)
+    try:
+        for _ in range(2):
+            for words in (["backup", "status"], ["backup", "status", "--json"], ["shell", "--exec", "status json"]):
+                said = served.command(*words)
+                check(proxy.fault or "/secret" in said or words[0] == "shell", said)
+            proxy.fault = lambda method, path, count: (403, b"<Error><Code>AccessDenied</Code></Error>")
+            served.write("b", 5)
+            served.until("told", lambda status: "AccessDenied" in status)
+    finally:
+        served.end()
 
 
 def test_a_full_target(world):
@@ -487,7 +509,7 @@ def test_two_backups_on_one_place(world):
 
 
 # These have proxies of their own, and wait for the most part: they run beside the others.
-APART = ["another_s3", "azure", "google", "credentials_that_end", "a_full_target"]
+APART = ["another_s3", "azure", "google", "credentials_that_end", "a_secret_in_the_url", "a_full_target"]
 
 
 def run_one(world, name, run):

@@ -383,6 +383,45 @@ fn a_place_that_was_emptied_gets_nothing() {
     });
 }
 
+/// Its place is away for hours, in which the wall clock jumps: it says how far behind it is, and catches up without a gap.
+#[test]
+fn a_backup_that_falls_behind_for_hours_catches_up() {
+    for by in [-3600_i64, 7200] {
+        let simulation = Simulation::new(11);
+        let machine = simulation.process("node");
+        let history = simulation.run_until(async {
+            let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(11));
+            let mut history = History::new();
+            let runs = Agent::start(&machine, &db);
+            let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+            agent::start(&db, "default", &wish).await.unwrap();
+            write_for(&db, &mut history, &mut random, 20).await;
+            until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
+            machine.files().rename("/backup", "/mounted").await.unwrap();
+            for minute in 0..180 {
+                write_for(&db, &mut history, &mut random, 2).await;
+                machine.sleep(Duration::from_secs(60)).await;
+                if minute == 90 {
+                    simulation.move_wall_clock(&machine, by);
+                }
+            }
+            let told = status(&db).await;
+            assert!(told.behind_seconds > 10_000.0 && told.error.is_some() && told.broken == 0, "{told:?}");
+            if machine.files().exists("/backup").await.unwrap() {
+                machine.files().remove_dir_all("/backup").await.unwrap();
+            }
+            machine.files().rename("/mounted", "/backup").await.unwrap();
+            let newest = history.last().unwrap().0;
+            until(&db, "caught up", |tag| tag.saved >= Some(newest) && tag.error.is_none()).await;
+            assert!(status(&db).await.behind_seconds < 12.0, "{:?}", status(&db).await);
+            compare(&machine, &history, &mut random, "after", 6).await;
+            runs.stop().await.unwrap();
+            history
+        });
+        assert!(history.len() > 300, "{}", history.len());
+    }
+}
+
 /// Without its key nothing of an encrypted backup was ever old enough, nor where the target was away.
 #[test]
 fn an_encrypted_backup_expires_by_time() {

@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Running, scratch};
+use plinth::backup::restore;
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, block_on};
 use std::path::Path;
@@ -132,6 +133,57 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     let to = ["--dest-cluster-file", &file];
     assert!(ended(0, &[&["restore", "status"], &to[..]].concat()).contains("no restore"));
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("no restore"));
+}
+
+/// A restore into a running database that was killed: what other processes are told of it, and how it ends either way.
+#[test]
+fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
+    let place = scratch();
+    let url = place.path().join("backup").display().to_string();
+    let server = Running::start(&place.path().join("one"), &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file().display().to_string();
+    let db = Database::connect(&file).unwrap();
+    fill(&db, 500);
+    let original = rows(&db);
+    ended(0, &["backup", "now", "--cluster-file", &file, &url]);
+    let clear = || {
+        db.transact_blocking(|tr| {
+            tr.clear_range("", "\u{7f}");
+            Ok(())
+        })
+        .unwrap();
+    };
+    clear();
+    // It locks the database, and goes no further.
+    let cut_short = || {
+        let env = Env::real();
+        block_on(async {
+            let target = plinth::backup::target::named(&env, &url, &[]).await.unwrap();
+            let backup = plinth::backup::Backup::open(&env, target, None).await.unwrap();
+            let plan = restore::Plan::make(&backup, restore::Goal::Newest, restore::Mapping::default());
+            let control = restore::RestoreControl::default();
+            control.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let plan = plan.await.unwrap();
+            let stopped = restore::restore_served(&backup, &plan, &control, &db).await;
+            assert_eq!(stopped.unwrap_err(), plinth::Error::operation_cancelled());
+        });
+    };
+    let to = ["--dest-cluster-file", &file];
+    cut_short();
+    let told = ended(0, &[&["restore", "status"], &to[..]].concat());
+    assert!(told.contains("0 of 1 files of rows") && told.contains("is locked"), "{told}");
+    assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("given up"));
+    assert_eq!(rows(&db), []);
+    cut_short();
+    let wait = Command::new(env!("CARGO_BIN_EXE_plinth"))
+        .args([&["restore", "wait"], &to[..]].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(ended(0, &[&["restore", "-r", &url], &to[..]].concat()).contains("500"));
+    let waited = wait.wait_with_output().unwrap();
+    assert!(waited.status.success() && waited.stdout.starts_with(b"no restore is under way"));
+    assert_eq!(rows(&db), original);
 }
 
 /// The story of docs/backup.md: a continuous backup, a mistake, the loss of the server, and the second before the mistake.

@@ -96,14 +96,17 @@ pub(crate) async fn clear_first(tr: &Transaction, tag: &str, id: &Id) -> Result<
     tr.remove_changes(stream_name(id)).await
 }
 
-/// The second was made free without the first, which still keeps its log for it.
+/// The second was made free without the first, which still keeps its log for it. Either may be the one.
 async fn forget(sites: &Sites, tag: &str) -> Result<()> {
-    let second = identity(&sites.to);
-    let found = firsts(&sites.from).await?;
-    let Some((_, first)) = found.into_iter().find(|(other, first)| other == tag && first.to == second) else {
-        return Err(nothing());
-    };
-    system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &first.id).await }).await
+    // Whoever names them may not know that they had changed sides.
+    for (first, second) in [(&sites.from, &sites.to), (&sites.to, &sites.from)] {
+        let second = identity(second);
+        let found = firsts(first).await?.into_iter().find(|(other, to)| other == tag && to.to == second);
+        if let Some((_, row)) = found {
+            return system::transact(first, |tr| async move { clear_first(&tr, tag, &row.id).await }).await;
+        }
+    }
+    Err(nothing())
 }
 
 /// Makes the second free when the first is gone: it keeps what it has. Gives the version of the first that that is, if it is known.

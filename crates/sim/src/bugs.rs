@@ -104,6 +104,14 @@ bugs! {
     ExpiredTooMuch "expire removes a log that is needed"
     /// A restore applies the log to rows that have it already.
     AppliedTwice "a restore applies what its snapshot has"
+    /// A second site notes what it has got after it has got it.
+    PlaceBehind "dr: the position comes behind what leads to it"
+    /// What a version of the first clears is cleared last in the second.
+    ClearedLast "dr: clears are applied last"
+    /// What is committed right behind a round of the first copy is left out.
+    RoundLate "dr: what follows a round begins late"
+    /// When sides are changed the second takes writes before it has all of the first's.
+    UnlockedEarly "dr: the second is unlocked before it has everything"
 }
 
 impl Bug {

@@ -5,8 +5,8 @@
 //! attempt ends there, and nobody knows whether its commit took effect.
 
 use crate::link::LATEST;
-use crate::stage::Stage;
-use plinth_client::{Database, Transaction};
+use crate::stage::{Life, Stage};
+use plinth_client::{Database, Transaction, TransactionOption};
 use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Result, Version};
@@ -123,8 +123,20 @@ impl Client {
     where
         Fut: Future<Output = Result<T>> + Send,
     {
+        self.attempt_on(&|life| Some(life.database.clone()), body).await
+    }
+
+    /// The same with another database of the present life, if there is one; without one it is refused as if that were locked.
+    pub(crate) async fn attempt_on<T: Send, Fut>(
+        &self,
+        database: &(dyn Fn(&Life) -> Option<Database> + Sync),
+        body: impl FnOnce(Transaction) -> Fut + Send,
+    ) -> Outcome<T>
+    where
+        Fut: Future<Output = Result<T>> + Send,
+    {
         let place = Mutex::new(None);
-        let outcome = self.attempt_boxed(Box::new(|tr| put(&place, body(tr)))).await;
+        let outcome = self.attempt_boxed(database, Box::new(|tr| put(&place, body(tr)))).await;
         match (outcome, take(place)) {
             (Outcome::Committed((), version), Some(value)) => Outcome::Committed(value, version),
             (Outcome::Refused(error), _) => Outcome::Refused(error),
@@ -132,9 +144,14 @@ impl Client {
         }
     }
 
-    async fn attempt_boxed<'a>(&'a self, body: Body<'a>) -> Outcome<()> {
+    async fn attempt_boxed<'a>(
+        &'a self,
+        database: &(dyn Fn(&Life) -> Option<Database> + Sync),
+        body: Body<'a>,
+    ) -> Outcome<()> {
         let done = self.in_life(|life| async move {
-            let transaction = life.database.create_transaction();
+            let database = database(&life).ok_or_else(|| (Error::database_locked(), false))?;
+            let transaction = database.create_transaction();
             body(transaction.clone()).await.map_err(|error| (error, false))?;
             transaction.commit().await.map_err(|error| (error, true))?;
             Ok(transaction.committed_version())
@@ -161,6 +178,7 @@ impl Client {
         while self.stage.is_cluster() && !self.stage.is_over() {
             let committed = self.in_life(|life| async move {
                 let tr = life.database.create_transaction();
+                tr.set_option(TransactionOption::LockAware)?;
                 tr.add_write_conflict_range(b"settle", b"settle\0")?;
                 tr.commit().await
             });
@@ -206,6 +224,7 @@ impl Client {
             // Nobody of a cluster can be reached for long: for a read, or for the version that a commit wants first. Whether a commit
             // itself had arrived is another error.
             1026 if self.stage.is_cluster() => {}
+            1038 if self.stage.is_lockable() => {}
             // Commits wait for one another, not for ever.
             1009 | 1037 | 1042 | 1078 | 1100 => {}
             _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),

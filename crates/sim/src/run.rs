@@ -118,6 +118,9 @@ fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Rando
     let workloads = made.collect::<Result<Vec<_>, String>>()?;
     let cast = Cast { workloads, size: Size::draw(&plan.spec, random) };
     let needs_long_window = cast.workloads.iter().any(|workload| workload.needs_long_window());
+    if cast.workloads.iter().any(|workload| workload.locks_database()) {
+        stage.set_lockable();
+    }
     let orders = Orders {
         // Between nodes messages take their time.
         setting: Setting::draw(random, needs_long_window || plan.spec.is_of_clusters()),

@@ -38,6 +38,8 @@ struct State {
     faulty: bool,
     /// Several nodes: what was given up may still come to be, until something later has been committed.
     is_cluster: bool,
+    /// A workload locks the database now and then.
+    is_lockable: bool,
 }
 
 /// The meeting place of a run's clients and its nemesis.
@@ -137,6 +139,15 @@ impl Stage {
 
     pub(crate) fn set_cluster(&self) {
         self.state().is_cluster = true;
+    }
+
+    /// Whether clients may be told that the database is locked.
+    pub(crate) fn is_lockable(&self) -> bool {
+        self.state().is_lockable
+    }
+
+    pub(crate) fn set_lockable(&self) {
+        self.state().is_lockable = true;
     }
 
     pub(crate) fn set_faulty(&self, faulty: bool) {

@@ -73,5 +73,9 @@ caught! {
     last_batches_of_a_backup_that_are_not_put: LastUnput by "backup" within 50, "cluster_backup" within 50;
     files_that_expire_too_early: ExpiredTooMuch by "backup" within 20, "cluster_backup" within 20;
     restores_that_apply_what_is_there: AppliedTwice by "backup" within 50;
+    places_that_come_behind: PlaceBehind by "dr" within 50;
+    clears_that_come_last: ClearedLast by "dr" within 20, "cluster_dr" within 20;
+    rounds_that_leave_out_what_follows: RoundLate by "dr" within 50;
+    seconds_that_take_writes_too_early: UnlockedEarly by "dr" within 20, "cluster_dr" within 20;
     replays_that_forget_later_writes: FirstWriteWins by "increment" within 100;
 }

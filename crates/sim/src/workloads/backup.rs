@@ -3,35 +3,40 @@
 //! ```text
 //!   clients write ─▶ database ─▶ agent ─▶ /backup       on the machine that may die; of a cluster, on one beside the nodes, which may, too
 //!   client 0 notes the rows at versions as it sees them ─▶ witnesses; restores and compares meanwhile, has what is old go, and
-//!            has the backup stand still, so that it falls behind
+//!            has the backup stand still, so that it falls behind; restores into the cluster itself, under other names
 //!   in the end: the backup is ended, restored to witnesses' versions, compared row for row; what is old goes; again
 //! ```
 //! The agent dies with its machine and begins again with the next life. A witness is what one transaction read at its version: that
 //! reads are right is what the other workloads are about. A restore goes into a database in memory, through what restores of
-//! directories go through.
+//! directories go through. One into the cluster is begun while nodes die, is cut short, and goes on: it locks the database, and whoever may read
+//! it then finds nothing under the other names, or all of it.
 //!
 //! Always: what was committed before a backup was told to end is in it; it reaches from its first snapshot to its end without a gap;
 //! what expiring promised to keep can be restored.
 
 use super::{Work, Workload};
-use crate::client::Client;
+use crate::client::{Client, Outcome};
 use crate::history::Rows;
 use crate::spec::Draw;
 use crate::stage::Life;
 use plinth_backup::agent::{self, State, TagStatus, Wish};
-use plinth_backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, restore_into};
+use plinth_backup::restore::{
+    self, Goal, Loader, Mapping, Plan, RestoreControl, restore_into, restore_served,
+};
 use plinth_backup::target::Doing;
 use plinth_backup::{Agent, Directory, Piece, expire};
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::Env;
-use plinth_env::sync::race;
+use plinth_env::sync::{First, race};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Bytes, Error, KeyRange, Result, Version};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PREFIX: &str = "backup/";
+/// What is put before keys that are restored beside those that are there.
+const BESIDE: &str = "restored/";
 const DIR: &str = "/backup";
 const TAG: &str = "default";
 /// Witnesses that are kept.
@@ -48,6 +53,8 @@ struct Ledger {
     agents: Vec<Agent>,
     /// From here on what could be restored must stay so.
     kept: Version,
+    /// What is restored beside the rows, or was, or may have been.
+    beside: Option<(Version, Rows)>,
     /// The backup has been ended.
     is_over: bool,
 }
@@ -85,8 +92,15 @@ impl Backup {
 
     /// Notes the rows at a version.
     async fn witness(&self, client: &Client) {
-        let Some((version, rows)) = client.look(rows_now).await else { return };
+        let Some((version, mut rows)) = client.look(rows_now).await else { return };
+        let beside = taken_out(&mut rows);
         let mut ledger = super::lock(&self.ledger);
+        let expected = ledger.beside.as_ref().map(|(_, rows)| rows);
+        if !beside.is_empty() && Some(&beside) != expected {
+            client.fail(format!(
+                "nobody has locked the database at version {version}, where {beside:?} was restored of {expected:?}"
+            ));
+        }
         ledger.witnesses.insert(version, rows);
         if ledger.witnesses.len() > WITNESSES {
             let drawn = client.index(WITNESSES);
@@ -119,6 +133,7 @@ impl Backup {
                     0 => self.stand_still(client, &life).await,
                     1 | 2 => self.look(client, &life, false).await,
                     3 => self.look(client, &life, true).await,
+                    4..7 if client.stage().is_cluster() => self.restore_beside(client, &life).await,
                     _ => {}
                 }
                 if client.chance(0.01) {
@@ -155,15 +170,8 @@ impl Backup {
             let Some((from, to)) = backup.contents().await?.restorable().first().copied() else {
                 return Ok(());
             };
-            let witness = {
-                let ledger = super::lock(&self.ledger);
-                let known: Vec<_> = ledger.witnesses.range(from..=to).collect();
-                known
-                    .get(client.index(known.len().max(1)))
-                    .map(|(version, rows)| (**version, (*rows).clone()))
-            };
-            let Some((version, expected)) = witness else { return Ok(()) };
-            if expires {
+            let Some((version, expected)) = self.some_witness(client, (from, to)) else { return Ok(()) };
+            if expires && super::lock(&self.ledger).beside.is_none() {
                 // If it gets to its end or not.
                 super::lock(&self.ledger).kept = version;
                 expire(&backup, Goal::Version(version)).await?;
@@ -176,10 +184,103 @@ impl Backup {
             }
             Ok(())
         };
-        let error: Option<Error> = looked.await.err();
-        let wrong = [Error::file_corrupt(), Error::restore_missing_data(), Error::restore_invalid_version()];
-        if let Some(error) = error.filter(|error| wrong.contains(error)) {
+        if let Some(error) = looked.await.err().filter(is_of_the_backup) {
             client.fail(format!("the backup can't be read while it runs: {error}"));
+        }
+    }
+
+    /// One of the witnesses between two versions.
+    fn some_witness(&self, client: &Client, (from, to): (Version, Version)) -> Option<(Version, Rows)> {
+        let ledger = super::lock(&self.ledger);
+        let known: Vec<_> = ledger.witnesses.range(from..=to).collect();
+        let drawn = known.get(client.index(known.len().max(1)))?;
+        Some((*drawn.0, drawn.1.clone()))
+    }
+
+    /// Restores into the cluster itself, under other names: goes on with what was cut short, or gives it up, or begins.
+    async fn restore_beside(&self, client: &Client, life: &Life) {
+        let done = async {
+            let target = Arc::new(Directory::new(&life.machine, DIR));
+            let backup = plinth_backup::Backup::open(&life.machine, target, None).await?;
+            let is_unfinished = restore::status(&life.database).await?.is_some();
+            if is_unfinished && client.chance(0.2) {
+                return self.give_up_beside(client, life).await;
+            }
+            if !is_unfinished && !self.begin_beside(client, &backup).await? {
+                return Ok(());
+            }
+            let wanted = super::lock(&self.ledger).beside.clone();
+            let Some((version, expected)) = wanted else { return Ok(()) };
+            let plan = Plan::make(&backup, Goal::Version(version), beside()).await?;
+            let longest = [100_000, 3_000_000, 60_000_000][client.index(3)];
+            let time = Duration::from_micros(client.below(longest));
+            let control = RestoreControl::default();
+            let restoring = restore_served(&backup, &plan, &control, &life.database);
+            match race(restoring, client.stage().env().sleep(time)).await {
+                First::Left(Ok(_)) => self.compare_beside(client, is_unfinished, version, &expected).await,
+                // What the restore began with has been removed: another snapshot would be taken now.
+                First::Left(Err(error)) if error == Error::client_invalid_operation() => {
+                    return self.give_up_beside(client, life).await;
+                }
+                First::Left(Err(error)) => return Err(error),
+                First::Right(()) => client.stage().probe("restore into a cluster cut short"),
+            }
+            Ok(())
+        };
+        let wrong =
+            |error: &Error| is_of_the_backup(error) || *error == Error::restore_destination_not_empty();
+        let error: Option<Error> = done.await.err();
+        if let Some(error) = error.filter(wrong) {
+            client.fail(format!("nothing can be restored into the cluster: {error}"));
+        }
+    }
+
+    /// Draws what is to be restored beside the rows, and makes room for it; whether there is something.
+    async fn begin_beside(&self, client: &Client, backup: &plinth_backup::Backup) -> Result<bool> {
+        let Some(reach) = backup.contents().await?.restorable().first().copied() else { return Ok(false) };
+        let Some(witness) = self.some_witness(client, reach) else { return Ok(false) };
+        // It has read what it clears: one that is late conflicts with a restore.
+        let cleared = client.attempt(async |tr: Transaction| {
+            tr.range(RangeOptions::prefix(BESIDE).limit(1)).collect().await?;
+            tr.clear_range(BESIDE, plinth_types::strinc(BESIDE.as_bytes()).unwrap_or_default());
+            Ok(())
+        });
+        let is_cleared = matches!(cleared.await, Outcome::Committed(..));
+        if is_cleared {
+            super::lock(&self.ledger).beside = Some(witness);
+        }
+        Ok(is_cleared)
+    }
+
+    async fn give_up_beside(&self, client: &Client, life: &Life) -> Result<()> {
+        restore::abort(&life.database).await?;
+        client.stage().probe("restore into a cluster given up");
+        super::lock(&self.ledger).beside = None;
+        Ok(())
+    }
+
+    async fn compare_beside(&self, client: &Client, went_on: bool, version: Version, expected: &Rows) {
+        client.stage().probe(match went_on {
+            true => "restored into a cluster, which went on",
+            false => "restored into a cluster",
+        });
+        let Some((_, mut rows)) = client.look(rows_now).await else { return };
+        let found = taken_out(&mut rows);
+        if found != *expected {
+            client.fail(differ(version, &found, expected));
+        }
+    }
+
+    /// A restore that was cut short is finished, or given up.
+    async fn finish_beside(&self, client: &Client, life: &Life) {
+        let env = client.stage().env().clone();
+        let begun = env.now();
+        while !client.stage().is_over() && restore::status(&life.database).await != Ok(None) {
+            if env.now() - begun > PATIENCE {
+                client.fail(format!("a restore into the cluster is not finished within {PATIENCE:?}"));
+            }
+            self.restore_beside(client, life).await;
+            client.pause(100_000).await;
         }
     }
 
@@ -327,16 +428,37 @@ impl Backup {
     }
 }
 
+/// The rows of the backup's workload, under other names.
+fn beside() -> Mapping {
+    let end = plinth_types::strinc(PREFIX.as_bytes()).unwrap_or_default();
+    let ranges = vec![KeyRange::new(PREFIX, end)];
+    Mapping { ranges, remove_prefix: Bytes::new(), add_prefix: Bytes::from_static(BESIDE.as_bytes()) }
+}
+
+/// Takes out of what was read what is restored, by its own names.
+fn taken_out(rows: &mut Rows) -> Rows {
+    let restored = rows.split_off(BESIDE.as_bytes());
+    restored.into_iter().map(|(key, value)| (key.slice(BESIDE.len()..), value)).collect()
+}
+
+/// Whether an error is of what a backup has, and not of who was asked for it.
+fn is_of_the_backup(error: &Error) -> bool {
+    [Error::file_corrupt(), Error::restore_missing_data(), Error::restore_invalid_version()].contains(error)
+}
+
 fn differ(version: Version, found: &Rows, expected: &Rows) -> String {
     format!("restored to version {version}, the rows are {found:?}, they were {expected:?}")
 }
 
-/// The rows as a new transaction sees them, and its version.
+/// The rows as a new transaction sees them, with those that are restored beside them, and its version.
 async fn rows_now(tr: Transaction) -> Result<(Version, Rows)> {
     let version = tr.get_read_version().await?;
-    let options = RangeOptions::prefix(PREFIX).mode(StreamingMode::WantAll);
-    let rows = tr.range(options).collect().await?;
-    Ok((version, rows.into_iter().map(|row| (row.key, row.value)).collect()))
+    let mut all = Rows::new();
+    for prefix in [PREFIX, BESIDE] {
+        let rows = tr.range(RangeOptions::prefix(prefix).mode(StreamingMode::WantAll)).collect().await?;
+        all.extend(rows.into_iter().map(|row| (row.key, row.value)));
+    }
+    Ok((version, all))
 }
 
 /// What a restore to a version makes.
@@ -346,7 +468,8 @@ async fn restored(env: &Env, backup: &plinth_backup::Backup, version: Version) -
     let database = Database::new(Arc::new(node.endpoint()));
     let mut loader = InMemory { database: database.clone() };
     restore_into(backup, &plan, &RestoreControl::default(), &mut loader).await?;
-    let found = database.transact(rows_now).await?.1;
+    let mut found = database.transact(rows_now).await?.1;
+    taken_out(&mut found);
     node.close().await?;
     Ok(found)
 }
@@ -421,11 +544,16 @@ impl Workload for Backup {
                         return;
                     }
                     this.begin_agent(&life);
+                    this.finish_beside(client, &life).await;
                     this.finish(client, &life).await;
                     this.end_agents(client).await;
                 }
             });
             checked.await;
         })
+    }
+
+    fn locks_database(&self) -> bool {
+        true
     }
 }

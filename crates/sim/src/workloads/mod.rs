@@ -12,6 +12,7 @@ mod changes;
 mod conflict_range;
 mod cycle;
 mod disk_durability;
+mod dr;
 mod fuzz_api_correctness;
 mod increment;
 mod known;
@@ -60,6 +61,11 @@ pub trait Workload: Send + Sync {
     fn owns_database(&self) -> bool {
         false
     }
+
+    /// Whether it locks the database now and then: clients are told so, and that is no mistake.
+    fn locks_database(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! workloads {
@@ -85,6 +91,7 @@ workloads! {
     conflict_range ConflictRange
     cycle Cycle
     disk_durability DiskDurability
+    dr Dr
     fuzz_api_correctness FuzzApiCorrectness
     increment Increment
     pinned_snapshots PinnedSnapshots
