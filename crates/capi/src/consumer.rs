@@ -6,9 +6,6 @@
 //!
 //! Always: the position is behind everything that C could get from a future, and before everything else.
 
-use crate::future::FutureCore;
-use crate::future::held::Held;
-use crate::value::Value;
 use plinth_client::{ChangeConsumer, Changes, Database, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,13 +29,15 @@ struct State {
 
 struct Holder {
     turn: u64,
-    /// Absent while the operation begins, when C has no handle to cancel it by.
-    future: Option<Held>,
+    /// Whether C's future of the operation is over. Absent while it begins, when C has no handle to cancel it by.
+    is_over: Option<IsOver>,
 }
+
+type IsOver = Box<dyn Fn() -> bool + Send>;
 
 impl Holder {
     fn is_under_way(&self) -> bool {
-        self.future.as_ref().is_none_or(|future| !future.is_ready())
+        self.is_over.as_ref().is_none_or(|is_over| !is_over())
     }
 }
 
@@ -77,22 +76,23 @@ impl Consumer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an operation, and gives C's future of it.
+    /// Begins an operation: `start` gives what C has of it, and `is_over` says of that whether it has ended, or was cancelled.
     ///
     /// # Errors
     /// `client_invalid_operation` while another one is under way.
-    pub(crate) fn begin<T, F>(self: &Arc<Self>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
-    where
-        T: Into<Value>,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
+    pub(crate) fn begin<H: Clone + Send + 'static>(
+        self: &Arc<Self>,
+        start: impl FnOnce(Turn) -> H,
+        is_over: impl Fn(&H) -> bool + Send + 'static,
+    ) -> Result<H> {
         let turn = self.take_turn()?;
         let number = turn.number;
-        let future = FutureCore::start(Box::pin(operation(turn)));
+        let begun = start(turn);
         if let Some(holder) = self.state().holder.as_mut().filter(|holder| holder.turn == number) {
-            holder.future = Some(future.clone());
+            let begun = begun.clone();
+            holder.is_over = Some(Box::new(move || is_over(&begun)));
         }
-        Ok(future)
+        Ok(begun)
     }
 
     fn take_turn(self: &Arc<Self>) -> Result<Turn> {
@@ -103,7 +103,7 @@ impl Consumer {
         }
         state.turns += 1;
         let number = state.turns;
-        let before = state.holder.replace(Holder { turn: number, future: None });
+        let before = state.holder.replace(Holder { turn: number, is_over: None });
         drop(state);
         // The last count of a future drops its operation, and that one's turn comes back here.
         drop(before);
@@ -165,9 +165,21 @@ fn as_theirs(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::future::FutureCore;
+    use crate::future::held::Held;
+    use crate::value::Value;
     use plinth_env::{Env, block_on};
     use plinth_pipeline::{Node, NodeConfig};
     use plinth_types::KeyRange;
+
+    /// As C begins an operation.
+    fn begin<T, F>(consumer: &Arc<Consumer>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
+    where
+        T: Into<Value>,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        consumer.begin(|turn| FutureCore::start(Box::pin(operation(turn))), |future| future.is_ready())
+    }
 
     fn consumed(future: &Held) -> Result<i64> {
         future.block()?;
@@ -192,17 +204,17 @@ mod tests {
         let handle = Arc::new(Mutex::new(None::<Held>));
         let again = Arc::new(Mutex::new(None::<Held>));
         let (cancels, goes_on, cancelled) = (handle.clone(), again.clone(), consumer.clone());
-        let future = consumer.begin(|turn| async move {
+        let future = begin(&consumer, |turn| async move {
             opened.await?;
             let changes = turn.consume().await;
             // Another thread comes in between, with the next operation before this one has seen that it is cancelled.
             cancels.lock().expect("nobody panicked").take().expect("it is there").cancel();
-            let next = cancelled.begin(Turn::consume).expect("the cancelled one is not in its way");
+            let next = begin(&cancelled, Turn::consume).expect("the cancelled one is not in its way");
             *goes_on.lock().expect("nobody panicked") = Some(next);
             changes
         });
         let future = future.expect("it is free");
-        assert!(consumer.begin(Turn::acknowledge).is_err(), "there is one at a time");
+        assert!(begin(&consumer, Turn::acknowledge).is_err(), "there is one at a time");
         *handle.lock().expect("nobody panicked") = Some(future.clone());
         gate.send(Ok(()));
         assert_eq!(consumed(&future), Err(Error::operation_cancelled()));
@@ -214,6 +226,6 @@ mod tests {
         };
         let version = consumed(&again).expect("they come again");
         assert!(consumer.position() >= version);
-        assert!(consumer.begin(Turn::acknowledge).is_ok(), "it is free once its answer can be seen");
+        assert!(begin(&consumer, Turn::acknowledge).is_ok(), "it is free once its answer can be seen");
     }
 }

@@ -4,6 +4,7 @@
 //! nemesis draws from them. A weight of nothing is a fault that never happens.
 
 use plinth_env::simulated::Random;
+use plinth_types::Error;
 use serde_json::Value;
 
 /// One thing that the nemesis can do.
@@ -166,6 +167,11 @@ impl Faults {
 
 fn names() -> String {
     TABLE.map(|(name, ..)| name).join(", ")
+}
+
+/// Whether a fault of the nemesis explains that opening failed.
+pub(crate) fn is_excused(error: &Error) -> bool {
+    *error == Error::io_error() || plinth_env::is_disk_full(error)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use crate::bugs::Bug;
 use crate::damage::Damage;
 use crate::double::{Between, Doubles};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Fault, Faults, is_excused};
 use crate::link::{Line, Link};
 use crate::plan::{Setting, draw_config};
 use crate::stage::Stage;
@@ -392,9 +392,4 @@ impl Nemesis {
         }
         self.damage.inspect(&self.sim, &self.machine).map_err(Stop::Failure)
     }
-}
-
-/// Whether a fault of the nemesis explains that opening failed.
-pub(crate) fn is_excused(error: &Error) -> bool {
-    *error == Error::io_error() || plinth_env::is_disk_full(error)
 }

@@ -148,7 +148,9 @@ unsafe extern "C" fn fdb_cdc_consumer_destroy(consumer: *mut Arc<Consumer>) {
 unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        Ok(unsafe { handle(consumer) }?.begin(Turn::consume)?.into_raw())
+        let consumer = unsafe { handle(consumer) }?;
+        let start = |turn: Turn| FutureCore::start(Box::pin(turn.consume()));
+        Ok(consumer.begin(start, |future| future.is_ready())?.into_raw())
     })
 }
 
@@ -156,7 +158,9 @@ unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) ->
 unsafe extern "C" fn fdb_cdc_consumer_acknowledge(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        Ok(unsafe { handle(consumer) }?.begin(Turn::acknowledge)?.into_raw())
+        let consumer = unsafe { handle(consumer) }?;
+        let start = |turn: Turn| FutureCore::start(Box::pin(turn.acknowledge()));
+        Ok(consumer.begin(start, |future| future.is_ready())?.into_raw())
     })
 }
 

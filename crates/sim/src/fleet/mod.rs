@@ -15,8 +15,8 @@ mod router;
 mod upgrades;
 mod wires;
 
-use crate::faults::Fault;
-use crate::nemesis::{DIR, OPEN_LIMIT, Orders, Stop, is_excused};
+use crate::faults::{Fault, is_excused};
+use crate::nemesis::{DIR, OPEN_LIMIT, Orders, Stop};
 use crate::plan::draw_config;
 use crate::stage::Stage;
 use plinth_client::{Database, Endpoint, ReadVersionRequest};

@@ -15,8 +15,8 @@
 
 use super::{Work, Workload, lock};
 use crate::client::{Client, Outcome};
+use crate::faults::is_excused;
 use crate::history::Rows;
-use crate::nemesis::is_excused;
 use crate::spec::Draw;
 use crate::stage::Life;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
