@@ -113,6 +113,7 @@ pub const ALL: &[&str] = &[
     "replication: a frame is refused",
     "replication: a leader whose disk stalls gives way",
     "replication: a member fails",
+    "replication: a member has lost what it acknowledged",
     "replication: a member waits for room on its disk",
     "replication: a proof waits for a sync of this node",
     "replication: entries that lost are voided",
