@@ -171,7 +171,10 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
     let to = ["--dest-cluster-file", &file];
     cut_short();
     let told = ended(0, &[&["restore", "status"], &to[..]].concat());
-    assert!(told.contains(": 0 of ") && told.contains("files of rows") && told.contains("is locked"), "{told}");
+    assert!(
+        told.contains(": 0 of ") && told.contains("files of rows") && told.contains("is locked"),
+        "{told}"
+    );
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("given up"));
     assert_eq!(rows(&db), []);
     cut_short();
