@@ -85,6 +85,24 @@ fn wish() -> Wish {
     Wish { snapshot_interval: Duration::from_secs(20), ..Wish::new("/backup") }
 }
 
+/// A database whose backup takes one snapshot and follows the log from there on, and the agent that does it.
+async fn begun(machine: &Env) -> (Database, Agent) {
+    let db = open(machine, "/db", "memory").await;
+    let runs = Agent::start(machine, &db);
+    let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+    agent::start(&db, "default", &wish).await.unwrap();
+    (db, runs)
+}
+
+/// Where nothing was mounted for a while, whatever was put there meanwhile, the backup is again.
+async fn mount_again(machine: &Env) {
+    let files = machine.files();
+    if files.exists("/backup").await.unwrap() {
+        files.remove_dir_all("/backup").await.unwrap();
+    }
+    files.rename("/mounted", "/backup").await.unwrap();
+}
+
 #[test]
 fn a_backup_runs_and_ends_with_everything_in_it() {
     let simulation = Simulation::new(1);
@@ -342,11 +360,8 @@ fn a_place_that_was_emptied_gets_nothing() {
     let simulation = Simulation::new(8);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(8));
-        let mut history = History::new();
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
+        let (db, runs) = begun(&machine).await;
+        let (mut random, mut history) = (Random::new(8), History::new());
         write_for(&db, &mut history, &mut random, 20).await;
         until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
         // While the agent is away, and while it writes.
@@ -366,10 +381,7 @@ fn a_place_that_was_emptied_gets_nothing() {
             assert!(told.error.as_ref().is_some_and(|error| error.contains("the backup")), "{told:?}");
             assert_eq!((told.saved, told.broken), (saved, 0));
             // It is mounted again, and nothing is missing.
-            if files.exists("/backup").await.unwrap() {
-                files.remove_dir_all("/backup").await.unwrap();
-            }
-            files.rename("/mounted", "/backup").await.unwrap();
+            mount_again(&machine).await;
             let newest = history.last().unwrap().0;
             until(&db, "caught up", |tag| tag.saved >= Some(newest) && tag.error.is_none()).await;
             compare(&machine, &history, &mut random, &format!("mounted-{is_away}"), 3).await;
@@ -390,11 +402,8 @@ fn a_backup_that_falls_behind_for_hours_catches_up() {
         let simulation = Simulation::new(11);
         let machine = simulation.process("node");
         let history = simulation.run_until(async {
-            let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(11));
-            let mut history = History::new();
-            let runs = Agent::start(&machine, &db);
-            let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
-            agent::start(&db, "default", &wish).await.unwrap();
+            let (db, runs) = begun(&machine).await;
+            let (mut random, mut history) = (Random::new(11), History::new());
             write_for(&db, &mut history, &mut random, 20).await;
             until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
             machine.files().rename("/backup", "/mounted").await.unwrap();
@@ -407,10 +416,7 @@ fn a_backup_that_falls_behind_for_hours_catches_up() {
             }
             let told = status(&db).await;
             assert!(told.behind_seconds > 10_000.0 && told.error.is_some() && told.broken == 0, "{told:?}");
-            if machine.files().exists("/backup").await.unwrap() {
-                machine.files().remove_dir_all("/backup").await.unwrap();
-            }
-            machine.files().rename("/mounted", "/backup").await.unwrap();
+            mount_again(&machine).await;
             let newest = history.last().unwrap().0;
             until(&db, "caught up", |tag| tag.saved >= Some(newest) && tag.error.is_none()).await;
             assert!(status(&db).await.behind_seconds < 12.0, "{:?}", status(&db).await);
@@ -464,11 +470,8 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
     let simulation = Simulation::new(10);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(10));
-        let mut history = History::new();
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
+        let (db, runs) = begun(&machine).await;
+        let (mut random, mut history) = (Random::new(10), History::new());
         until(&db, "restorable", |tag| tag.is_restorable).await;
         write_for(&db, &mut history, &mut random, 60).await;
         let newest = history.last().unwrap().0;
@@ -527,11 +530,8 @@ fn a_listing_in_the_middle_of_a_merge_has_no_gap() {
     let simulation = Simulation::new(13);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(13));
-        let mut history = History::new();
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
+        let (db, runs) = begun(&machine).await;
+        let (mut random, mut history) = (Random::new(13), History::new());
         until(&db, "restorable", |tag| tag.is_restorable).await;
         write_for(&db, &mut history, &mut random, 150).await;
         let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
