@@ -53,15 +53,20 @@ impl Superseded {
         merge(backup, &run).await?.then(|| covered.append(&mut run));
         let now = backup.env.now();
         let before = std::mem::take(&mut self.since);
-        if !covered.is_empty() {
-            backup.target.settle(crate::names::LOGS).await?;
-        }
+        let mut due = Vec::new();
         for file in covered {
             let since = before.get(&file.name).copied().unwrap_or(now);
             match now.saturating_sub(since) >= LINGERS {
-                true => backup.target.delete(&file.name).await?,
+                true => due.push(file),
                 false => drop(self.since.insert(file.name.clone(), since)),
             }
+        }
+        if !due.is_empty() {
+            // Those that have their versions are to stay.
+            backup.target.settle(crate::names::LOGS).await?;
+        }
+        for file in due {
+            backup.target.delete(&file.name).await?;
         }
         Ok(())
     }
@@ -106,6 +111,54 @@ async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Directory;
+    use plinth_env::Open;
+    use plinth_env::simulated::Simulation;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// An agent died between giving a merged file its name and making that durable; the next one takes away what has been merged, and the machine
+    /// loses its power just then.
+    #[test]
+    fn files_go_only_when_the_one_that_has_their_versions_is_durable() {
+        for round in 0..200 {
+            let simulation = Simulation::new(round);
+            let machine = simulation.process("node");
+            let target = |machine| Arc::new(Directory::new(machine, "/backup"));
+            let (backup, mut superseded) = simulation.run_until(async {
+                let backup =
+                    Backup::open_or_create(&machine, target(&machine), None, "db", &[]).await.unwrap();
+                for (from, to) in [(1, 5), (5, 9)] {
+                    backup.put_log(LogBuilder::new(from), to).await.unwrap();
+                }
+                let mut superseded = Superseded::default();
+                superseded.merge_logs(&backup, 8).await.unwrap();
+                let files = machine.files();
+                let all = backup.contents().await.unwrap().logs;
+                let merged = all.iter().find(|file| (file.from, file.to) == (1, 9)).expect("a merged file");
+                let name = Path::new("/backup").join(&merged.name);
+                let contents = files.read(&name).await.unwrap();
+                files.remove(&name).await.unwrap();
+                files.sync_dir("/backup/logs").await.unwrap();
+                let before = name.with_extension("new");
+                let file = files.open(&before, Open::Create).await.unwrap();
+                file.write_all_at(0, &contents).await.unwrap();
+                file.sync_all().await.unwrap();
+                files.rename(&before, &name).await.unwrap();
+                machine.sleep(LINGERS).await;
+                (backup, superseded)
+            });
+            drop(machine.spawn("merge", async move { superseded.merge_logs(&backup, 8).await.unwrap() }));
+            simulation.run_for(Duration::from_micros(20 * round));
+            simulation.crash(&machine);
+            let machine = simulation.restart(&machine);
+            let contents = simulation.run_until(async {
+                let backup = Backup::open(&machine, target(&machine), None).await.unwrap();
+                backup.contents().await.unwrap()
+            });
+            assert_eq!(contents.chain(1, Version::MAX).1, 9, "round {round}: {:?}", contents.logs);
+        }
+    }
 
     #[test]
     fn covered_files_are_those_that_one_other_has() {

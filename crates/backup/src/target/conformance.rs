@@ -21,6 +21,7 @@ pub async fn all(target: &dyn Target) {
     listings_are_sorted_and_by_prefix(target).await;
     one_of_several_creates(target).await;
     what_is_deleted_is_gone(target).await;
+    what_is_settled_is_as_it_was(target).await;
 }
 
 async fn nothing_is_there_that_was_not_put(target: &dyn Target) {
@@ -75,4 +76,14 @@ async fn what_is_deleted_is_gone(target: &dyn Target) {
     target.delete("a/gone.x").await.expect(WORKS);
     assert_eq!(target.get("a/gone.x").await, Err(Error::file_not_found()));
     assert_eq!(target.list("").await.expect(WORKS), []);
+}
+
+/// Whether there is anything below it or not.
+async fn what_is_settled_is_as_it_was(target: &dyn Target) {
+    target.put("settled/one.x", Bytes::from_static(b"one")).await.expect(WORKS);
+    for prefix in ["", "settled/", "no/such/"] {
+        target.settle(prefix).await.expect(WORKS);
+    }
+    assert_eq!(names(&target.list("").await.expect(WORKS)), ["settled/one.x"]);
+    target.delete("settled/one.x").await.expect(WORKS);
 }

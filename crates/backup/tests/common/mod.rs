@@ -193,7 +193,10 @@ impl Target for Hooked {
     }
 
     fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
-        self.inner.settle(prefix)
+        Box::pin(async move {
+            (self.hook)("settle", prefix).await?;
+            self.inner.settle(prefix).await
+        })
     }
 
     fn url(&self) -> String {
