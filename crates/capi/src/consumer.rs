@@ -165,21 +165,11 @@ fn as_theirs(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::future::FutureCore;
+    use crate::exports::changes::begin;
     use crate::future::held::Held;
-    use crate::value::Value;
     use plinth_env::{Env, block_on};
     use plinth_pipeline::{Node, NodeConfig};
     use plinth_types::KeyRange;
-
-    /// As C begins an operation.
-    fn begin<T, F>(consumer: &Arc<Consumer>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
-    where
-        T: Into<Value>,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        consumer.begin(|turn| FutureCore::start(Box::pin(operation(turn))), |future| future.is_ready())
-    }
 
     fn consumed(future: &Held) -> Result<i64> {
         future.block()?;

@@ -6,6 +6,7 @@
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
 use crate::consumer::{Consumer, Turn};
 use crate::fork;
+use crate::future::held::Held;
 use crate::future::{FutureCore, behind};
 use crate::layout::{CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, length};
 use crate::value::Value;
@@ -144,13 +145,20 @@ unsafe extern "C" fn fdb_cdc_consumer_destroy(consumer: *mut Arc<Consumer>) {
     });
 }
 
+/// Begins an operation of a consumer, and gives C's future of it.
+pub(crate) fn begin<T, F>(consumer: &Arc<Consumer>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
+where
+    T: Into<Value>,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    consumer.begin(|turn| FutureCore::start(Box::pin(operation(turn))), |future| future.is_ready())
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        let consumer = unsafe { handle(consumer) }?;
-        let start = |turn: Turn| FutureCore::start(Box::pin(turn.consume()));
-        Ok(consumer.begin(start, |future| future.is_ready())?.into_raw())
+        Ok(begin(unsafe { handle(consumer) }?, Turn::consume)?.into_raw())
     })
 }
 
@@ -158,9 +166,7 @@ unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) ->
 unsafe extern "C" fn fdb_cdc_consumer_acknowledge(consumer: *const Arc<Consumer>) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
-        let consumer = unsafe { handle(consumer) }?;
-        let start = |turn: Turn| FutureCore::start(Box::pin(turn.acknowledge()));
-        Ok(consumer.begin(start, |future| future.is_ready())?.into_raw())
+        Ok(begin(unsafe { handle(consumer) }?, Turn::acknowledge)?.into_raw())
     })
 }
 

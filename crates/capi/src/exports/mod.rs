@@ -1,6 +1,6 @@
 //! The exported functions, by what they act on. Each makes its arguments safe, calls one thing, and gives C the result.
 
-mod changes;
+pub(crate) mod changes;
 mod database;
 mod future;
 mod legacy;
