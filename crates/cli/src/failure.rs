@@ -42,7 +42,7 @@ impl Failure {
         Self::new(format!("{work}: {error}"))
     }
 
-    /// A database can't be opened, whose name is given: scripts are told apart whether it is damaged.
+    /// A database can't be opened, whose name is given. The code tells scripts whether it is damaged.
     pub fn opening(name: impl fmt::Display, error: &Error) -> Self {
         Self::of_database(format!("cannot open {name}"), error)
     }

@@ -325,8 +325,8 @@ fn serve(
     let code = if server.is_to_begin_anew() { BEGINS_ANEW } else { 0 };
     block_on(server.stop());
     if let Some(error) = database.failure() {
-        // A new process finds out what is on the disk. Whoever started this one learns of it by the exit code.
-        return Err(Failure::of(format!("the database in {home} failed"), error));
+        // A new process finds out what is on the disk. Whoever started this one learns by the exit code whether to start another.
+        return Err(Failure::of_database(format!("the database in {home} failed"), &error));
     }
     let closed = database.close();
     if let Some(member) = &member {

@@ -350,7 +350,8 @@ impl Core {
         }
     }
 
-    /// Why this node may take no part any more, nor after a restart, if it has lost what it had acknowledged.
+    /// Why this node may take no part any more, if it has lost what it had acknowledged. A new process on the same directory doesn't know
+    /// that before the leader's next heartbeat, and must not be started.
     pub fn forgotten(&self) -> Option<&Error> {
         self.forgotten.as_ref()
     }

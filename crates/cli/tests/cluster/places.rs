@@ -1,7 +1,7 @@
 //! Who votes, by which name: servers that are excluded stay so, and are not counted on.
 
 use super::common::scratch;
-use super::{Cluster, count, free_addresses, members, status_until};
+use super::{Cluster, command, count, free_addresses, members, status_until};
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use std::process::{Command, Stdio};
@@ -88,4 +88,33 @@ fn a_cluster_file_that_names_one_server_leads_to_the_others() {
         block_on(env.sleep(Duration::from_millis(100)));
     }
     panic!("the cluster file names one server still");
+}
+
+/// It ended with exit code 1, so that systemd started it again, and until the leader's next word it could vote for servers that lacked what
+/// it had helped to commit.
+#[test]
+fn a_server_on_an_older_copy_of_its_directory_ends_so_that_nobody_starts_it_again() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());
+    count(&db, "row/1").unwrap();
+    let at = (cluster.leader() + 1) % 3;
+    let (dir, older) = (place.path().join(format!("node-{at}")), place.path().join("older"));
+    assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
+    let copied = Command::new("cp").arg("-a").args([&dir, &older]).status().unwrap();
+    assert!(copied.success());
+    cluster.start(at);
+    for row in 2..20 {
+        count(&db, &format!("row/{row}")).unwrap();
+    }
+    // Long enough for the leader to hear that this server has them, too.
+    block_on(env.sleep(Duration::from_millis(500)));
+    cluster.servers[at].take().unwrap().kill();
+    block_on(env.files().remove_dir_all(&dir)).unwrap();
+    block_on(env.files().rename(&older, &dir)).unwrap();
+    let output = command(place.path(), &cluster.file, &cluster.addresses[at], at).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("has acknowledged entries up to") && said.contains("empty directory"), "{said}");
+    count(&db, "row/20").unwrap();
 }

@@ -206,9 +206,8 @@ impl Conversation {
         self.link.take(frames.iter().map(|frame| frame.id), &mut answers);
         for (frame, answer) in frames.iter().zip(answers) {
             if let Some(answer) = answer {
-                if frame.kind == Kind::Failure as u8 && reply::failure(frame.body) == Error::process_behind()
-                {
-                    self.link.is_refused();
+                if frame.kind == Kind::Failure as u8 {
+                    self.link.is_refused(frame.body);
                 }
                 answer.complete(frame.kind, frame.body);
             }

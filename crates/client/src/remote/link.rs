@@ -17,7 +17,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
 use plinth_proto::hello::NEWEST;
-use plinth_proto::{MOST_TOGETHER, ReadVersion, request};
+use plinth_proto::{MOST_TOGETHER, ReadVersion, reply, request};
 use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -103,10 +103,12 @@ impl Link {
         Self { env, file, options, number, database, state, wanted, lost }
     }
 
-    /// The server says that another one leads.
+    /// The server refuses a request, by a failure with this body. One that doesn't lead says so that way: others are looked for then.
     #[cold]
-    pub(super) fn is_refused(&self) {
-        if let Lost::Waits(Some(scout)) = &self.lost {
+    pub(super) fn is_refused(&self, failure: &[u8]) {
+        if let Lost::Waits(Some(scout)) = &self.lost
+            && reply::failure(failure) == Error::process_behind()
+        {
             scout.go();
         }
     }
