@@ -451,12 +451,12 @@ impl Fleet {
         self.all_are_upgraded()
     }
 
-    /// All nodes have the same rows; then they close, and every checksum in their directories holds.
-    pub fn inspect(&mut self) -> Played {
+    /// The rows of all nodes at one version; `None` if they can't be had in time.
+    fn compare(&self) -> Option<plinth_types::Result<RowsOfAll>> {
         let wires = self.wires.clone();
         let router = Router::new(self.stage.env().clone(), wires.clone(), true);
         let ids: Vec<_> = self.machines.iter().map(|machine| machine.id).collect();
-        let compared = self.sim.run_until_within(HEALED, async move {
+        self.sim.run_until_within(HEALED, async move {
             loop {
                 let version = router.read_version(ReadVersionRequest::default()).await?.version;
                 match rows_of_all(&wires, &ids, version).await {
@@ -465,7 +465,17 @@ impl Fleet {
                     all => return all,
                 }
             }
-        });
+        })
+    }
+
+    /// All nodes have the same rows; then they close, and every checksum in their directories holds.
+    pub fn inspect(&mut self) -> Played {
+        let mut compared = self.compare();
+        if compared.is_none() {
+            // A call to a disk that was stalled when everything was made well has failed since, and its node with it.
+            self.revive()?;
+            compared = self.compare();
+        }
         let all = compared.ok_or("the nodes could not be compared in time".to_string())?;
         let all = all.map_err(|error| format!("the nodes could not be compared: {error}"))?;
         let (first_id, first) = &all[0];
@@ -500,12 +510,11 @@ impl Machine {
     }
 }
 
+/// All rows of each of some nodes.
+type RowsOfAll = Vec<(NodeId, Vec<(Bytes, Bytes)>)>;
+
 /// All rows of these nodes at a version.
-async fn rows_of_all(
-    wires: &Wires,
-    ids: &[NodeId],
-    version: Version,
-) -> plinth_types::Result<Vec<(NodeId, Vec<(Bytes, Bytes)>)>> {
+async fn rows_of_all(wires: &Wires, ids: &[NodeId], version: Version) -> plinth_types::Result<RowsOfAll> {
     let mut all = Vec::new();
     for id in ids {
         let node = wires.node(*id).ok_or_else(Error::process_behind)?;
