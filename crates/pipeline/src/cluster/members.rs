@@ -109,7 +109,8 @@ fn next_step(this: &Participant, wish: &Wish) -> Step {
         let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
         known.is_some_and(|other| other.is_active && is_near(other.synced))
     };
-    match plan(&standing.members, this.node, wish, is_ready) {
+    let is_here = |node: NodeId| standing.followers.iter().any(|other| other.node == node && other.is_active);
+    match plan(&standing.members, this.node, wish, is_ready, is_here) {
         Step::Nothing => with_newer_protocol(this, &standing.members).map_or(Step::Nothing, Step::Become),
         step => step,
     }

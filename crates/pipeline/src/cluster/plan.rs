@@ -9,6 +9,7 @@
 //! 3. A new node at the address of an older one takes its place, once it has everything: the older one is not there any more, or
 //!    it couldn't listen there.
 //! 4. Without a node to take its place an excluded voter goes all the same: fewer voters, and so fewer that may fail.
+//! 5. No step leads to voters of whom no majority is heard of.
 
 use plinth_replication::{MemberNode, Members, NodeId, Part};
 
@@ -42,8 +43,15 @@ pub(crate) fn names(places: &[String], address: &str) -> bool {
     places.iter().any(|place| place == address || place == host)
 }
 
-/// The next step of a cluster with these members that node `us` leads. `is_ready` says of a node that follows whether it could vote.
-pub(crate) fn plan(members: &Members, us: NodeId, wish: &Wish, is_ready: impl Fn(NodeId) -> bool) -> Step {
+/// The next step of a cluster with these members that node `us` leads. `is_ready` says of a node that follows whether it could vote, `is_here`
+/// whether it has been heard of lately.
+pub(crate) fn plan(
+    members: &Members,
+    us: NodeId,
+    wish: &Wish,
+    is_ready: impl Fn(NodeId) -> bool,
+    is_here: impl Fn(NodeId) -> bool,
+) -> Step {
     if members.is_joint() {
         let stays = members.part(us).is_some_and(Part::stays);
         return if stays { Step::Become(members.leave()) } else { Step::HandOver };
@@ -85,7 +93,9 @@ pub(crate) fn plan(members: &Members, us: NodeId, wish: &Wish, is_ready: impl Fn
     let mut wanted = wanted;
     wanted.sort_unstable();
     wanted.dedup();
-    if !wanted.is_empty() && wanted != members.voters() {
+    // Without a majority of those who are to vote nobody could lead any more, not even to undo it.
+    let here = wanted.iter().filter(|id| **id == us || is_here(**id)).count();
+    if 2 * here > wanted.len() && wanted != members.voters() {
         let is_gone = |node: &&MemberNode| is_failed(node) || replaced(node);
         let gone: Vec<_> = members.nodes.iter().filter(is_gone).map(|node| node.id).collect();
         return Step::Become(members.enter(&wanted, &gone));
@@ -122,7 +132,7 @@ mod tests {
     ) -> (Vec<NodeId>, Vec<NodeId>, u64) {
         let mut handed_over = 0;
         for _ in 0..20 {
-            match plan(&members, us, wish, |id| ready.contains(&id)) {
+            match plan(&members, us, wish, |id| ready.contains(&id), |_| true) {
                 Step::Nothing => {
                     let all = members.nodes.iter().map(|node| node.id).collect();
                     return (members.voters(), all, handed_over);
@@ -202,5 +212,14 @@ mod tests {
         assert_eq!(settled(cluster(3, 2), 1, &named, &[4]).0, [1, 2, 3]);
         let (voters, all, _) = settled(cluster(3, 2), 2, &named, &[4, 5]);
         assert_eq!((voters, all), (vec![1, 4, 5], vec![1, 2, 3, 4, 5]));
+    }
+
+    /// Two voters of whom one is lost: nobody leads any more, and nothing brings that back.
+    #[test]
+    fn a_voter_that_is_excluded_keeps_its_vote_while_another_one_is_away() {
+        let (members, excluded) = (cluster(3, 0), Wish { excluded: vec!["h3:1".into()], ..wish(3) });
+        let plan = |is_here: fn(NodeId) -> bool| plan(&members, 2, &excluded, |_| false, is_here);
+        assert_eq!(plan(|id| id == 3), Step::Nothing);
+        assert!(matches!(plan(|_| true), Step::Become(_)));
     }
 }
