@@ -76,10 +76,12 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands(commands)
         .after_help(
-            "F is a server's cluster file, or a directory that nobody has open.\n\n\
+            "F is a server's cluster file, or a directory that nobody has open; the first may be FoundationDB's, of release 8, by its change \
+             data capture: fdb:CLUSTER_FILE.\n\n\
              Examples:\n  plinth dr start --from ./here/fdb.cluster --to ./there/fdb.cluster\n  \
              plinth dr status --from ./here/fdb.cluster --to ./there/fdb.cluster\n  \
              plinth dr switch --from ./here/fdb.cluster --to ./there/fdb.cluster\n  \
+             plinth dr start --from fdb:/etc/foundationdb/fdb.cluster --to ./there/fdb.cluster\n  \
              plinth dr abort --to ./there/fdb.cluster --dstonly",
         )
 }
@@ -134,8 +136,10 @@ struct Opened {
 fn open(options: &ArgMatches, side: &str) -> Result<Option<(String, Database)>, Failure> {
     let Some(name) = options.get_one::<String>(side).cloned() else { return Ok(None) };
     let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
-    if matches!(target, Target::Foundation(_)) {
-        return Err(Failure::usage(format!("{name}: a second site is between databases of Plinth's")));
+    if matches!(target, Target::Foundation(_)) && side == "to" {
+        let detail =
+            "a second site is a database of Plinth's: FoundationDB can be followed, and can't follow";
+        return Err(Failure::usage(format!("{name}: {detail}")));
     }
     let database = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
     Ok(Some((name, database)))
@@ -334,6 +338,7 @@ impl Opened {
         let control = Control { stop: interrupt::flag() };
         let (from, to) = self.names(false);
         match block_on(plinth_dr::switch(&self.sites()?, &control)) {
+            Ok(true) if self.is_followed_one_way() => terminal::print(&self.handed_over())?,
             Ok(true) => terminal::print(&format!("{to} takes writes now, and {from} follows it\n"))?,
             Ok(false) => terminal::print(&format!("{to} takes writes already, and {from} follows it\n"))?,
             Err(error) if error == Error::operation_cancelled() => {
@@ -343,6 +348,21 @@ impl Opened {
             Err(error) => return Err(failed(error)),
         }
         Ok(0)
+    }
+
+    /// Whether the first is a FoundationDB.
+    fn is_followed_one_way(&self) -> bool {
+        self.from.as_ref().is_some_and(|(_, from)| from.endpoint().change_capture().is_some())
+    }
+
+    /// What is said of a FoundationDB whose place was taken.
+    fn handed_over(&self) -> String {
+        let (from, to) = self.names(false);
+        let lock = self.from.as_ref().and_then(|(_, from)| block_on(plinth_dr::lock_of(from)).ok().flatten());
+        let unlock = lock.map_or("fdbcli's unlock".to_owned(), |uid| format!("fdbcli --exec 'unlock {uid}'"));
+        format!(
+            "{to} takes writes now; {from} is locked, and stays so: FoundationDB doesn't follow back ({unlock} makes it free)\n"
+        )
     }
 
     fn pause(&self, is_paused: bool) -> Result<u8, Failure> {

@@ -3,6 +3,7 @@
 //! Every answer is a [`Reply`], so that one that memory can give is there when the call returns, on the
 //! caller's thread, and any other comes when it comes. An endpoint never borrows from a request.
 
+use crate::capture::ChangeCapture;
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
@@ -94,6 +95,12 @@ pub trait Endpoint: Send + Sync + 'static {
         let _ = request;
         let detail = "this database has no streams of changes";
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
+    /// The streams of a database that has them by functions of its own, where they are no rows and [`Endpoint::read_changes`] doesn't
+    /// read them.
+    fn change_capture(&self) -> Option<&dyn ChangeCapture> {
+        None
     }
 
     /// The connections of clients, as `ip:port` and the client's name each.

@@ -27,6 +27,7 @@
 //! Read next: [`endpoint`], `transaction/mod.rs`, `transaction/state.rs`, `write_map/mod.rs`, `merge/mod.rs`.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod changes;
 mod database;
 pub mod endpoint;
@@ -45,6 +46,7 @@ mod tenant;
 mod transaction;
 mod write_map;
 
+pub use capture::{CaptureConsumer, CapturedStream, ChangeCapture};
 pub use changes::{ChangeConsumer, ChangeFeed, ChangeStream};
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
 pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};

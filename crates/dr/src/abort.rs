@@ -11,6 +11,7 @@
 //! Always: a stream goes in the transaction that takes away the row that knows of it, and comes in one that has read that row. So
 //! whoever comes late with a stream leaves none that nobody knows of, and takes none away that somebody follows.
 
+use crate::capture;
 use crate::lease::Run;
 use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
 use crate::sides::{set_head, take_up};
@@ -70,6 +71,10 @@ pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
 
 /// Steps 2 and 3.
 pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result<Option<Version>> {
+    if let Some(capture) = capture::of(first) {
+        capture::end(first, capture, (&head.tag, &head.id), head.other).await?;
+        return free(run, head, Leftover::Clear).await;
+    }
     system::transact(first, |tr| async move {
         if let Some(other) = &head.other {
             let waiting = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
@@ -102,6 +107,9 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
     for (first, second) in [(&sites.from, &sites.to), (&sites.to, &sites.from)] {
         let second = identity(second);
         let found = firsts(first).await?.into_iter().find(|(other, to)| other == tag && to.to == second);
+        if let (Some((_, row)), Some(capture)) = (&found, capture::of(first)) {
+            return capture::end(first, capture, (tag, &row.id), None).await;
+        }
         if let Some((_, row)) = found {
             return system::transact(first, |tr| async move { clear_first(&tr, tag, &row.id).await }).await;
         }

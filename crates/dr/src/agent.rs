@@ -7,7 +7,7 @@ use crate::follow::Follower;
 use crate::lease::{Other, Run};
 use crate::rows::{BEAT, Id, Wanted};
 use crate::sites::{Direction, Sites, nothing};
-use crate::{abort, copy, sides, system};
+use crate::{abort, copy, handover, sides, system};
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Agent {
                 First::Right(()) => break,
             };
             match turn {
-                Ok(Some(Done::Ended)) => return Ok(Ending::Ended),
+                Ok(Some(Done::Ended | Done::HandedOver)) => return Ok(Ending::Ended),
                 Ok(Some(Done::Again)) => pause = PAUSES[0],
                 Ok(None) => env.sleep(LOOK).await,
                 Err(error) if system::is_final(&error) => return Err(error),
@@ -155,6 +155,8 @@ pub(crate) enum Done {
     Again,
     /// Both are free.
     Ended,
+    /// The second is free, and the first, which can't follow it, is locked.
+    HandedOver,
 }
 
 /// Follows until something else is wanted and done.
@@ -170,6 +172,10 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
             Wanted::Aborting => {
                 Box::pin(abort::end_both(run, &direction.from, &head)).await?;
                 return Ok(Done::Ended);
+            }
+            Wanted::Switching(next) if follower.place.whole_at().is_some() && follower.is_captured() => {
+                Box::pin(handover::hand_over(&mut follower, &head, next)).await?;
+                return Ok(Done::HandedOver);
             }
             Wanted::Switching(next) if follower.place.whole_at().is_some() => {
                 Box::pin(sides::change_sides(&mut follower, &head, next)).await?;

@@ -1,7 +1,6 @@
 //! What of a change is applied to a second site, by what it has copied: pure.
 
 use crate::rows::Copying;
-use crate::system::TENANTS;
 use plinth_types::{MutationList, MutationType, Version, planted, system};
 
 /// Adds what of these mutations, committed at this version of the first, is to be applied.
@@ -43,9 +42,6 @@ pub(crate) fn push(
 fn planted_delay() -> Version {
     Version::from(planted!("dr: what follows a round begins late")) * 20_000
 }
-
-/// Where the first copy is at its end.
-pub(crate) const END: &[u8] = TENANTS.1;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 //!
 //! Always: a round is read at a version at or behind the position, and nothing is applied until it is there, or given up.
 
-use crate::apply::END;
+use crate::capture;
 use crate::follow::Follower;
 use crate::lease::Run;
 use crate::rows::{NUDGE, Round};
@@ -50,7 +50,7 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
     }
     let range = match &copying.copied[..] < NORMAL_END {
         true => KeyRange::new(copying.copied.clone(), NORMAL_END),
-        false => KeyRange::new(copying.copied.clone().max(Bytes::from_static(TENANTS.0)), END),
+        false => KeyRange::new(copying.copied.clone().max(Bytes::from_static(TENANTS.0)), TENANTS.1),
     };
     let pieces = pieces(&mut follower.cuts, &from, &range).await;
     let until = env.now() + ROUND;
@@ -86,6 +86,9 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
 
 /// Has the first commit something, so that its stream gets behind every version that was read.
 pub(crate) async fn nudge(from: &Database) -> Result<()> {
+    if capture::of(from).is_some() {
+        return capture::nudge(from).await;
+    }
     system::transact(from, |tr| async move {
         tr.set(NUDGE, b"");
         Ok(())

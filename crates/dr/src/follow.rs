@@ -7,17 +7,19 @@
 //! ```
 //! Always: `place` is what the second has, `reached` what was read besides; between them nothing is to be applied but `pending`.
 
+use crate::capture::Reader;
 use crate::lease::{Run, taken_over};
 use crate::rows::{First, HEAD, Head, PLACE, Place, first_key, stream_name};
 use crate::sites::{Direction, identity};
-use crate::{apply, system};
+use crate::system::TENANTS;
+use crate::{apply, capture, system};
 use plinth_client::{ChangeStream, Database};
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_env::sync::{First as Either, race};
 use plinth_types::{
     Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, planted,
-    system::METADATA_VERSION,
+    system::{METADATA_VERSION, NORMAL_END},
 };
 use std::time::Duration;
 
@@ -49,6 +51,11 @@ pub(crate) struct Follower<'r> {
     pending: MutationList,
     seen: Option<Version>,
     coming: Option<Reply<Changes>>,
+    /// Where the first is no Plinth.
+    captured: Option<Reader>,
+    /// Where the first copy is at its end: FoundationDB 8 has no tenants.
+    end: &'static [u8],
+    silent: Duration,
     acknowledging: Option<Reply<()>>,
     noted: Duration,
     acknowledged: Duration,
@@ -62,12 +69,11 @@ impl<'r> Follower<'r> {
         let place = match system::read_one(&run.to, PLACE).await? {
             Some(value) => Place::decode(&value)?,
             None => {
-                let Some(stream) = Box::pin(register_at_first(&from, head)).await? else {
+                let Some((stream, position)) = Box::pin(begin_at_first(&from, head)).await? else {
                     return Err(Box::pin(ended_at_first(run, head)).await?);
                 };
                 let copying = Some(crate::rows::Copying::default());
-                let place =
-                    Place { stream: stream.id, position: stream.registered, copying, ..Place::default() };
+                let place = Place { stream, position, copying, ..Place::default() };
                 run.transact(|tr| {
                     let value = place.encode();
                     async move {
@@ -79,11 +85,16 @@ impl<'r> Follower<'r> {
                 place
             }
         };
+        let captured = capture::of(&from).is_some().then(|| Reader::new(&head.id, place.stream));
+        let end = if captured.is_some() { NORMAL_END } else { TENANTS.1 };
         Ok(Self {
             run,
             from,
             reached: place.position,
             place,
+            captured,
+            end,
+            silent: Duration::ZERO,
             cuts: Vec::new(),
             pending: MutationList::new(),
             seen: None,
@@ -99,11 +110,19 @@ impl<'r> Follower<'r> {
         self.run.to.endpoint().env()
     }
 
+    /// Whether the first is no Plinth.
+    pub fn is_captured(&self) -> bool {
+        self.captured.is_some()
+    }
+
     /// Takes what comes next from the stream.
     ///
     /// # Errors
     /// `version_invalid` or `client_invalid_operation` if the stream is lost; those of the databases.
     pub async fn step(&mut self) -> Result<()> {
+        if self.captured.is_some() {
+            return self.step_captured().await;
+        }
         let mut coming = self.coming.take().unwrap_or_else(|| self.ask(self.reached));
         match race(&mut coming, self.env().sleep(PATIENCE)).await {
             Either::Left(Ok(changes)) => {
@@ -125,6 +144,69 @@ impl<'r> Follower<'r> {
         }
         self.acknowledge();
         Ok(())
+    }
+
+    /// The same where the first is no Plinth: nothing is asked for before what came is applied, since a consumer has one operation at
+    /// a time, and what has been given to it is what it acknowledges.
+    async fn step_captured(&mut self) -> Result<()> {
+        let Some(mut reader) = self.captured.take() else { return Ok(()) };
+        let stepped = self.step_of(&mut reader).await;
+        self.captured = Some(reader);
+        stepped
+    }
+
+    async fn step_of(&mut self, reader: &mut Reader) -> Result<()> {
+        let asked = match self.coming.take() {
+            Some(coming) => Ok(coming),
+            None => reader.ask(&self.from, self.place.position).await,
+        };
+        let answer = match asked {
+            Ok(mut coming) => match race(&mut coming, self.env().sleep(capture::QUIET)).await {
+                Either::Left(answer) => answer,
+                Either::Right(()) => {
+                    self.coming = Some(coming);
+                    self.silent += capture::QUIET;
+                    let nudged = system::within(&self.from, PATIENCE, capture::nudge(&self.from)).await;
+                    if nudged.is_err() || self.silent >= PATIENCE {
+                        self.run.note_problem("the first site gives no answer".into());
+                    }
+                    return Ok(());
+                }
+            },
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(changes) => {
+                (self.failures, self.silent) = (0, Duration::ZERO);
+                self.run.note_problem(String::new());
+                if planted!("dr: what is captured is acknowledged before it is applied") {
+                    reader.acknowledge(&self.from).await;
+                    self.env().sleep(system::PAUSE).await;
+                }
+                self.apply(&changes).await?;
+                let now = self.env().now();
+                if self.place.position == self.reached && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE
+                {
+                    self.acknowledged = now;
+                    reader.acknowledge(&self.from).await;
+                }
+                Ok(())
+            }
+            Err(error) if error == Error::version_invalid() || error == Error::unsupported_operation() => {
+                Err(error)
+            }
+            Err(error) => {
+                // FoundationDB has one number for a stream that is gone and for one that somebody else reads: the next attempt looks.
+                reader.start_over();
+                self.failures += 1;
+                if self.failures >= FAILURES {
+                    let detail = format!("reading the stream of the first site: {error}");
+                    return Err(Error::operation_failed().with_detail(detail));
+                }
+                self.env().sleep(system::PAUSE).await;
+                Ok(())
+            }
+        }
     }
 
     fn ask(&self, behind: Version) -> Reply<Changes> {
@@ -167,7 +249,7 @@ impl<'r> Follower<'r> {
             && let Some(round) = copying.round.take_if(|round| place.position >= round.version)
         {
             copying.copied = round.upto;
-            if copying.copied == apply::END {
+            if copying.copied[..] >= *self.end {
                 place.copying = None;
                 // Whoever caches metadata of a layer reads it again.
                 self.pending.push(MutationType::SetVersionstampedValue, METADATA_VERSION, &[0; 14]);
@@ -208,6 +290,14 @@ impl<'r> Follower<'r> {
             // Whether it can be done shows with the next read. It is a commit, too: an idle stream goes on behind it.
             self.acknowledging = Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
         }
+    }
+}
+
+/// The stream of a relation at its first, if that still knows of it, and the version behind which it begins.
+async fn begin_at_first(first: &Database, head: &Head) -> Result<Option<(u64, Version)>> {
+    match capture::of(first) {
+        Some(capture) => capture::register(first, capture, head).await,
+        None => Ok(register_at_first(first, head).await?.map(|stream| (stream.id, stream.registered))),
     }
 }
 

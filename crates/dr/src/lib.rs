@@ -25,20 +25,23 @@
 //! 2. A position is committed with what leads to it, and each transaction is fenced by the run of the agent that made it. So a kill
 //!    at any instant loses nothing and applies nothing twice.
 //! 3. A version of the first is applied by one transaction. It always fits: a version of the first's log has 4 MiB of transactions,
-//!    or one transaction, and each was allowed to be there.
+//!    or one transaction, and each was allowed to be there. Of a FoundationDB one may not fit, which is told.
 //! 4. At most one of the two takes writes of users who don't know about locks; versionstamps go on rising over a switch.
 //! 5. Each step of a switch or an end is a transaction of one database that finds out whether it was done already.
 //!
 //! ## Not here
 //! What a stream of changes is (`client`, `pipeline`), command lines (`cli`), files (`backup`).
-//! Read next: `rows.rs`, `follow.rs`, `copy.rs`, `apply.rs`, `sides.rs`, `abort.rs`, then `agent.rs`; `docs/second-site.md` for users.
+//! Read next: `rows.rs`, `follow.rs`, `copy.rs`, `apply.rs`, `sides.rs`, `abort.rs`, `capture.rs`, `handover.rs`, then `agent.rs`;
+//! `docs/second-site.md` for users.
 #![forbid(unsafe_code)]
 
 mod abort;
 mod agent;
 mod apply;
+mod capture;
 mod copy;
 mod follow;
+mod handover;
 mod lease;
 mod rows;
 mod sides;
@@ -52,6 +55,7 @@ mod watch;
 
 pub use abort::{Leftover, abort, abort_second};
 pub use agent::{Agent, Control, Ending};
+pub use capture::lock_of;
 pub use rows::DEFAULT_TAG;
 pub use sites::Sites;
 pub use start::{StartSettings, set_paused, start};

@@ -54,7 +54,7 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
     if !planted!("dr: the second is unlocked before it has everything") {
         follower.follow_upto(locked).await?;
     }
-    unlock_second(run, &identity(&first), head, next, locked).await
+    unlock_second(run, &identity(&first), head, Some(next), locked).await
 }
 
 /// Step 3. Gives the version at which it was locked, or none if somebody else has done so.
@@ -107,7 +107,7 @@ async fn register_own(run: &Run, head: &Head, next: &Id) -> Result<()> {
 }
 
 /// Sides aren't changed after all: the first was never locked.
-async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
+pub(crate) async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
     let head = Head { wanted: Wanted::Following, other: None, ..head.clone() };
     let value = head.encode();
     run.transact(|tr| {
@@ -127,9 +127,15 @@ async fn give_up(run: &Run, head: &Head, next: Id) -> Result<()> {
     Ok(())
 }
 
-/// Step 5.
-async fn unlock_second(run: &Run, first: &str, head: &Head, next: Id, locked: Version) -> Result<()> {
-    let record = First { id: next, to: first.to_owned(), since: 0 }.to_be_stamped();
+/// Step 5. Without a next direction the second is free, and nobody follows it.
+pub(crate) async fn unlock_second(
+    run: &Run,
+    first: &str,
+    head: &Head,
+    next: Option<Id>,
+    locked: Version,
+) -> Result<()> {
+    let record = next.map(|id| First { id, to: first.to_owned(), since: 0 }.to_be_stamped());
     let is_ours = run
         .transact(|tr| {
             let record = record.clone();
@@ -140,8 +146,10 @@ async fn unlock_second(run: &Run, first: &str, head: &Head, next: Id, locked: Ve
                 }
                 unlock(&tr, locked, now)?;
                 tr.clear_range(SECOND.0, SECOND.1);
-                let kind = plinth_types::MutationType::SetVersionstampedValue;
-                tr.atomic_op(first_key(&head.tag), record, kind);
+                if let Some(record) = record {
+                    let kind = plinth_types::MutationType::SetVersionstampedValue;
+                    tr.atomic_op(first_key(&head.tag), record, kind);
+                }
                 Ok(true)
             }
         })

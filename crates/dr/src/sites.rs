@@ -1,5 +1,6 @@
 //! The two databases, and which of them follows the other one.
 
+use crate::capture;
 use crate::rows::{FIRST, First, HEAD, Head, Wanted};
 use crate::system;
 use plinth_client::{Database, RangeOptions};
@@ -74,7 +75,7 @@ impl Sites {
             let Some(head) = head(to).await? else { continue };
             // Its identity is known once it has answered.
             system::read_version(from).await?;
-            if head.from != identity(from) {
+            if head.from != identity(from) && !is_known_by(from, &head).await? {
                 if is_reversed {
                     // The first may itself follow somebody, which is not this pair's business here.
                     continue;
@@ -93,6 +94,14 @@ impl Sites {
         }
         Ok(found)
     }
+}
+
+/// Whether a FoundationDB that calls itself something else by now, as it does when its coordinators change, is the one.
+async fn is_known_by(from: &Database, head: &Head) -> Result<bool> {
+    if capture::of(from).is_none() {
+        return Ok(false);
+    }
+    Ok(firsts(from).await?.iter().any(|(tag, first)| *tag == head.tag && first.id == head.id))
 }
 
 /// What a database calls itself.

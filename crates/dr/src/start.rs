@@ -1,6 +1,10 @@
 //! Beginning: the second is locked and says what it follows; an agent does the rest. And standing still for a while.
+//!
+//! Always: the row on the first is there before the second has a head, and a start that fails takes it away again, with a stream that
+//! a FoundationDB has registered.
 
 use crate::abort::clear_first;
+use crate::capture;
 use crate::follow::claim;
 use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted, stream_name};
 use crate::sites::{Sites, firsts, head, identity, nothing};
@@ -35,7 +39,16 @@ fn refuse<T>(what: impl Into<String>) -> Result<T> {
 /// `client_invalid_operation` if the two are one database, the second is not empty, or one has such a relation already;
 /// `database_locked` if somebody else has locked the second; `timed_out` if one can't be reached.
 pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
+    if capture::of(&sites.to).is_some() {
+        return refuse(
+            "the second site has to be a database of Plinth's: FoundationDB can't follow another one",
+        );
+    }
     sites.check_different().await?;
+    let capture = capture::of(&sites.from);
+    if let Some(capture) = capture {
+        capture::check(&sites.from, capture).await?;
+    }
     if settings.tag.is_empty() || settings.tag.len() > 255 {
         return refuse("a tag has 1 to 255 bytes");
     }
@@ -69,9 +82,20 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
     };
     // The row on the first is there before the second has a head, and goes before that does: where it is missing, it was ended.
     claim(&sites.from, &sites.to, &head).await?;
-    match take(sites, &head, settings.clear).await {
-        Ok(()) => Ok(true),
-        Err(error) => {
+    let begun = async {
+        if let Some(capture) = capture {
+            // At once: whether the first takes it at all is told here, not by an agent.
+            capture::register(&sites.from, capture, &head).await?;
+        }
+        take(sites, &head, settings.clear).await
+    };
+    match (begun.await, capture) {
+        (Ok(()), _) => Ok(true),
+        (Err(error), Some(capture)) => {
+            capture::end(&sites.from, capture, (&settings.tag, &id), None).await?;
+            Err(error)
+        }
+        (Err(error), None) => {
             let tag = &settings.tag;
             system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &id).await }).await?;
             Err(error)
@@ -90,7 +114,9 @@ async fn id_for(sites: &Sites, tag: &str) -> Result<Id> {
         return Ok(id);
     };
     let name = stream_name(&first.id);
-    let has_stream = sites.from.list_changes().await?.iter().any(|stream| stream.name == name.as_bytes());
+    // A stream that is captured has everything from its registration on.
+    let has_stream = capture::of(&sites.from).is_none()
+        && sites.from.list_changes().await?.iter().any(|stream| stream.name == name.as_bytes());
     if first.to == identity(&sites.to) && !has_stream {
         return Ok(first.id);
     }

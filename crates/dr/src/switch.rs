@@ -1,6 +1,7 @@
 //! The call that has sides changed: it takes over from whoever works, writes what is wanted, and works until that is so.
 
 use crate::agent::{Agent, Control, Done};
+use crate::capture;
 use crate::lease::{Other, Run};
 use crate::rows::{BEAT, Head, Id, PLACE, Place, Wanted};
 use crate::sides::set_head;
@@ -11,6 +12,8 @@ use std::sync::atomic::Ordering;
 
 /// Lets the two change places: afterwards the second takes writes, and the first follows it. Gives false if that was so already.
 ///
+/// A first that is a FoundationDB follows nobody: it stays locked ([`lock_of`](crate::lock_of)), and neither follows the other any more.
+///
 /// # Errors
 /// `client_invalid_operation` if neither follows the other, or the second isn't whole yet; `database_locked` if somebody else has
 /// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on; or if an agent that had
@@ -18,12 +21,19 @@ use std::sync::atomic::Ordering;
 pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
     sites.reach().await?;
     let agent = Agent::new(sites.clone(), control.clone());
-    let (mut is_begun, mut other) = (false, Other::default());
+    let (mut is_begun, mut other, mut next) = (false, Other::default(), None);
     let env = sites.to.endpoint().env();
     let mut holder = Id::default();
     env.fill_random(&mut holder);
     loop {
-        let direction = sites.direction().await?.ok_or_else(nothing)?;
+        let Some(direction) = sites.direction().await? else {
+            // A FoundationDB follows nobody afterwards: somebody else has done it to its end.
+            let is_done = match next {
+                Some(next) => capture::locked_at(&sites.from, &next).await?.is_some(),
+                None => false,
+            };
+            return if is_done { Ok(true) } else { Err(nothing()) };
+        };
         if direction.is_reversed && direction.head.wanted == Wanted::Following {
             return Ok(is_begun);
         }
@@ -45,10 +55,12 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
         let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else { continue };
         let direction = begin(direction, &run).await?;
         is_begun = true;
+        next = direction.head.other.filter(|_| capture::of(&direction.from).is_some());
         let result = agent.work(&direction, &run).await;
         run.retire().await;
         match result {
             Ok(Done::Again) => {}
+            Ok(Done::HandedOver) => return Ok(true),
             Ok(Done::Ended) => return Err(nothing()),
             Err(error) if error.is_retryable() && error != Error::database_locked() => env.sleep(PAUSE).await,
             Err(error) => return Err(error),

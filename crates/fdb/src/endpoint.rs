@@ -7,7 +7,7 @@ use crate::commit;
 use crate::native::{self, Database, Library, RangeAsk, Transaction, option};
 use crate::target::Target;
 use crate::watch;
-use plinth_client::{Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{ChangeCapture, Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
@@ -41,7 +41,7 @@ pub struct Foundation {
 
 pub(crate) struct Inner {
     library: &'static Library,
-    database: Database,
+    pub(crate) database: Arc<Database>,
     description: Description,
     /// Whether the cluster was silent when it was last looked at, by whoever watches over it.
     is_silent: AtomicBool,
@@ -60,6 +60,7 @@ impl Foundation {
         let library = native::load(target.library.as_deref())?;
         let database = Database::open(library, &target.cluster_file)
             .map_err(|error| at(error, &format!("opening {target}")))?;
+        let database = Arc::new(database);
         database.set_option(option::MAX_WATCHES, MAX_WATCHES)?;
         let description = describe(&database).map_err(|error| at(error, &format!("opening {target}")))?;
         let is_silent = AtomicBool::new(false);
@@ -157,7 +158,7 @@ impl Inner {
 }
 
 /// Runs a request that may fail before it is sent.
-fn try_reply<T>(request: impl FnOnce() -> Result<Reply<T>>) -> Reply<T> {
+pub(crate) fn try_reply<T>(request: impl FnOnce() -> Result<Reply<T>>) -> Reply<T> {
     request().unwrap_or_else(|error| Reply::ready(Err(error)))
 }
 
@@ -254,8 +255,12 @@ impl Endpoint for Foundation {
     }
 
     fn read_changes(&self, _request: ChangesRequest) -> Reply<Changes> {
-        let detail = "streams of changes are Plinth's own: FoundationDB's are read through its own library, not through this";
+        let detail = "streams of changes of this kind are Plinth's own: FoundationDB's are captured by functions of its library";
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
+    fn change_capture(&self) -> Option<&dyn ChangeCapture> {
+        Some(self)
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {

@@ -23,9 +23,10 @@
 //!
 //! ## Not here
 //! Transactions, retries, layers: `client` and the facade. What the C library promises: FoundationDB's C API.
-//! Read next: `target.rs`, `endpoint.rs`, `commit.rs`, then `native/mod.rs`.
+//! Read next: `target.rs`, `endpoint.rs`, `commit.rs`, `capture.rs`, then `native/mod.rs`.
 #![deny(unsafe_code)]
 
+mod capture;
 mod commit;
 mod endpoint;
 #[expect(unsafe_code, reason = "the one module that calls into C")]

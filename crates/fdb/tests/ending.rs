@@ -1,25 +1,12 @@
 //! A process that has used the C library ends as it should: its network is stopped, and the thread that ran it joined.
 
+mod common;
+
 use plinth_fdb::{Foundation, Target};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names the library to a test that runs in a process of its own.
 const LIBRARY: &str = "PLINTH_TEST_STUB_LIBRARY";
-
-/// Builds the stub beside the tests.
-fn stub() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stub/libfdb_c_stub.c");
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfdb_c_stub.so");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let built = Command::new(compiler)
-        .args(["-shared", "-fPIC", "-pthread", "-o"])
-        .args([&library, &source])
-        .status()
-        .expect("a C compiler, which linking needs too");
-    assert!(built.success());
-    library
-}
 
 /// What the process does that is looked at from outside. In a run of all tests it has nothing to do.
 #[test]
@@ -35,7 +22,7 @@ fn a_process_uses_the_library_and_ends() {
 fn its_end_waits_for_the_thread_of_the_network() {
     let outcome = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_uses_the_library_and_ends"])
-        .env(LIBRARY, stub())
+        .env(LIBRARY, common::stub("libfdb_c_stub.so", &[]))
         .output()
         .unwrap();
     assert!(outcome.status.success(), "{:?}: {}", outcome.status, String::from_utf8_lossy(&outcome.stderr));

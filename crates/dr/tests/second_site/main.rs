@@ -3,6 +3,7 @@
 //!
 //! Everything runs in a simulated world, from a seed. Kills are futures that are dropped: what they have sent arrives all the same.
 
+mod captured;
 mod follow;
 mod refusals;
 mod sides;

@@ -166,7 +166,11 @@ impl History {
             }
         }
         let stamp = tr.versionstamp();
-        tr.commit().await.unwrap();
+        match tr.commit().await {
+            // Sides are changed, and this was never there.
+            Err(error) if error == Error::database_locked() => return,
+            committed => committed.unwrap(),
+        }
         if tr.committed_version() < 0 {
             return;
         }

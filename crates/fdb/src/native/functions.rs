@@ -1,7 +1,8 @@
 //! The table of the C library's functions that the endpoint needs, each looked up by its name.
 //!
 //! The signatures are those of FoundationDB's C API 700 and later, `fdb_c.h`. A library without one of them is refused
-//! when it is loaded, with the name that is missing, so that no call can fail for it later.
+//! when it is loaded, with the name that is missing, so that no call can fail for it later. Those of change data capture, which
+//! came later, are a table of their own: a library may lack them.
 
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};
@@ -31,17 +32,58 @@ pub(super) struct NativeKeyValue {
     pub value_length: c_int,
 }
 
+/// `FDBKeyRange`.
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub(super) struct NativeKeyRange {
+    pub begin: NativeKey,
+    pub end: NativeKey,
+}
+
+/// `FDBCdcStreamInfo`.
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub(super) struct NativeStream {
+    pub name: NativeKey,
+    pub id: u64,
+    pub ranges: *const NativeKeyRange,
+    pub range_count: c_int,
+    pub min_version: i64,
+}
+
+/// `FDBCdcMutation`.
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub(super) struct NativeMutation {
+    pub kind: u8,
+    pub param1: NativeKey,
+    pub param2: NativeKey,
+}
+
+/// `FDBCdcVersionedMutations`.
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub(super) struct NativeBatch {
+    pub version: i64,
+    pub mutations: *const NativeMutation,
+    pub mutation_count: c_int,
+}
+
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeKey>() == 12);
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeKeyValue>() == 24);
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeKeyRange>() == 24);
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeStream>() == 40);
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeMutation>() == 28);
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<NativeBatch>() == 20);
 
 macro_rules! functions {
-    ($($name:ident $symbol:literal ($($parameter:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions of a loaded library.
-        pub(super) struct Functions {
+    ($(#[$about:meta])* $table:ident: $($name:ident $symbol:literal ($($parameter:ty),*) $(-> $result:ty)?;)*) => {
+        $(#[$about])*
+        pub(super) struct $table {
             $(pub $name: unsafe extern "C" fn($($parameter),*) $(-> $result)?,)*
         }
 
-        impl Functions {
+        impl $table {
             /// Looks all of them up.
             ///
             /// # Errors
@@ -68,6 +110,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// The functions of a loaded library.
+    Functions:
     select_api_version b"fdb_select_api_version_impl\0" (c_int, c_int) -> c_int;
     max_api_version b"fdb_get_max_api_version\0" () -> c_int;
     client_version b"fdb_get_client_version\0" () -> *const c_char;
@@ -115,4 +159,23 @@ functions! {
     transaction_versionstamp b"fdb_transaction_get_versionstamp\0" (Raw) -> Raw;
     transaction_commit b"fdb_transaction_commit\0" (Raw) -> Raw;
     transaction_committed_version b"fdb_transaction_get_committed_version\0" (Raw, *mut i64) -> c_int;
+}
+
+functions! {
+    /// The functions of change data capture, which libraries have from release 8 on. Ordered streams aren't used: they came when a stream
+    /// began to have several ranges, so a library with them has these functions in the form that is called here.
+    CaptureFunctions:
+    register b"fdb_database_register_cdc_stream\0" (Raw, Byte, c_int, *const NativeKeyRange, c_int) -> Raw;
+    _register_ordered b"fdb_database_register_cdc_ordered_stream\0" () -> Raw;
+    remove b"fdb_database_remove_cdc_stream\0" (Raw, Byte, c_int) -> Raw;
+    list b"fdb_database_list_cdc_streams\0" (Raw) -> Raw;
+    create_consumer b"fdb_database_create_cdc_consumer\0" (Raw, Byte, c_int) -> Raw;
+    consumer_destroy b"fdb_cdc_consumer_destroy\0" (Raw);
+    consume b"fdb_cdc_consumer_consume\0" (Raw) -> Raw;
+    acknowledge b"fdb_cdc_consumer_acknowledge\0" (Raw) -> Raw;
+    future_uint64 b"fdb_future_get_uint64\0" (Raw, *mut u64) -> c_int;
+    future_streams b"fdb_future_get_cdc_stream_info_array\0" (Raw, *mut *const NativeStream, *mut c_int) -> c_int;
+    future_consumer b"fdb_future_get_cdc_consumer\0" (Raw, *mut Raw) -> c_int;
+    future_changes b"fdb_future_get_cdc_versioned_mutations\0"
+        (Raw, *mut *const NativeBatch, *mut c_int, *mut i64) -> c_int;
 }

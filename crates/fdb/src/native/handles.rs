@@ -13,19 +13,19 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// 0, or the error's number.
-fn check(code: c_int) -> Result<()> {
+pub(super) fn check(code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::from_code(code)) }
 }
 
 /// A length as C counts it. Longer ones are beyond every limit of the database, and are cut rather than wrapped.
-fn length(bytes: &[u8]) -> c_int {
+pub(super) fn length(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
 
 /// A database handle.
 pub(crate) struct Database {
-    library: &'static Library,
-    raw: Raw,
+    pub(super) library: &'static Library,
+    pub(super) raw: Raw,
 }
 
 // SAFETY: the C API allows database handles on any thread.
@@ -286,8 +286,7 @@ impl Transaction {
     }
 
     fn future(self: &Arc<Self>, raw: Raw) -> Pending {
-        let future = Arc::new(Future { library: self.library, raw });
-        Pending { future, transaction: self.clone() }
+        Pending::new(self.library, raw, self.clone())
     }
 }
 
@@ -330,7 +329,8 @@ impl Cancel {
 /// A future that has not been asked for its value.
 pub(crate) struct Pending {
     future: Arc<Future>,
-    transaction: Arc<Transaction>,
+    /// What gave it: a transaction, a database, a consumer.
+    giver: Arc<dyn Send + Sync>,
 }
 
 type Answer = Box<dyn FnOnce(Ready<'_>) + Send>;
@@ -342,12 +342,16 @@ struct Call {
 }
 
 impl Pending {
+    pub(super) fn new(library: &'static Library, raw: Raw, giver: Arc<dyn Send + Sync>) -> Self {
+        Self { future: Arc::new(Future { library, raw }), giver }
+    }
+
     /// How the future is given up.
     pub(crate) fn canceller(&self) -> Cancel {
         Cancel(self.future.clone())
     }
 
-    /// Has `answer` called once with the value: now if it is there, else on the network's thread. The transaction lives until
+    /// Has `answer` called once with the value: now if it is there, else on the network's thread. What gave it lives until
     /// then.
     pub(crate) fn on_ready(self, answer: impl FnOnce(Ready<'_>) + Send + 'static) {
         let future = self.future.clone();
@@ -380,10 +384,10 @@ unsafe extern "C" fn called(_: Raw, parameter: *mut c_void) {
     let Call { pending, answer } = *call;
     // A panic must not pass into C; whoever waits gets `broken_promise`.
     let _ = catch_unwind(AssertUnwindSafe(|| answer(Ready { future: &pending.future, refused: 0 })));
-    // The transaction goes after its future.
-    let Pending { future, transaction } = pending;
+    // What gave it goes after it.
+    let Pending { future, giver } = pending;
     drop(future);
-    drop(transaction);
+    drop(giver);
 }
 
 /// A future whose value is there. Every getter copies.
@@ -394,6 +398,14 @@ pub(crate) struct Ready<'a> {
 }
 
 impl Ready<'_> {
+    pub(super) fn library(&self) -> &'static Library {
+        self.future.library
+    }
+
+    pub(super) fn raw(&self) -> Raw {
+        self.future.raw
+    }
+
     fn functions(&self) -> &super::functions::Functions {
         &self.future.library.functions
     }
@@ -495,7 +507,7 @@ impl Ready<'_> {
 ///
 /// # Safety
 /// Unless null, that many bytes must be readable there while the result is used.
-unsafe fn slice<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
+pub(super) unsafe fn slice<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
     match usize::try_from(length) {
         // SAFETY: the caller's promise, and the pointer is not null.
         Ok(length) if !pointer.is_null() => unsafe { std::slice::from_raw_parts(pointer, length) },

@@ -5,7 +5,7 @@
 //! library crashes otherwise: what belongs to that thread is torn down after its network has returned, and needs static
 //! objects that the end of the process tears down at the same time.
 
-use super::functions::Functions;
+use super::functions::{CaptureFunctions, Functions};
 use plinth_env::Env;
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ const STOP_WAITS: usize = 2_000;
 /// A loaded library with its network running. Lives until the process ends.
 pub(crate) struct Library {
     pub(super) functions: Functions,
+    /// Those of change data capture, or why there are none.
+    capture: Result<CaptureFunctions>,
     api_version: i32,
     network_ended: AtomicBool,
     /// The network's thread, if it is ours to stop: another part of the program may have set the network up before.
@@ -43,6 +45,14 @@ impl Library {
         // SAFETY: callable at any time; gives a static string that ends in a zero byte.
         let version = unsafe { CStr::from_ptr((self.functions.client_version)()) };
         version.to_string_lossy().into_owned()
+    }
+
+    /// Its functions of change data capture.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if it has none.
+    pub(super) fn capture(&self) -> Result<&CaptureFunctions> {
+        self.capture.as_ref().map_err(Error::clone)
     }
 
     /// The world that the library runs in: the real one.
@@ -88,6 +98,14 @@ fn start(name: &str) -> Result<&'static Library> {
     let opened: &'static libloading::Library = Box::leak(Box::new(opened));
     // SAFETY: it goes by the name of FoundationDB's library, which is all that can be known; it stays loaded.
     let functions = unsafe { Functions::find(opened) }?;
+    // SAFETY: as above.
+    let capture = unsafe { CaptureFunctions::find(opened) }.map_err(|missing| {
+        let detail = format!(
+            "{name} has no change data capture, by which a database is followed: that comes with FoundationDB 8, its client as well as its \
+             servers; name such a library: fdb:CLUSTER_FILE?lib=PATH ({missing})"
+        );
+        Error::unsupported_operation().with_detail(detail)
+    });
     let api_version = select_api_version(&functions, name)?;
     // SAFETY: an API version has been selected.
     let owns_network = match unsafe { (functions.setup_network)() } {
@@ -99,6 +117,7 @@ fn start(name: &str) -> Result<&'static Library> {
     let env = Env::real();
     let library: &'static Library = Box::leak(Box::new(Library {
         functions,
+        capture,
         api_version,
         network_ended: AtomicBool::new(!owns_network),
         network: Mutex::new(None),

@@ -4,10 +4,12 @@
 //! futures and transactions may be used from any thread (as the C API promises), bytes handed in are copied by the
 //! library before a call returns, and bytes it gives are copied by us before the future goes.
 
+mod capture;
 mod functions;
 mod handles;
 mod library;
 
+pub(crate) use capture::Consumer;
 pub(crate) use handles::{Cancel, Database, RangeAsk, Ready, Transaction};
 pub(crate) use library::{Library, load};
 

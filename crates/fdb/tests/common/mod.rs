@@ -1,7 +1,10 @@
-//! Our own `libfdb_c`, loaded as Apple's would be.
+//! Our own `libfdb_c`, loaded as Apple's would be, and a stub of one.
+#![allow(dead_code, reason = "each test has its own use of it")]
 
 use plinth_client::Database;
 use plinth_fdb::{Foundation, Target};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 /// The library that cargo builds beside the tests.
@@ -20,4 +23,20 @@ pub fn open(cluster_file: &str) -> Foundation {
 /// An empty database in memory, through the library.
 pub fn memory() -> Database {
     Database::new(Arc::new(open(":memory:")))
+}
+
+/// Builds the stub beside the tests.
+pub fn stub(name: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stub/libfdb_c_stub.c");
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let built = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-pthread"])
+        .args(options)
+        .arg("-o")
+        .args([&library, &source])
+        .status()
+        .expect("a C compiler, which linking needs too");
+    assert!(built.success());
+    library
 }
