@@ -199,8 +199,9 @@ impl<'r> Follower<'r> {
                 // FoundationDB has one number for a stream that is gone and for one that somebody else reads: the next attempt looks.
                 reader.start_over();
                 self.failures += 1;
+                let detail = format!("reading the stream of the first site: {error}");
+                self.run.note_problem(detail.clone());
                 if self.failures >= FAILURES {
-                    let detail = format!("reading the stream of the first site: {error}");
                     return Err(Error::operation_failed().with_detail(detail));
                 }
                 self.env().sleep(system::PAUSE).await;

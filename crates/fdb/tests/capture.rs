@@ -3,7 +3,7 @@
 mod common;
 
 use common::{memory, open, stub};
-use plinth_client::{CapturedStream, ChangeCapture, Endpoint, MutationType};
+use plinth_client::{CapturedStream, ChangeCapture, MutationType};
 use plinth_fdb::{Foundation, Target};
 use plinth_types::{ChangeBatch, Error, KeyRange, Version};
 
