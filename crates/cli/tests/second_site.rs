@@ -95,6 +95,12 @@ fn rows(db: &Database) -> Vec<plinth::KeyValue> {
     tr.range(RangeOptions::from("".."\u{7f}")).collect_blocking().unwrap()
 }
 
+fn put(db: &Database, key: &str) {
+    let tr = db.create_transaction();
+    tr.set(key, "1");
+    tr.commit().wait().unwrap();
+}
+
 /// Adds to counters, sets and clears, until it is told that the database is locked. Gives what was acknowledged.
 fn write_until_locked(db: &Database, stop: &AtomicBool) -> u64 {
     for count in 0.. {
@@ -116,11 +122,13 @@ fn write_until_locked(db: &Database, stop: &AtomicBool) -> u64 {
 fn a_second_site_follows_what_the_c_library_reaches_and_takes_its_place() {
     let sites = Sites::new();
     for chunk in 0..10 {
-        let fill = |tr: plinth::Transaction| {
-            (0..500).for_each(|n| tr.set(format!("old/{chunk}/{n:04}"), vec![b'x'; 1000]));
-            Ok(())
-        };
-        sites.here.transact_blocking(fill).unwrap();
+        sites
+            .here
+            .transact_blocking(|tr| {
+                (0..500).for_each(|n| tr.set(format!("old/{chunk}/{n:04}"), vec![b'x'; 1000]));
+                Ok(())
+            })
+            .unwrap();
     }
     let stop = AtomicBool::new(false);
     let (code, said) = sites.run("start", &["--no-agent"]);
@@ -150,7 +158,7 @@ fn a_second_site_follows_what_the_c_library_reaches_and_takes_its_place() {
     assert!(first == second, "{} rows, {} there", first.len(), second.len());
     assert!(counted > 100 && second.len() > 5000, "{counted} {}", second.len());
     // The second is free, the first is not, and keeps no stream.
-    sites.there.transact_blocking(|tr| Ok(tr.set("row/on", "1"))).unwrap();
+    put(&sites.there, "row/on");
     assert!(sites.here.list_changes().wait().unwrap().is_empty());
     let (code, said) = sites.run("status", &[]);
     assert!(code == Some(0) && said.contains("neither database follows"), "{said}");
@@ -159,7 +167,7 @@ fn a_second_site_follows_what_the_c_library_reaches_and_takes_its_place() {
 #[test]
 fn an_end_leaves_nothing_at_the_first_also_after_the_second_was_freed_alone() {
     let sites = Sites::new();
-    sites.here.transact_blocking(|tr| Ok(tr.set("a", "1"))).unwrap();
+    put(&sites.here, "a");
     for dstonly in [false, true] {
         let (code, said) = sites.run("start", &["--no-agent", "--clear"]);
         assert_eq!(code, Some(0), "{said}");
@@ -177,7 +185,7 @@ fn an_end_leaves_nothing_at_the_first_also_after_the_second_was_freed_alone() {
         assert_eq!(rows(&sites.here), rows(&sites.there));
         assert!(sites.here.list_changes().wait().unwrap().is_empty());
         for db in [&sites.here, &sites.there] {
-            db.transact_blocking(|tr| Ok(tr.set("free", "1"))).unwrap();
+            put(db, "free");
         }
     }
     // Nobody else can follow.

@@ -54,7 +54,9 @@ fn a_stream_is_registered_read_acknowledged_and_removed() {
     assert_eq!(next(&*consumer).0, mutations);
     consumer.acknowledge().wait().unwrap();
     assert!(capture.list().wait().unwrap()[0].needed > upto - 1);
-    db.transact_blocking(|tr| Ok(tr.set("e", "2"))).unwrap();
+    let tr = db.create_transaction();
+    tr.set("e", "2");
+    tr.commit().wait().unwrap();
     let again = capture.consume(b"\0dr/1").wait().unwrap();
     assert_eq!(next(&*again).0, ["Set e 2"]);
     capture.remove(b"\0dr/1").wait().unwrap();

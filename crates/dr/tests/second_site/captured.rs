@@ -273,7 +273,6 @@ fn mistakes_with_a_captured_first_are_noticed() {
     for bug in [
         "dr: a captured first is left before it is followed",
         "dr: what is captured is acknowledged before it is applied",
-        "dr: what follows a round begins late",
     ] {
         let noticed = (0..12).find(|seed| {
             marks::plant(Some(bug));
