@@ -5,11 +5,15 @@
 mod common;
 
 use common::*;
-use plinth::Error;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
-use plinth::backup::{Backup, Lease, SnapshotSettings, Target, everything, expire, take_snapshot, verify};
+use plinth::backup::{
+    Backup, Lease, LogBuilder, SnapshotSettings, Target, everything, expire, take_snapshot, verify,
+};
+use plinth::{Error, MutationType};
 use plinth_env::Open;
 use plinth_env::simulated::Simulation;
+use plinth_env::sync::{First, race};
+use plinth_types::MutationList;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -191,6 +195,75 @@ fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
             set(&to, b"free", b"").await;
         });
     }
+}
+
+/// A restore that dies in the middle of its log, which takes several transactions, and goes on, again and again. The log has additions:
+/// none comes twice, and none is left out.
+fn dies_in_its_log(seed: u64) {
+    let simulation = Simulation::new(seed);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, mut random) = (open(&machine, "/db", "memory").await, Random::new(seed));
+        let mut model = Model::default();
+        write_some(&db, &mut model, &mut random, 5).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let (mut log, mut end) = (LogBuilder::new(1), 0);
+        for n in 0..100 {
+            let (key, value) = (format!("large{n:02}"), vec![n; 90_000]);
+            let tr = db.create_transaction();
+            tr.add("sum", 1_u64.to_le_bytes());
+            tr.set(&key, &value);
+            tr.commit().await.unwrap();
+            let mut list = MutationList::new();
+            list.push(MutationType::Add, b"sum", &1_u64.to_le_bytes());
+            list.push(MutationType::Set, key.as_bytes(), &value);
+            log.push(tr.committed_version(), list.iter());
+            end = tr.committed_version() + 1;
+        }
+        backup.put_log(log, end).await.unwrap();
+        let expected = rows_of(&db).await;
+        let to = open(&machine, "/to", "memory").await;
+        let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let mut before = 0;
+        for _ in 0..2 {
+            let control = RestoreControl::default();
+            // Each gets a third of the way, or about: the transaction that is under way may be committed or not.
+            let enough = plan.row_bytes() + 1_800_000 + random.below(600_000);
+            let restored = control.restored.clone();
+            let is_enough = async {
+                while restored.load(Ordering::SeqCst) < enough {
+                    machine.sleep(Duration::from_micros(50)).await;
+                }
+                machine.sleep(Duration::from_micros(random.below(500))).await;
+            };
+            let First::Right(()) = race(serve(&backup, &plan, &control, &to), is_enough).await else {
+                panic!("seed {seed}: it came to its end");
+            };
+            let shown = status(&to).await.unwrap().unwrap();
+            let reached = shown.log.unwrap_or_default();
+            assert!(before < reached && reached < plan.version, "seed {seed}: {before}, {shown:?}");
+            before = reached;
+        }
+        serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+        let rows = rows_of(&to).await;
+        assert_eq!(rows.get(&b"sum"[..]), expected.get(&b"sum"[..]), "seed {seed}");
+        assert!(rows == expected, "seed {seed}");
+    });
+}
+
+#[test]
+fn a_restore_that_dies_in_its_log_goes_on_behind_what_it_applied() {
+    (0..5).for_each(dies_in_its_log);
+}
+
+/// The test is tested.
+#[test]
+fn a_log_that_is_applied_from_its_start_again_is_noticed() {
+    plinth_types::marks::plant(Some("a restore that goes on applies its log from the start"));
+    let told = std::panic::catch_unwind(|| dies_in_its_log(0));
+    plinth_types::marks::plant(None);
+    assert!(told.is_err());
 }
 
 #[test]

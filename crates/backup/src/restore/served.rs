@@ -6,8 +6,8 @@
 //!   \xff\x02/plinth/restore/file/NAME      how far a file of rows is: the key behind the last row
 //!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
 //! ```
-//! Rows and how far they are come in one transaction, so the record never lies, and a restore that was interrupted goes on. Each
-//! transaction has the head among its read conflicts: a run that another one has taken over from ends. At the end the record
+//! Rows and how far they are come in one transaction, and so do changes of the log, of which additions may not come twice: the record
+//! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that another one has taken over from ends. At the end the record
 //! and the lock go in one transaction; until then every other client is told `database_locked`.
 
 use super::apply::{Place, Sink, apply};
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use plinth_client::{Database, Retries};
 use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, KeyRange, KeySelector, KeySpace, MutationList,
-    MutationType, RangeList, RangeRead, Result, Version, printable, strinc, system,
+    MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc, system,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -389,6 +389,9 @@ impl Run {
     }
 
     async fn log_place(&self) -> Result<Place> {
+        if planted!("a restore that goes on applies its log from the start") {
+            return Ok(Place::default());
+        }
         let value = read_one(&self.db, LOG).await?.1;
         Ok(value.and_then(|value| decode_place(&value)).unwrap_or_default())
     }
