@@ -6,11 +6,12 @@
 mod common;
 
 use common::*;
-use plinth::backup::restore::{Goal, Mapping, RestoreControl};
-use plinth::backup::{LogBuilder, Moment, SnapshotSettings, take_snapshot};
-use plinth::{Database, Error, KeyRange, MutationType, Version};
+use plinth::backup::restore::{Goal, Mapping, RestoreControl, restore_into};
+use plinth::backup::{Backup, LogBuilder, Moment, SnapshotSettings, everything, take_snapshot};
+use plinth::{Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::{Bytes, MutationList, atomic};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A commit that happened: its version, what it did, and the rows behind it.
@@ -127,6 +128,89 @@ fn every_version_can_be_restored() {
             assert!(part == expected, "seed {seed}");
         });
     }
+}
+
+/// The target, which notes the names of files that are read whole.
+fn noting(machine: &Env) -> (Hooked, Arc<Mutex<Vec<String>>>) {
+    let read = Arc::new(Mutex::new(Vec::new()));
+    let noted = read.clone();
+    let hook: Hook = Box::new(move |call, name| {
+        if call == "get" {
+            noted.lock().unwrap().push(name.to_owned());
+        }
+        Box::pin(async { Ok(()) })
+    });
+    (Hooked { inner: backup_target(machine), hook, creates_always: false }, read)
+}
+
+/// What a plan says of itself, and a dry run of that, is what a restore reads: these files, of that many bytes, once each.
+#[test]
+fn what_a_plan_tells_is_what_is_read() {
+    let simulation = Simulation::new(7);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let (mut model, mut random) = (Model::default(), Random::new(7));
+        commits(&db, &mut model, &mut random, 30).await;
+        let backup = new_backup(&machine, &db).await;
+        let settings = SnapshotSettings { file_bytes: 60, ..SnapshotSettings::default() };
+        let first = take_snapshot(&backup, &db, &settings).await.unwrap().version;
+        let history = commits(&db, &mut model, &mut random, 40).await;
+        let mut from = first + 1;
+        for part in history.chunks(10) {
+            let mut log = LogBuilder::new(from);
+            part.iter().for_each(|(version, list, _)| log.push(*version, list.iter()));
+            from = part.last().unwrap().0 + 1;
+            backup.put_log(log, from).await.unwrap();
+        }
+        let (target, read) = noting(&machine);
+        let watched = Backup::open(&machine, Arc::new(target), None).await.unwrap();
+        let sizes = backup_target(&machine).list("").await.unwrap();
+        let part = Mapping { ranges: vec![KeyRange::new("key10", "key20")], ..Mapping::default() };
+        let mut counts = Vec::new();
+        for (n, (goal, mapping)) in [
+            (Goal::Newest, Mapping::default()),
+            (Goal::Version(history[14].0), Mapping::default()),
+            (Goal::Version(first), Mapping::default()),
+            (Goal::Newest, part),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let plan = plan(&watched, goal, mapping).await.unwrap();
+            counts.push((plan.file_count(), plan.log_bytes() > 0));
+            for into in ["a directory", "a running database"] {
+                let what = format!("{goal:?} into {into}");
+                let dir = format!("/{into}{n}");
+                let control = RestoreControl::default();
+                read.lock().unwrap().clear();
+                let report = if into == "a directory" {
+                    let mut loader =
+                        Database::builder(&dir).env(machine.clone()).loader(plan.version).await.unwrap();
+                    restore_into(&watched, &plan, &control, &mut loader).await.unwrap()
+                } else {
+                    let to = open(&machine, &dir, "memory").await;
+                    serve(&watched, &plan, &control, &to).await.unwrap()
+                };
+                let mut names = std::mem::take(&mut *read.lock().unwrap());
+                assert_eq!(names.len(), plan.file_count(), "{what}: {names:?}");
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), plan.file_count(), "{what}: one twice");
+                let len = |name: &String| sizes.iter().find(|object| object.name == *name).unwrap().len;
+                assert_eq!(names.iter().map(len).sum::<u64>(), plan.stored_bytes(), "{what}");
+                let logs = names.iter().filter(|name| name.starts_with("logs/"));
+                assert_eq!(logs.map(len).sum::<u64>(), plan.log_bytes(), "{what}");
+                assert_eq!(report.version, plan.version, "{what}");
+                if plan.ranges == everything() {
+                    assert_eq!((report.rows, report.bytes), (plan.rows(), plan.row_bytes()), "{what}");
+                }
+            }
+        }
+        let [all, middle, snapshot, part] = counts[..] else { panic!("{counts:?}") };
+        assert_eq!((all.0 - middle.0, middle.0 - snapshot.0, snapshot.1), (2, 2, false), "{counts:?}");
+        assert!(part.0 < all.0, "{counts:?}");
+    });
 }
 
 /// Files without a moment stood for early ones, so that a time was searched for in the wrong ones, and the snapshot was restored; and a clock
