@@ -229,3 +229,41 @@ fn an_older_snapshot_is_not_taken_for_the_newest() {
         assert_eq!(newest.version, taken[1].version);
     });
 }
+
+/// A file of a later format, as a later program may leave one.
+fn of_a_later_format(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[8] = 2;
+    let end = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize - 4;
+    let checksum = crc32c::crc32c(&bytes[..end]).to_le_bytes();
+    bytes[end..end + 4].copy_from_slice(&checksum);
+    bytes
+}
+
+#[test]
+fn what_a_later_program_wrote_is_refused_in_words() {
+    let simulation = Simulation::new(6);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let backup = new_backup(&machine, &db).await;
+        set(&db, b"a", b"1").await;
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        let target = backup_target(&machine);
+        let snapshot = backup.contents().await.unwrap().snapshots.remove(0);
+        for name in [snapshot.manifest, "backup.id".to_owned()] {
+            let kept = target.get(&name).await.unwrap();
+            target.put(&name, of_a_later_format(&kept).into()).await.unwrap();
+            let restored = async {
+                let backup = Backup::open(&machine, target.clone(), None).await?;
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await
+            };
+            let told = restored.await.unwrap_err().to_string();
+            let words = format!("{name} is of format 2 of backups, this program reads up to 1");
+            assert!(told.contains(&words), "{name}: {told}");
+            assert!(!machine.files().exists("/new").await.unwrap(), "{name}");
+            target.put(&name, kept).await.unwrap();
+        }
+        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+    });
+}

@@ -139,12 +139,13 @@ fn check_none_is_hidden(
 fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
     let stretches: Vec<_> =
         contents.restorable().iter().map(|(from, to)| format!("{from} to {to}")).collect();
-    let has = match stretches.is_empty() {
-        true if contents.damaged.is_empty() => "it has no whole snapshot".to_owned(),
-        true => {
-            "it has no whole snapshot whose manifest can be read; plinth backup verify says more".to_owned()
-        }
-        false => format!("it reaches versions {}", stretches.join(", and ")),
+    let has = match (stretches.is_empty(), contents.damaged.first()) {
+        (true, None) => "it has no whole snapshot".to_owned(),
+        (true, Some((_, error))) => format!(
+            "it has no whole snapshot whose manifest can be read ({}); plinth backup verify says more",
+            error.detail().unwrap_or(error.description())
+        ),
+        (false, _) => format!("it reaches versions {}", stretches.join(", and ")),
     };
     Error::restore_invalid_version()
         .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
