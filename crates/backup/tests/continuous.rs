@@ -118,6 +118,26 @@ fn a_backup_runs_and_ends_with_everything_in_it() {
         until(&db, "restorable", |tag| tag.is_restorable).await;
         write_for(&db, &mut history, &mut random, 120).await;
         assert!(status(&db).await.behind_seconds < 3.0, "{:?}", status(&db).await);
+        // What servers show of it, once the agent has looked again.
+        machine.sleep(Duration::from_secs(5)).await;
+        let (shown, measured) = (runs.layer()(), runs.metrics()());
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        for field in [
+            "current_container",
+            "current_status",
+            "last_restorable_seconds_behind",
+            "last_restorable_version",
+            "mutation_log_bytes_written",
+            "range_bytes_written",
+            "running_backup",
+            "running_backup_is_restorable",
+        ] {
+            assert!(!shown["tags"]["default"][field].is_null(), "{field}: {shown:#}");
+        }
+        for name in ["behind_seconds", "behind_versions", "broken_total", "failing", "restorable"] {
+            let line = format!("\nplinth_backup_{name}{{tag=\"default\"}} ");
+            assert!(measured.contains(&line), "{name}: {measured}");
+        }
         // Paused, it falls behind, and nothing is lost.
         agent::change(&db, "default", State::Paused).await.unwrap();
         write_for(&db, &mut history, &mut random, 60).await;
