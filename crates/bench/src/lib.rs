@@ -57,7 +57,7 @@ pub use host::Host;
 pub use html::{page, pictures};
 pub use outcome::{Figure, Mark, Measurement, Outcome};
 pub use place::Place;
-pub use progress::Progress;
+pub use progress::{Progress, Task};
 pub use random::Random;
 pub use report::{Provenance, Report, SERVED};
 pub use serde_json::Value;

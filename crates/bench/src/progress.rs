@@ -51,7 +51,7 @@ impl Progress {
                 None
             }
             Self::Bars => {
-                let style = ProgressStyle::with_template("  {spinner} {prefix}, {elapsed}")
+                let style = ProgressStyle::with_template("  {spinner} {prefix}, {elapsed}  {msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_spinner());
                 let bar = ProgressBar::new_spinner().with_style(style).with_prefix(title.to_owned());
                 bar.enable_steady_tick(SPIN);

@@ -157,14 +157,8 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     line("reads", format!("{} a second, of {} keys", rate("operations/reads"), rate("keys/read")));
     line("writes", format!("{} a second", rate("operations/writes")));
     line("limited by", text(document, "/cluster/qos/performance_limited_by/name").to_owned());
-    if let Some(streams) = streams(document) {
-        line("streams", streams);
-    }
-    for backup in layers::backups(document) {
-        line("backup", backup);
-    }
-    for site in layers::sites(document) {
-        line("site", site);
+    for (what, told) in followers(document) {
+        line(what, told);
     }
     for (server, what) in servers(document, terminal) {
         line(
@@ -186,6 +180,14 @@ fn summary(document: &Value, terminal: Terminal) -> String {
 pub fn messages(document: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["/client/messages", "/cluster/messages"].map(|path| document.pointer(path));
     lists.into_iter().flatten().filter_map(Value::as_array).flatten()
+}
+
+/// What goes on behind the database, a line each: streams of changes, continuous backups, a second site.
+fn followers(document: &Value) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<_> = streams(document).map(|streams| ("streams", streams)).into_iter().collect();
+    lines.extend(layers::backups(document).into_iter().map(|backup| ("backup", backup)));
+    lines.extend(layers::sites(document).into_iter().map(|site| ("site", site)));
+    lines
 }
 
 /// How many streams of changes there are, and how their consumers do.
@@ -339,6 +341,9 @@ fn page(
             let _ = writeln!(out, "{group:10}{what:12}{line}");
         }
     }
+    for (what, told) in followers(now) {
+        let _ = writeln!(out, "{what:10}{told}");
+    }
     for (server, what) in servers(now, terminal) {
         let group = if server.is_empty() { "servers" } else { "" };
         let _ = writeln!(out, "{group:10}{}", format!("{server:22}{what}").trim_start());
@@ -369,6 +374,28 @@ mod tests {
         assert_eq!(commits[26..].split_whitespace().next(), Some("500"), "{page}");
         assert!(page.contains("clients") && page.contains("█ most 500"), "{page}");
         assert!(page.contains("available") && page.contains("limited by workload"), "{page}");
+    }
+
+    #[test]
+    fn what_follows_the_database_is_shown() {
+        let mut shown = document(1);
+        shown["cluster"]["plinth"]["changes"] =
+            serde_json::json!([{ "name": "s", "lag": { "seconds": 2.0 } }]);
+        let tag = serde_json::json!({
+            "running_backup": true, "running_backup_is_restorable": true, "current_container": "/b",
+            "last_restorable_seconds_behind": 0.5,
+        });
+        shown["cluster"]["layers"]["backup"] = serde_json::json!({ "tags": { "default": tag } });
+        shown["cluster"]["layers"]["dr_backup"] =
+            serde_json::json!({ "tags": { "site": { "running_backup": true, "seconds_behind": 0.25 } } });
+        let page = page("x", &shown, &shown, 1.0, &Trend::default(), Terminal::stdout());
+        for wanted in [
+            "streams   1 of changes; s not acknowledged for 2 s\n",
+            "backup    default to /b: 0.5 s behind\n",
+            "site      site: this is the first, the second is 0.2 s behind\n",
+        ] {
+            assert!(page.contains(wanted), "{wanted} in {page}");
+        }
     }
 
     #[test]

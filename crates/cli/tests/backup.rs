@@ -9,12 +9,35 @@ use common::{Running, scratch};
 use plinth::backup::restore;
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, block_on};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 fn plinth(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A command under way, both of whose outputs go to us.
+fn begun(words: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until a command under way says this on standard error, has it go on then, and gives what it printed in the end.
+fn told(mut child: Child, what: &str, go_on: impl FnOnce()) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut all = String::new();
+    while !all.contains(what) {
+        assert_ne!(lines.read_line(&mut all).unwrap(), 0, "it ended, and never said {what:?}: {all}");
+    }
+    go_on();
+    lines.read_to_string(&mut all).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{all}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(!printed.contains(what), "standard output has results alone: {printed}");
+    printed
 }
 
 /// Asserts that it ended so, and gives what it printed on both.
@@ -65,15 +88,24 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     // Without the key everybody may know what is there, and nothing more.
     let out = ended(0, &["backup", "describe", &url]);
     assert!(out.contains("encrypted    yes") && out.contains("3,000 rows"), "{out}");
-    assert!(ended(0, &["backup", "list", &path("backups")]).contains("1 snapshots"));
+    assert!(ended(0, &["backup", "list", &path("backups")]).contains("1 snapshot, "));
     assert!(ended(0, &["backup", "verify", &url]).contains("checksums alone"));
     assert!(ended(0, &[&["backup", "verify", &url], &sealed[..]].concat()).contains("every file is whole"));
     let new = path("again");
     assert!(ended(1, &["restore", "-r", &url, "--dest-dir", &new]).contains("key file"));
     let restore = [&["restore", "-r", &url, "--dest-dir", &new, "--engine", "ssd"], &sealed[..]].concat();
-    assert!(ended(0, &[&restore[..], &["--dry-run"]].concat()).contains("nothing was restored"));
+    let dry = ended(0, &[&restore[..], &["--dry-run"]].concat());
+    assert!(dry.contains(
+        "takes        about 0 s into a directory, 0 s into a running database; nothing was restored"
+    ));
     assert!(!block_on(files.exists(&new)).unwrap());
-    assert!(ended(0, &restore).contains("3,000"));
+    let wet = ended(0, &restore);
+    for what in ["version ", "rows ", "ranges "] {
+        let line = |text: &str| text.lines().find(|line| line.starts_with(what)).map(str::to_owned);
+        assert!(line(&dry).is_some() && line(&dry) == line(&wet), "{what}: {dry}\n{wet}");
+    }
+    assert!(dry.contains("reads        2 files, ") && dry.contains("of the log   0 B"), "{dry}");
+    assert!(wet.contains("3,000"));
     assert_eq!(rows_in(Path::new(&new)), original);
     // What is there already is left alone.
     assert!(ended(1, &restore).contains("is not empty"));
@@ -189,6 +221,59 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
     assert_eq!(rows(&db), original);
 }
 
+/// What takes longer than two seconds tells how far it is, on standard error; here it takes until that was seen.
+#[test]
+fn what_takes_long_tells_how_far_it_is() {
+    let place = scratch();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let (url, dir, continuous) = (path("backup"), path("one"), path("continuous"));
+    let db = Database::open(&dir).unwrap();
+    fill(&db, 500);
+    let original = rows(&db);
+    db.close().unwrap();
+    let quick = plinth(&["backup", "now", "--dir", &dir, &url]);
+    assert!(
+        quick.status.success() && quick.stderr.is_empty(),
+        "{:?}",
+        String::from_utf8_lossy(&quick.stderr)
+    );
+    // Somebody has the lease, and gives it back.
+    let env = Env::real();
+    let lease = block_on(async {
+        let target = plinth::backup::target::named(&env, &url, &[]).await.unwrap();
+        let backup = plinth::backup::Backup::open(&env, target, None).await.unwrap();
+        plinth::backup::Lease::take(&backup, "a test").await.unwrap()
+    });
+    let now = begun(&["backup", "now", "--dir", &dir, &url]);
+    let printed = told(now, "backing up: 0 B of about ", || block_on(lease.give_back()).unwrap());
+    assert!(printed.starts_with("rows         500, "), "{printed}");
+    // It is paused before anybody does it.
+    ended(0, &["backup", "start", "--dir", &dir, "-d", &continuous]);
+    ended(0, &["backup", "pause", "--dir", &dir]);
+    let server = Running::start(Path::new(&dir), &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file().display().to_string();
+    let at = ["--cluster-file", &file];
+    let wait = begun(&[&["backup", "wait"], &at[..]].concat());
+    let resume = || drop(ended(0, &[&["backup", "resume"], &at[..]].concat()));
+    let printed = told(wait, "waiting for the backup default: it is paused", resume);
+    assert!(printed.contains("1 snapshot, ") || printed.contains("can be restored"), "{printed}");
+    let discontinue = begun(&[&["backup", "discontinue", "--wait"], &at[..]].concat());
+    let ended_so = discontinue.wait_with_output().unwrap();
+    assert!(ended_so.status.success(), "{}", String::from_utf8_lossy(&ended_so.stderr));
+    // The server stands still.
+    let to = Running::start(&place.path().join("two"), &["--listen", "127.0.0.1:0"]);
+    let signal = |name: &str| {
+        let id = to.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    let file = to.cluster_file().display().to_string();
+    signal("-STOP");
+    let restore = begun(&["restore", "-r", &url, "--dest-cluster-file", &file]);
+    let printed = told(restore, "restoring: 0 B of about ", || signal("-CONT"));
+    assert!(printed.starts_with("rows         500, "), "{printed}");
+    assert_eq!(rows(&Database::connect(&file).unwrap()), original);
+}
+
 /// The story of docs/backup.md: a continuous backup, a mistake, the loss of the server, and the second before the mistake.
 #[test]
 fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
@@ -223,6 +308,17 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     assert!(
         ended(0, &[&["backup", "status", "--json"], &at[..]].concat()).contains("last_restorable_version")
     );
+    // How far behind it is stands in the status document, by FoundationDB's fields, and in what people are shown.
+    let document: serde_json::Value = serde_json::from_str(&ended(0, &["status", &file, "--json"])).unwrap();
+    let tag = &document["cluster"]["layers"]["backup"]["tags"]["default"];
+    let behind = tag["last_restorable_seconds_behind"].as_f64();
+    assert!(behind.is_some() && tag["last_restorable_version"].is_i64(), "{tag:#}");
+    assert!(tag["running_backup_is_restorable"] == true && tag["current_container"] == url, "{tag:#}");
+    let shell = ["shell", "--exec", "status", "--cluster-file", &file];
+    for shown in [ended(0, &shell), ended(0, &["top", &file, "--count", "1"])] {
+        let line = shown.lines().find(|line| line.contains(&url)).unwrap_or_default();
+        assert!(line.contains("default to ") && line.contains(" s behind"), "{shown}");
+    }
     let of_tag = |tag| [&["backup", "status", "-t", tag], &at[..]].concat();
     let said = ended(0, &of_tag("default"));
     assert!(said.contains("default ") && said.contains(" snapshot") && !said.contains("part "), "{said}");

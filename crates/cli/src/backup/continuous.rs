@@ -4,8 +4,9 @@
 //! The commands write what is wanted into the database, and its servers see it within a second. Always: a command that says that a
 //! backup ends says so when it has ended, if it is told to wait.
 
+use super::progress::Waiting;
 use super::{
-    credentials, database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges,
+    count, credentials, database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges,
     read_key, url,
 };
 use crate::failure::Failure;
@@ -16,7 +17,7 @@ use plinth::backup::restore::Goal;
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, everything, parse_time};
 use plinth::{Database, Error};
-use plinth_bench::words::{bytes, grouped};
+use plinth_bench::words::bytes;
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -195,9 +196,7 @@ fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure>
     let (db, tag) = (open_database(options)?.db, tag(options));
     block_on(agent::change(&db, &tag, state)).map_err(failed)?;
     if state == State::Discontinuing && options.get_flag("wait") {
-        while found(&db, &tag)?.ended.is_none() {
-            block_on(db.endpoint().env().sleep(Duration::from_millis(300)));
-        }
+        until(&db, &tag, |status| status.ended.is_some())?;
         terminal::print(&format!("the backup {tag} has ended\n"))?;
         return close(db);
     }
@@ -212,19 +211,46 @@ fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
 }
 
 fn wait(options: &ArgMatches) -> Result<u8, Failure> {
-    let (db, tag, mut told) = (open_database(options)?.db, tag(options), None);
+    let (db, tag) = (open_database(options)?.db, tag(options));
+    let status = until(&db, &tag, |status| status.is_restorable || status.ended.is_some())?;
+    terminal::print(&lines(&status))?;
+    close(db)
+}
+
+/// Waits until a backup is so, and shows how far it is meanwhile.
+fn until(db: &Database, tag: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result<TagStatus, Failure> {
+    let (env, mut told) = (db.endpoint().env(), None);
+    let mut waiting = Waiting::begin(env, format!("waiting for the backup {tag}"));
     loop {
-        let status = found(&db, &tag)?;
-        if status.is_restorable || status.ended.is_some() {
-            terminal::print(&lines(&status))?;
-            return close(db);
+        let status = found(db, tag)?;
+        if is_so(&status) {
+            return Ok(status);
         }
         if status.error.is_some() && status.error != told {
             eprintln!("plinth: {tag} gets no further: {}", status.error.as_deref().unwrap_or_default());
-            told = status.error;
+            told.clone_from(&status.error);
         }
-        block_on(db.endpoint().env().sleep(Duration::from_millis(300)));
+        let step = step(&status);
+        waiting.set(env, step.to_owned(), format!("{step}{}", saved(&status)));
+        block_on(env.sleep(Duration::from_millis(300)));
     }
+}
+
+/// What a backup is at.
+fn step(status: &TagStatus) -> &'static str {
+    match status.state {
+        State::Paused => "it is paused",
+        State::Discontinuing | State::Aborting if status.is_restorable => "it saves what is left, and ends",
+        _ if status.is_restorable => "it can be restored",
+        _ if status.saved.is_none() => "nothing is saved yet",
+        _ => "its first snapshot is under way",
+    }
+}
+
+fn saved(status: &TagStatus) -> String {
+    let behind = status.behind_seconds;
+    let words = |saved| format!("; saved up to version {saved}, {behind:.1} s behind");
+    status.saved.map_or(String::new(), words)
 }
 
 fn status(options: &ArgMatches) -> Result<u8, Failure> {
@@ -265,9 +291,8 @@ fn lines(status: &TagStatus) -> String {
         ),
     });
     lines.push(format!(
-        "  {} snapshot{}, {} in all; log {}",
-        grouped(status.snapshots),
-        if status.snapshots == 1 { "" } else { "s" },
+        "  {}, {} in all; log {}",
+        count(status.snapshots, "snapshot"),
         bytes(status.snapshot_bytes),
         bytes(status.log_bytes)
     ));
@@ -281,8 +306,8 @@ fn lines(status: &TagStatus) -> String {
     }
     if status.broken > 0 {
         lines.push(format!(
-            "  BROKEN {} times: the database let go of what had not been saved; a stretch of the log is missing",
-            status.broken
+            "  BROKEN {}: the database let go of what had not been saved; a stretch of the log is missing",
+            count(status.broken, "time")
         ));
     }
     if let Some(error) = &status.error {
@@ -314,9 +339,11 @@ fn expire(options: &ArgMatches) -> Result<u8, Failure> {
         expired => expired.map_err(|error| Failure::of(format!("cannot expire {url}"), error))?,
     };
     let first = expired.first.map_or("nothing".to_owned(), |version| format!("version {version}"));
-    let (snapshots, logs) = (expired.snapshots, expired.logs);
+    let (snapshots, logs) = (expired.snapshots as u64, expired.logs as u64);
     terminal::print(&format!(
-        "removed {snapshots} snapshots and {logs} files of the log, {}; kept everything from {first} on\n",
+        "removed {} and {} of the log, {}; kept everything from {first} on\n",
+        count(snapshots, "snapshot"),
+        count(logs, "file"),
         bytes(expired.bytes)
     ))?;
     Ok(0)

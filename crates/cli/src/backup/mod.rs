@@ -5,24 +5,21 @@
 
 mod continuous;
 mod now;
+mod progress;
 mod restore;
 mod show;
 
 use crate::failure::Failure;
 use crate::target::Target as Named;
-use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Key};
 use plinth::client::ReadVersionRequest;
-use plinth::{Database, KeyRange, Result, printable};
-use plinth_bench::words::bytes;
-use plinth_env::reply::promise;
+use plinth::{Database, KeyRange, printable};
+use plinth_bench::words::grouped;
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 pub use restore::{command as restore_command, run as restore};
 
@@ -138,6 +135,11 @@ fn json() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, for programs")
 }
 
+/// A count of things that have a plural in -s: `1 snapshot`, `2,000 files`.
+fn count(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// A database that was opened for a command.
 struct Opened {
     db: Database,
@@ -226,24 +228,4 @@ fn open_backup(env: &Env, url: &str, key: Option<Key>, options: &ArgMatches) -> 
     let target = target(env, url, options)?;
     let failed = |error| Failure::of(format!("cannot open {}", redacted(url)), error);
     block_on(Backup::open(env, target, key)).map_err(failed)
-}
-
-/// Does something that counts bytes, and shows how far it is.
-fn watched<T: Send + 'static>(
-    env: &Env,
-    title: &str,
-    total: u64,
-    done: &Arc<AtomicU64>,
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let (sender, reply) = promise();
-    let task = env.spawn("backup-work", async move { sender.send(work.await) });
-    let bar = terminal::progress().counted(title, total.max(1), "bytes");
-    while !task.is_finished() {
-        block_on(env.sleep(Duration::from_millis(50)));
-        let so_far = done.load(Ordering::Relaxed);
-        bar.set(so_far.min(total.max(1)), format!("{} of about {}", bytes(so_far), bytes(total)));
-    }
-    drop(bar);
-    reply.wait()
 }

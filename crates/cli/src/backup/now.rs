@@ -1,6 +1,7 @@
 //! `plinth backup now`: a snapshot, and nothing that runs on.
 
-use super::{database_id, key_ranges, open_database, read_key, target, url, watched};
+use super::progress::watched;
+use super::{database_id, key_ranges, open_database, read_key, target, url};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};

@@ -3,14 +3,15 @@
 //! Words become a plan, which a dry run prints and a restore carries out; a restore into a running database has a state there, which
 //! `status`, `wait` and `abort` look at from another process. Always: nothing is touched before the plan is made.
 
-use super::{credentials, key_file, key_ranges, open_backup, ranges, read_key, watched};
+use super::progress::{Waiting, tenth, watched};
+use super::{count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Goal, Mapping, Plan, RestoreControl, RestoreReport, restore_into, restore_served,
+    self, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, parse_time, show_ranges};
@@ -215,17 +216,24 @@ fn connect(file: &std::path::Path) -> Result<Database, Failure> {
     opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
 }
 
-/// Bytes of rows that are restored in a second, about, for a guess.
+/// Bytes of rows that are restored in a second, about, for a guess: into a directory, and into a running database.
 const PACE: (f64, f64) = (150e6, 40e6);
+/// A byte of the log, compressed as it lies there, takes as long as so many of rows.
+const LOG_BYTE: u64 = 3;
+
+/// About how many seconds it takes to restore so many bytes at a pace.
+fn guess(row_bytes: u64, log_bytes: u64, pace: f64) -> f64 {
+    row_bytes.saturating_add(log_bytes.saturating_mul(LOG_BYTE)) as f64 / pace
+}
 
 fn dry_run(plan: &Plan) -> String {
     let bytes_of_rows = plan.row_bytes();
-    let seconds = |pace: f64| (bytes_of_rows + 3 * plan.log_bytes()) as f64 / pace;
+    let seconds = |pace: f64| guess(bytes_of_rows, plan.log_bytes(), pace);
     let mut lines = vec![
         format!("version      {}", plan.version),
         format!("snapshot     {}", plan.snapshot.directory),
         format!("rows         {}, {}", grouped(plan.rows()), bytes(bytes_of_rows)),
-        format!("reads        {} files, {}", grouped(plan.file_count() as u64), bytes(plan.stored_bytes())),
+        format!("reads        {}, {}", count(plan.file_count() as u64, "file"), bytes(plan.stored_bytes())),
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
     lines.push(format!("ranges       {}", show_ranges(&plan.ranges)));
@@ -252,31 +260,40 @@ fn served(options: &ArgMatches) -> Result<Database, Failure> {
 }
 
 fn status(options: &ArgMatches) -> Result<u8, Failure> {
-    let db = served(options)?;
-    terminal::print(&(told(&db)?.unwrap_or_else(|| "no restore is under way".into()) + "\n"))?;
+    let found = under_way(&served(options)?)?;
+    let told =
+        found.map_or("no restore is under way".into(), |found| format!("restoring    {}", told(&found)));
+    terminal::print(&(told + "\n"))?;
     Ok(0)
 }
 
-/// How far a restore is; `None` if there is none.
-fn told(db: &Database) -> Result<Option<String>, Failure> {
-    let found =
-        block_on(restore::status(db)).map_err(|error| Failure::of("cannot read the database", error))?;
-    Ok(found.map(|found| {
-        let (files, done) = found.files;
-        let log = found.log.map_or("not begun".to_owned(), |version| format!("up to version {version}"));
-        let (url, version) = (found.url, found.version);
-        format!("restoring    version {version} from {url}: {done} of {files} files of rows, the log {log}; the database is locked")
-    }))
+/// The restore into a database; `None` if there is none.
+fn under_way(db: &Database) -> Result<Option<Restoring>, Failure> {
+    block_on(restore::status(db)).map_err(|error| Failure::of("cannot read the database", error))
+}
+
+/// How far a restore is.
+fn told(found: &Restoring) -> String {
+    let Restoring { url, version, files: (files, done), log } = found;
+    let log = log.map_or("not begun".to_owned(), |version| format!("up to version {version}"));
+    format!(
+        "version {version} from {url}: {done} of {files} files of rows, the log {log}; the database is locked"
+    )
 }
 
 fn wait(options: &ArgMatches) -> Result<u8, Failure> {
     let (db, stop) = (served(options)?, interrupt::flag());
-    while told(&db)?.is_some() {
+    let env = db.endpoint().env();
+    let mut waiting = Waiting::begin(env, "waiting for the restore".into());
+    while let Some(found) = under_way(&db)? {
         if stop.load(Ordering::Relaxed) {
             return Ok(INTERRUPTED);
         }
-        block_on(db.endpoint().env().sleep(Duration::from_millis(500)));
+        let step = format!("{} {}", tenth(found.files.1, found.files.0), found.log.is_some());
+        waiting.set(env, step, told(&found));
+        block_on(env.sleep(Duration::from_millis(500)));
     }
+    drop(waiting);
     terminal::print("no restore is under way\n")?;
     Ok(0)
 }
@@ -290,4 +307,19 @@ fn abort(options: &ArgMatches) -> Result<u8, Failure> {
         false => "no restore is under way\n",
     })?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As docs/backup.md says it.
+    #[test]
+    fn the_guess_is_of_rows_and_of_the_log() {
+        let (directory, served) = PACE;
+        assert_eq!(guess(300_000_000, 0, directory), 2.0);
+        assert_eq!(guess(300_000_000, 50_000_000, directory), 3.0);
+        assert_eq!(guess(40_000_000, 40_000_000, served), 4.0);
+        assert!(guess(u64::MAX, u64::MAX, served).is_finite());
+    }
 }

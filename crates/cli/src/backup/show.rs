@@ -3,7 +3,8 @@
 //! Each is shown in lines for people or, of a listing, as JSON for programs. Always: a backup with damage in it ends the command
 //! with its own exit code, after everything that is whole was told too.
 
-use super::{open_backup, read_key, target, url, watched};
+use super::progress::watched;
+use super::{count, open_backup, read_key, target, url};
 use crate::failure::{DAMAGED, Failure};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
@@ -11,7 +12,7 @@ use clap::ArgMatches;
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Contents, show_ranges, show_time};
 use plinth::printable;
-use plinth_bench::words::{bytes, grouped};
+use plinth_bench::words::bytes;
 use plinth_env::{Env, block_on};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -36,17 +37,17 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
     for snapshot in &contents.snapshots {
         let header = &snapshot.header;
         lines.push(format!(
-            "snapshot     version {}, {}: {} rows, {}, in {}",
+            "snapshot     version {}, {}: {}, {}, in {}",
             header.to,
             show_time(header.time_to),
-            grouped(header.count),
+            count(header.count, "row"),
             bytes(header.raw),
             bytes(snapshot.stored)
         ));
     }
     if let (Some(first), Some(last)) = (contents.logs.first(), contents.logs.last()) {
-        let files = grouped(contents.logs.len() as u64);
-        lines.push(format!("log          versions {} to {}, {files} files", first.from, last.to - 1));
+        let files = count(contents.logs.len() as u64, "file");
+        lines.push(format!("log          versions {} to {}, {files}", first.from, last.to - 1));
     }
     for directory in &contents.unfinished {
         lines.push(format!("unfinished   {directory}: no snapshot, under way or interrupted"));
@@ -55,16 +56,20 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
         lines.push(format!("{}      {error}", Terminal::stdout().bad("damaged")));
     }
     for (from, to) in contents.restorable() {
-        lines.push(match from == to {
-            true => format!("restorable   version {from}"),
-            false => format!("restorable   versions {from} to {to}"),
-        });
+        lines.push(restorable(from, to));
     }
     if contents.snapshots.is_empty() {
         lines.push("restorable   nothing: there is no whole snapshot".into());
     }
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(if contents.damaged.is_empty() { 0 } else { DAMAGED })
+}
+
+fn restorable(from: i64, to: i64) -> String {
+    match from == to {
+        true => format!("restorable   version {from}"),
+        false => format!("restorable   versions {from} to {to}"),
+    }
 }
 
 fn contents(backup: &Backup, url: &str) -> Result<Contents, Failure> {
@@ -133,8 +138,8 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
     for (url, _, contents) in &found {
         let last = contents.restorable().last().map(|(_, to)| *to);
         let last = last.map_or("nothing restorable".to_owned(), |to| format!("up to version {to}"));
-        let snapshots = contents.snapshots.len();
-        terminal::print(&format!("{url}   {snapshots} snapshots, {}, {last}\n", bytes(contents.bytes)))?;
+        let snapshots = count(contents.snapshots.len() as u64, "snapshot");
+        terminal::print(&format!("{url}   {snapshots}, {}, {last}\n", bytes(contents.bytes)))?;
     }
     if found.is_empty() {
         terminal::print(&format!("no backups at {} or directly below\n", redacted(&url)))?;
@@ -160,7 +165,7 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
         );
     let report = report.map_err(|error| Failure::of(format!("cannot verify {url}"), error))?;
     let terminal = Terminal::stdout();
-    let mut lines = vec![format!("read         {} files, {}", grouped(report.files), bytes(report.bytes))];
+    let mut lines = vec![format!("read         {}, {}", count(report.files, "file"), bytes(report.bytes))];
     if !report.is_deep {
         lines.push("checked      checksums alone: the backup is encrypted, and no key was given".into());
     }
@@ -173,7 +178,7 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
         lines.push(format!("{}      {problem}{cost}", terminal.bad("damaged")));
     }
     for (from, to) in &report.restorable {
-        lines.push(format!("restorable   versions {from} to {to}"));
+        lines.push(restorable(*from, *to));
     }
     match report.problems.is_empty() {
         true => lines.push(format!("{}: every file is whole", terminal.good("ok"))),
