@@ -138,7 +138,7 @@ fn a_second_site_follows_what_the_c_library_reaches_and_takes_its_place() {
         // Killed at some moment of the first copy, and of following.
         for time in [300, 700, 1500] {
             let _agent = sites.agent();
-            std::thread::sleep(Duration::from_millis(time));
+            block_on(Env::real().sleep(Duration::from_millis(time)));
         }
         let _agent = sites.agent();
         let (code, said) = sites.run("wait", &[]);
