@@ -76,10 +76,9 @@ pub(crate) fn load(path: Option<&str>) -> Result<&'static Library> {
         return Ok(library);
     }
     let library = start(&name)?;
-    if loaded.is_empty() {
-        stop_at_exit();
-    }
     loaded.insert(name, library);
+    // For each library, once it is loaded: its static objects are torn down when the process ends before what was registered earlier.
+    stop_at_exit();
     Ok(library)
 }
 
