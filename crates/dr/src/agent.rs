@@ -133,18 +133,26 @@ impl Agent {
                 return Ok(Done::Again);
             }
         };
-        match result {
-            // Another agent has it, or the databases are no longer what they were.
-            Err(error) if error == Error::operation_cancelled() => {
-                tracing::info!(error = %error, "a run of the second site has ended");
-                Ok(Done::Again)
-            }
-            Err(error) => {
-                let _ = system::within(&run.to, GOODBYE, run.tell_problem(&error)).await;
-                Err(error)
-            }
-            result => result,
+        ended(run, result).await
+    }
+}
+
+/// What the end of a run comes to. What has failed counts once it is told by a run that still may write: the one that took over has
+/// acknowledged what this one reads on, and to this one its stream looks lost.
+async fn ended(run: &Run, result: Result<Done>) -> Result<Done> {
+    let result = match result {
+        Err(error) if error != Error::operation_cancelled() => {
+            system::within(&run.to, GOODBYE, run.tell_problem(&error)).await.and(Err(error))
         }
+        result => result,
+    };
+    match result {
+        // Another agent has it, or the databases are no longer what they were.
+        Err(error) if error == Error::operation_cancelled() => {
+            tracing::info!(error = %error, "a run of the second site has ended");
+            Ok(Done::Again)
+        }
+        result => result,
     }
 }
 
@@ -189,5 +197,29 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
         }
         copy::round(&mut follower).await?;
         follower.step().await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StartSettings, start};
+    use plinth_client::Database;
+    use plinth_env::block_on;
+
+    /// It ended the agent for good, as if the stream had been lost (seed 47 of spec `dr`).
+    #[test]
+    fn what_a_run_meets_that_was_taken_over_from_is_nobodys_problem() {
+        let open = || Database::new(plinth::Database::in_memory().unwrap().endpoint().clone());
+        block_on(async {
+            let sites = Sites::new(open(), open());
+            start(&sites, &StartSettings::default()).await.unwrap();
+            let direction = sites.direction().await.unwrap().unwrap();
+            let begin = async || Run::begin(&direction.to, &[1; 16], &direction.head, None).await;
+            let (before, now) = (begin().await.unwrap().unwrap(), begin().await.unwrap().unwrap());
+            assert_eq!(ended(&before, Err(Error::version_invalid())).await, Ok(Done::Again));
+            assert_eq!(ended(&now, Err(Error::version_invalid())).await, Err(Error::version_invalid()));
+            assert_eq!(ended(&now, Err(Error::operation_cancelled())).await, Ok(Done::Again));
+        });
     }
 }
