@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn servers_are_killed_stopped_and_cut_off_and_the_history_is_strictly_serializable() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_plinth"));
-    let output = sim.args(["sim", "--kills", "8", "--nodes", "3", "--seed", "1"]).output().unwrap();
+    let output = sim.args(["sim", "--kills", "20", "--nodes", "3", "--seed", "1"]).output().unwrap();
     let told =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert_eq!(output.status.code(), Some(0), "{told}");
