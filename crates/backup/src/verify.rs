@@ -4,7 +4,7 @@
 //! missing, and what has its versions is read instead.
 
 use crate::container::{Backup, Contents, LogFile};
-use crate::format::Kind;
+use crate::format::{Header, Kind};
 use crate::log;
 use crate::manifest::{Manifest, RowsFile};
 use crate::restore::read_pieces;
@@ -39,6 +39,8 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The versions that can be restored all the same, first and last of each stretch.
     pub restorable: Vec<(Version, Version)>,
+    /// When versions were committed, in milliseconds since 1970, as far as the files tell; ascending by version.
+    pub moments: Vec<(Version, u64)>,
     /// Whether rows and mutations were looked at, or, for want of the key, checksums alone.
     pub is_deep: bool,
 }
@@ -58,6 +60,7 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
     check_logs(backup, &mut contents, &mut report, read, stop).await?;
     for snapshot in &whole.snapshots {
         let reach = whole.reach(snapshot);
+        report.learn((snapshot.header.to, snapshot.header.to), &snapshot.header);
         let mut errors = Vec::new();
         if is_deep {
             match Manifest::read(backup, snapshot).await {
@@ -85,10 +88,25 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         report.problems.extend(errors.into_iter().map(|error| Problem { error, costs: reach }));
     }
     report.restorable = contents.restorable();
+    report.moments.sort_unstable();
     Ok(report)
 }
 
 impl VerifyReport {
+    /// Between which times these versions were committed, in milliseconds since 1970: the last known time before them, and the first
+    /// one behind, if there are any.
+    pub fn times(&self, (from, to): (Version, Version)) -> (Option<u64>, Option<u64>) {
+        let before = self.moments.iter().rfind(|(version, _)| *version <= from);
+        let behind = self.moments.iter().find(|(version, _)| *version >= to);
+        (before.map(|(_, time)| *time), behind.map(|(_, time)| *time))
+    }
+
+    /// What a header says of the times of these versions.
+    fn learn(&mut self, versions: (Version, Version), header: &Header) {
+        let told = [(versions.0, header.time_from), (versions.1, header.time_to)];
+        self.moments.extend(told.into_iter().filter(|(_, time)| *time > 0));
+    }
+
     fn count(&mut self, bytes: u64, read: &AtomicU64) {
         self.files += 1;
         self.bytes += bytes;
@@ -113,7 +131,7 @@ async fn check_logs(
         if stop.load(Ordering::Relaxed) {
             return Err(Error::operation_cancelled());
         }
-        let checked = check_log(backup, &file.name, report.is_deep).await;
+        let checked = check_log(backup, &file, report).await;
         if checked == Err(Error::file_not_found()) {
             let is_listed = |listed: &Contents| listed.logs.iter().any(|other| other.name == file.name);
             let listed = match latest.take().filter(|listed| !is_listed(listed)) {
@@ -140,12 +158,15 @@ async fn check_logs(
     Ok(())
 }
 
-async fn check_log(backup: &Backup, name: &str, is_deep: bool) -> Result<()> {
-    if !is_deep {
-        return check_blocks(backup, name, Kind::Log).await;
-    }
+async fn check_log(backup: &Backup, listed: &LogFile, report: &mut VerifyReport) -> Result<()> {
+    let name = &*listed.name;
     let bytes = backup.target.get(name).await?;
     let mut file = backup.reader(&bytes, name, Kind::Log)?;
+    report.learn((listed.from, listed.to - 1), &file.header);
+    if !report.is_deep {
+        while file.next()?.is_some() {}
+        return Ok(());
+    }
     let count = file.header.count;
     let mut found = 0;
     log::read(&mut file, |_, _| {
@@ -174,4 +195,19 @@ async fn check_blocks(backup: &Backup, name: &str, kind: Kind) -> Result<()> {
     let mut file = backup.reader(&bytes, name, kind)?;
     while file.next()?.is_some() {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_lie_between_the_times_that_are_known_around_them() {
+        let moments = vec![(10, 1_000), (20, 2_000), (30, 3_000)];
+        let report = VerifyReport { moments, ..VerifyReport::default() };
+        assert_eq!(report.times((12, 25)), (Some(1_000), Some(3_000)));
+        assert_eq!(report.times((20, 20)), (Some(2_000), Some(2_000)));
+        assert_eq!(report.times((5, 15)), (None, Some(2_000)));
+        assert_eq!(report.times((31, 40)), (Some(3_000), None));
+    }
 }

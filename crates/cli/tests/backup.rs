@@ -138,7 +138,12 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     block_on(files.replace(&file, &bytes)).unwrap();
-    assert!(ended(3, &["backup", "verify", &url]).contains("00000000.rows at offset"));
+    let told = ended(3, &["backup", "verify", &url]);
+    assert!(told.contains("00000000.rows at offset"), "{told}");
+    // One snapshot without a log: one version, and the second of it.
+    let (_, cost) = told.split_once("; costs version ").expect(&told);
+    let (_, time) = cost.lines().next().unwrap().split_once(", of ").expect(&told);
+    assert!(plinth::backup::parse_time(time).is_ok(), "{told}");
 }
 
 #[test]

@@ -147,6 +147,19 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// What can't be restored, by version and by time.
+fn cost((from, to): (i64, i64), times: (Option<u64>, Option<u64>)) -> String {
+    let versions = if from == to { format!("version {from}") } else { format!("versions {from} to {to}") };
+    let times = match times {
+        (Some(begin), Some(end)) if begin == end => format!(", of {}", show_time(begin)),
+        (Some(begin), Some(end)) => format!(", of {} to {}", show_time(begin), show_time(end)),
+        (Some(begin), None) => format!(", of {} and later", show_time(begin)),
+        (None, Some(end)) => format!(", of {} and earlier", show_time(end)),
+        (None, None) => String::new(),
+    };
+    format!("; costs {versions}{times}")
+}
+
 /// `plinth backup verify URL`.
 pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
@@ -170,11 +183,7 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
         lines.push("checked      checksums alone: the backup is encrypted, and no key was given".into());
     }
     for problem in &report.problems {
-        let cost = match problem.costs {
-            Some((from, to)) if from == to => format!("; costs version {from}"),
-            Some((from, to)) => format!("; costs versions {from} to {to}"),
-            None => String::new(),
-        };
+        let cost = problem.costs.map_or(String::new(), |costs| cost(costs, report.times(costs)));
         lines.push(format!("{}      {problem}{cost}", terminal.bad("damaged")));
     }
     for (from, to) in &report.restorable {
