@@ -130,15 +130,21 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
         ended(1, &[&["restore", "-r", &url, "--dest-dir", &part, "--version", "1"], &sealed[..]].concat())
             .contains("reaches versions")
     );
-    // Damage has its exit code.
-    let snapshots = Path::new(&url).join("snapshots");
+    damage_is_told(&url);
+}
+
+/// Damage has its exit code, and what it costs is told by version and time.
+fn damage_is_told(url: &str) {
+    let env = Env::real();
+    let files = env.files();
+    let snapshots = Path::new(url).join("snapshots");
     let snapshot = block_on(files.list(&snapshots)).unwrap().remove(0);
     let file = snapshots.join(snapshot).join("00000000.rows");
     let mut bytes = block_on(files.read(&file)).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     block_on(files.replace(&file, &bytes)).unwrap();
-    let told = ended(3, &["backup", "verify", &url]);
+    let told = ended(3, &["backup", "verify", url]);
     assert!(told.contains("00000000.rows at offset"), "{told}");
     // One snapshot without a log: one version, and the second of it.
     let (_, cost) = told.split_once("; costs version ").expect(&told);
