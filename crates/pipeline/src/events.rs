@@ -94,6 +94,20 @@ pub(crate) fn has_rows(version: Version, bytes: u64, took: Duration) {
     );
 }
 
+/// After its start it lacks so many entries.
+pub(crate) fn lacks_entries(node: u64, entries: u64) {
+    tracing::info!(node, entries, "this node gets the entries that it missed, and serves nothing meanwhile");
+}
+
+/// It has them.
+pub(crate) fn has_entries(version: Version, took: Duration) {
+    tracing::info!(
+        version,
+        seconds = took.as_secs_f64(),
+        "this node has the entries that it missed: it serves"
+    );
+}
+
 /// This node was elected and can't commit.
 pub(crate) fn could_not_lead(term: u64, error: &Error) {
     tracing::warn!(term, code = error.code(), error = %error, "this node could not lead");

@@ -121,7 +121,7 @@ fn member(text: &mut Text, member: &ShownMember) {
     text.gauge("plinth_committed_index", help, standing.committed_index as f64);
     text.gauge("plinth_last_index", "The last entry of this node's log.", standing.last_index as f64);
     let taking = f64::from(u8::from(member.catching_up.is_some()));
-    let help = "Whether this node is too far behind for the log, takes all rows from another one, and serves nothing meanwhile.";
+    let help = "Whether this node takes in rows or entries that it lacks, and serves nothing meanwhile.";
     text.gauge("plinth_catching_up", help, taking);
     if let Some(now) = &member.catching_up {
         text.gauge("plinth_rows_taken_bytes", "Bytes of rows that it has taken.", now.taken_bytes as f64);

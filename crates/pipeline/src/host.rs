@@ -1,7 +1,10 @@
 //! A member for as long as its process lives: opened, and opened again on rows of another member when it was too far behind for
-//! the log.
+//! the log. It serves once it has what it missed while it was away.
 //!
 //! ```text
+//!   opened ──▶ entries that it missed, up to where whoever leads had the log when it was asked: it serves nothing
+//!      │
+//!      ▼
 //!   follows ──▶ the leader's log begins behind what this one has
 //!      ▲            │  it serves nothing; it votes on
 //!      │            ▼
@@ -20,7 +23,7 @@
 //! Always: at any instant the directory has one state that counts, whole; a crash leaves the old one, which takes rows again,
 //! or the new one, which goes on from there. Neither has forgotten a promise of the member.
 
-use crate::cluster::{Leadership, Membership, Parcel, Peers, Progress, Stage};
+use crate::cluster::{CatchingUp, Leadership, Membership, Parcel, Peers, Progress, Stage};
 use crate::config::NodeConfig;
 use crate::endpoint::InProcess;
 use crate::events;
@@ -38,7 +41,6 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
     KeySpace, Located, RangeRead, RangeResult, Result, Version, planted, probe,
 };
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -47,9 +49,9 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often it is looked whether entries have come as far as others have them.
 const LOOK: Duration = Duration::from_millis(200);
-/// So many entries behind the others a node serves: they are some milliseconds' work.
+/// So many entries behind whoever leads a node serves: they are some milliseconds' work.
 const CLOSE: u64 = 64;
-/// Who hears nothing of others for so long serves what it has.
+/// Who gets no entries for so long, and no word of whoever leads, serves what it has: maybe nobody does.
 const LONELY: Duration = Duration::from_secs(5);
 
 /// A member of a cluster. Dropping the last handle closes it.
@@ -76,6 +78,7 @@ impl Host {
     /// As those there.
     pub async fn open(env: &Env, dir: &Path, config: NodeConfig, peers: Arc<dyn Peers>) -> Result<Arc<Self>> {
         let progress = Arc::new(Progress::default());
+        progress.begin(Stage::Entries, env.now());
         let links = (peers.clone(), progress.clone());
         let node = Node::open_telling(env, dir, config.clone(), links).await?;
         let inner = Arc::new(Inner {
@@ -151,7 +154,8 @@ impl Host {
 
     /// Whether it serves nothing, because it takes in rows or entries that it lacks.
     pub fn is_catching_up(&self) -> bool {
-        self.inner.progress.is_under_way()
+        // Who leads has everything, whether or not it has been noticed.
+        self.inner.progress.is_under_way() && !self.leadership().is_ready
     }
 
     /// Gives the leader's part to another member; see [`Node::hand_over`].
@@ -225,8 +229,9 @@ impl Inner {
         self.seat.read().unwrap_or_else(PoisonError::into_inner).node().clone()
     }
 
-    /// Takes rows whenever they are needed, until the member closes or fails.
+    /// Gets what was missed before it was opened, then rows whenever they are needed, until the member closes or fails.
     async fn run(self: Arc<Self>) {
+        self.come_back().await;
         while !self.health.is_over() {
             let node = self.node();
             let Some(participant) = node.participant() else { return };
@@ -240,9 +245,19 @@ impl Inner {
         }
     }
 
+    /// What it missed while it was away it can't know: it serves once whoever leads has said how far the log is, and it is there.
+    async fn come_back(&self) {
+        self.entries().await;
+        let done = self.progress.end().filter(|done| done.lacked > CLOSE && !self.health.is_over());
+        if let Some(done) = done {
+            probe!("pipeline: a member has the entries that it missed");
+            events::has_entries(self.node().replica.newest(), self.env.now().saturating_sub(done.began));
+        }
+    }
+
     async fn catch_up(&self, node: Arc<Node>, needed: EntryId) {
         probe!("pipeline: a member needs rows");
-        self.progress.begin(self.env.now());
+        self.progress.begin(Stage::Rows, self.env.now());
         let (us, last) =
             node.participant().map_or((0, 0), |member| (member.node, member.standing().committed_index));
         events::needs_rows(us, last, needed.index);
@@ -323,49 +338,105 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until this member has the entries that the others have, which they keep for it meanwhile.
+    /// Waits until this member has applied the entries that whoever leads had when it was asked, or nearly all that there are; the
+    /// others keep them for it meanwhile. Neither load nor a cluster without a leader keeps it waiting for ever.
     async fn entries(&self) {
         let node = self.node();
         let Some(participant) = node.participant() else { return };
-        let transfer = self.env.random_u64();
-        let mut heard = self.env.now();
-        let mut asked = Duration::ZERO;
-        let mut told = BTreeMap::new();
+        let mut known = node.leadership();
+        let mut wait = Wait::new(&self.env);
+        let mut has = 0;
         while !self.health.is_over() && !node.is_over() && participant.standing().behind.is_none() {
             let now = self.env.now();
-            if now.saturating_sub(heard) > LONELY || node.leadership().is_ready {
+            if known.is_ready || now.saturating_sub(wait.heard) > LONELY {
                 return;
             }
-            if asked.is_zero() || now.saturating_sub(asked) >= LOOK {
-                asked = now;
-                taking::hold(&node, &*self.peers, transfer, node.replica.newest());
+            if wait.asked.is_none_or(|asked| now.saturating_sub(asked) >= LOOK) {
+                wait.asked = Some(now);
+                taking::hold(&node, &*self.peers, wait.question, node.replica.newest());
             }
-            let parcel = self.arrivals.within(&self.env, LOOK).await;
-            let held = parcel.filter(|it| it.transfer == transfer && it.kind == ParcelKind::Held);
-            if let Some(held) = held {
-                told.insert(held.from, held.index);
-                // Some of the others may lack as much, and not know it: whoever leads has what was committed.
-                let furthest = told.values().max().copied().unwrap_or_default();
-                let standing = participant.standing();
-                let knows = standing.leader.is_some_and(|leader| told.contains_key(&leader));
-                let is_close = standing.committed_index + CLOSE >= furthest;
-                if is_close && knows && furthest > 0 {
-                    return;
+            let news =
+                race(self.arrivals.within(&self.env, LOOK), participant.until_leadership_other_than(known));
+            match race(self.health.until_over(), news).await {
+                First::Left(()) => return,
+                First::Right(First::Right(leadership)) => {
+                    // What another one said, or this one before it led, is no word of whoever leads.
+                    known = leadership;
+                    wait = Wait { heard: wait.heard, ..Wait::new(&self.env) };
                 }
-                // Those that tell less than it has may be all that are there.
-                if !is_close || knows {
-                    heard = self.env.now();
-                }
+                First::Right(First::Left(parcel)) => wait.hear(&self.env, parcel, known.leader),
+            }
+            let committed = participant.standing().committed_index;
+            if committed > has {
+                (has, wait.heard) = (committed, self.env.now());
+            }
+            if let Some((_, newest)) = wait.end {
+                self.tell_lack(participant.node, newest.saturating_sub(committed));
+            }
+            if wait.is_over(committed) {
+                let applied = participant.until_applied(participant.member.view().committed().version);
+                race(race(self.health.until_over(), node.replica.health.until_over()), applied).await;
+                return;
             }
         }
     }
 
+    /// So many entries are missing.
+    fn tell_lack(&self, us: NodeId, entries: u64) {
+        self.progress.change(|now| {
+            if now.lacked <= CLOSE && entries > CLOSE {
+                events::lacks_entries(us, entries);
+            }
+            (now.entries_behind, now.lacked) = (Some(entries), now.lacked.max(entries));
+        });
+    }
+
     /// What clients are told by a member that has no state to serve.
     fn refusal(&self) -> Error {
-        let stage = self.progress.get().map_or("", |now| now.stage());
-        Error::process_behind().with_detail(format!(
-            "this node is too far behind and catches up ({stage}): others of its cluster answer"
-        ))
+        let what = match self.progress.get() {
+            Some(CatchingUp { stage: Stage::Entries, entries_behind: Some(entries), .. }) => {
+                format!("this node is catching up, {entries} entries behind")
+            }
+            Some(CatchingUp { stage: Stage::Entries, entries_behind: None, .. }) => {
+                "this node is catching up, and nobody has told yet how far the others are".to_owned()
+            }
+            now => {
+                let stage = now.map_or("", |now| now.stage());
+                format!("this node is too far behind and catches up ({stage})")
+            }
+        };
+        Error::process_behind().with_detail(format!("{what}: others of its cluster answer"))
+    }
+}
+
+/// What a member that waits for entries knows of how many there are.
+struct Wait {
+    /// By this number answers to its questions are known.
+    question: u64,
+    asked: Option<Duration>,
+    /// How far whoever leads had the log when it answered first, and last.
+    end: Option<(u64, u64)>,
+    /// When there was last a sign of others.
+    heard: Duration,
+}
+
+impl Wait {
+    fn new(env: &Env) -> Self {
+        Self { question: env.random_u64(), asked: None, end: None, heard: env.now() }
+    }
+
+    /// Somebody answers, maybe. Those that follow may lack as much, and not know it: whoever leads has what was committed.
+    fn hear(&mut self, env: &Env, parcel: Option<Parcel>, leader: Option<NodeId>) {
+        let is_answer = |it: &Parcel| it.transfer == self.question && it.kind == ParcelKind::Held;
+        if let Some(held) = parcel.filter(|it| is_answer(it) && Some(it.from) == leader) {
+            self.end = Some((self.end.map_or(held.index, |(first, _)| first), held.index));
+            self.heard = env.now();
+        }
+    }
+
+    /// Whether there are enough entries.
+    fn is_over(&self, committed: u64) -> bool {
+        self.end.is_some_and(|(first, newest)| committed >= first || committed + CLOSE >= newest)
     }
 }
 
@@ -478,5 +549,24 @@ impl Endpoint for HostEndpoint {
 
     fn may_lose_answers(&self) -> bool {
         !planted!("a member says that it loses no answers")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLOSE, Wait};
+    use plinth_env::simulated::Simulation;
+
+    /// A log that grows as fast as a member follows would keep it away for ever, if only its newest end counted.
+    #[test]
+    fn enough_is_what_there_was_first_or_nearly_what_there_is() {
+        let mut wait = Wait::new(&Simulation::new(1).process("node"));
+        assert!(!wait.is_over(u64::MAX - CLOSE), "nobody has said anything");
+        wait.end = Some((1_000, 5_000));
+        assert!(!wait.is_over(999));
+        assert!(wait.is_over(1_000));
+        wait.end = Some((1_000, 1_010));
+        assert!(!wait.is_over(1_010 - CLOSE - 1));
+        assert!(wait.is_over(1_010 - CLOSE));
     }
 }

@@ -346,10 +346,11 @@ fn changes(shown: &Shown) -> Value {
     shown.replica.streams.shown().into_iter().map(stream).collect()
 }
 
-/// How far a member is that takes rows in.
+/// How far a member is that takes in what it lacks.
 fn catching_up(now: &CatchingUp) -> Value {
     json!({
         "about_bytes": now.about_bytes,
+        "entries_behind": now.entries_behind,
         "source": now.source,
         "stage": now.stage(),
         "taken_bytes": now.taken_bytes,

@@ -72,6 +72,7 @@ pub const ALL: &[&str] = &[
     "pipeline: a leader hands over",
     "pipeline: a leader that is to have no vote has another one lead",
     "pipeline: a leader whose disk is full hands over",
+    "pipeline: a member has the entries that it missed",
     "pipeline: a member needs rows",
     "pipeline: a new node is taken in",
     "pipeline: a node has another address",

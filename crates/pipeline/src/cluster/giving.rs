@@ -131,8 +131,10 @@ async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel
                 // It lacks more than it knows of.
                 return;
             }
+            // Whoever begins to lead has all that was committed, and doesn't know yet how much that is.
+            let begins = standing.leader == Some(us) && standing.leads.is_none();
             let held = Parcel {
-                index: standing.committed_index,
+                index: if begins { standing.last_index } else { standing.committed_index },
                 ..Parcel::bare(ParcelKind::Held, us, node, parcel.transfer)
             };
             this.peers.send_parcel(held);

@@ -236,6 +236,11 @@ impl Participant {
         }
     }
 
+    /// Waits until everything up to this version has been applied.
+    pub async fn until_applied(&self, version: Version) {
+        self.applied.until(|applied| (*applied >= version).then_some(())).await;
+    }
+
     /// Waits until it takes no more part.
     pub async fn until_ended(&self) -> Result<()> {
         self.closed.until(Option::clone).await

@@ -1,4 +1,4 @@
-//! How far a member is that takes rows in, for status, metrics, and whoever waits until it serves.
+//! How far a member is that takes in what it lacks, for status, metrics, and whoever waits until it serves.
 
 use crate::batch_lock::lock;
 use plinth_replication::NodeId;
@@ -7,14 +7,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a member that is too far behind for the log is doing about it.
+/// What a member that lacks something is doing about it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Stage {
     /// It takes rows from somebody, or looks for somebody to take them from.
     Rows,
     /// All rows are there; it is opened with them.
     Opening,
-    /// It is open, and gets the entries behind its rows.
+    /// It is open, and gets the entries behind its rows: after rows were taken, and after each start.
     Entries,
 }
 
@@ -29,12 +29,16 @@ pub(crate) struct CatchingUp {
     pub taken_bytes: u64,
     /// All rows, about; 0 if it isn't known.
     pub about_bytes: u64,
+    /// How many entries it lacks, once whoever leads has said how far the log is.
+    pub entries_behind: Option<u64>,
+    /// The most that it has lacked.
+    pub lacked: u64,
     pub began: Duration,
     /// Why it doesn't get on, if so.
     pub trouble: Option<Error>,
 }
 
-/// The same, shared. Empty in a member that needs no rows.
+/// The same, shared. Empty in a member that lacks nothing.
 #[derive(Default)]
 pub(crate) struct Progress {
     now: Mutex<Option<CatchingUp>>,
@@ -43,13 +47,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub fn begin(&self, now: Duration) {
+    pub fn begin(&self, stage: Stage, now: Duration) {
         *lock(&self.now) = Some(CatchingUp {
-            stage: Stage::Rows,
+            stage,
             source: None,
             version: 0,
             taken_bytes: 0,
             about_bytes: 0,
+            entries_behind: None,
+            lacked: 0,
             began: now,
             trouble: None,
         });

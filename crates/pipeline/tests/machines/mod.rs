@@ -11,7 +11,7 @@ use plinth_env::simulated::Simulation;
 use plinth_pipeline::cluster::{Frame, Membership, Parcel, Peers, Voter};
 use plinth_pipeline::{Host, Node, NodeConfig};
 use plinth_types::{Bytes, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +28,8 @@ struct Network {
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
     /// Of a thousand frames.
     lost: Mutex<u64>,
+    /// How much later a frame to a node comes for each of its bytes.
+    slow: Mutex<BTreeMap<NodeId, Duration>>,
 }
 
 struct Links {
@@ -48,9 +50,10 @@ impl Links {
         }
         let bytes = Bytes::from(encoded);
         let copies = 1 + u64::from(random >> 32 & 63 == 0);
+        let slow = lock(&self.network.slow).get(&to).map_or(Duration::ZERO, |one| *one * bytes.len() as u32);
         for copy in 0..copies {
             let (network, bytes) = (self.network.clone(), bytes.clone());
-            let delay = Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
+            let delay = slow + Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
             let arrives = move || {
                 let node = lock(&network.nodes).get(to as usize - 1).cloned().flatten();
                 if let Some(node) = node {
@@ -190,6 +193,11 @@ impl Machines {
     /// So many of a thousand frames are lost.
     pub fn lose(&self, of_a_thousand: u64) {
         *lock(&self.network.lost) = of_a_thousand;
+    }
+
+    /// What is sent to a machine takes so much longer for each byte.
+    pub fn slow(&self, to: usize, byte: Duration) {
+        lock(&self.network.slow).insert(to as u64 + 1, byte);
     }
 
     /// Runs until a node among these takes commits; gives which.
