@@ -8,6 +8,8 @@
 
 #[path = "client_suite.rs"]
 mod client_suite;
+#[path = "large_commits.rs"]
+mod large_commits;
 #[path = "layer_suite.rs"]
 mod layer_suite;
 #[path = "machine_suite.rs"]
