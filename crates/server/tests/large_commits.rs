@@ -45,7 +45,7 @@ impl World {
             machines.form(at).expect("a member");
         }
         let list: Vec<_> = (0..SERVERS).map(|at| address(&machines, at).to_string()).collect();
-        let file = ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
+        let file = ClusterFile::parse(&format!("plinth:07070707@{}", list.join(","))).expect("it is one");
         let mut world = Self { machines, file, client };
         (0..SERVERS).for_each(|at| world.start(at));
         world
