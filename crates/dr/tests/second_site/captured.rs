@@ -4,24 +4,18 @@
 //! row that a transaction could take along.
 
 use crate::world::*;
-use plinth_client::{CaptureConsumer, CapturedStream, ChangeCapture, Endpoint, ReadVersionRequest};
+use plinth_client::{CaptureConsumer, CapturedStream, ChangeCapture};
 use plinth_dr::{Control, Leftover, Sites, StartSettings, abort, abort_second, start, switch};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::sync::{First, race};
-use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, RangeRead, RangeResult, Result, Version, marks,
-};
+use plinth_types::{Changes, ChangesRequest, Error, KeyRange, Result, Version};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The database, and who reads which stream.
-struct Captured {
-    inner: Arc<dyn Endpoint>,
-    state: Arc<State>,
-}
+/// The streams of a database, and who reads them.
+struct Streams(Arc<State>);
 
 struct State {
     db: plinth_client::Database,
@@ -107,22 +101,22 @@ impl CaptureConsumer for Consumer {
     }
 }
 
-impl ChangeCapture for Captured {
+impl ChangeCapture for Streams {
     fn register(&self, name: &[u8], range: &KeyRange) -> Reply<u64> {
-        if !self.state.is_on {
+        if !self.0.is_on {
             return Reply::ready(Err(Error::client_invalid_operation()));
         }
-        let registered = self.state.db.register_changes(name, [range.clone()], None);
-        later(self.env(), async move { Ok(registered.await?.id) })
+        let registered = self.0.db.register_changes(name, [range.clone()], None);
+        later(self.0.db.endpoint().env(), async move { Ok(registered.await?.id) })
     }
 
     fn remove(&self, name: &[u8]) -> Reply<()> {
-        self.state.db.remove_changes(name)
+        self.0.db.remove_changes(name)
     }
 
     fn list(&self) -> Reply<Vec<CapturedStream>> {
-        let all = self.state.db.list_changes();
-        later(self.env(), async move {
+        let all = self.0.db.list_changes();
+        later(self.0.db.endpoint().env(), async move {
             let shown = |it: plinth_client::ChangeStream| CapturedStream {
                 name: it.name,
                 id: it.id,
@@ -133,8 +127,8 @@ impl ChangeCapture for Captured {
     }
 
     fn consume(&self, name: &[u8]) -> Reply<Arc<dyn CaptureConsumer>> {
-        let (state, found) = (self.state.clone(), self.state.db.consume_changes(name));
-        later(self.env(), async move {
+        let (state, found) = (self.0.clone(), self.0.db.consume_changes(name));
+        later(self.0.db.endpoint().env(), async move {
             let stream = found.await?.id();
             let consumer: Arc<dyn CaptureConsumer> =
                 Arc::new(Consumer { state, stream, position: Arc::default() });
@@ -143,66 +137,11 @@ impl ChangeCapture for Captured {
     }
 }
 
-impl Endpoint for Captured {
-    fn env(&self) -> &Env {
-        self.inner.env()
-    }
-
-    fn read_version(&self, request: ReadVersionRequest) -> Reply<plinth_client::ReadVersionReply> {
-        self.inner.read_version(request)
-    }
-
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        self.inner.get_many(version, space, keys)
-    }
-
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.inner.get_key(version, space, selector)
-    }
-
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.inner.get_range(version, space, read)
-    }
-
-    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.inner.commit(request)
-    }
-
-    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
-        self.inner.watch(key, value, version)
-    }
-
-    fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        self.inner.range_size(range)
-    }
-
-    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
-        self.inner.split_points(range, chunk)
-    }
-
-    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        self.inner.addresses_for_key(key)
-    }
-
-    fn describe(&self) -> plinth_client::Description {
-        self.inner.describe()
-    }
-
-    fn status_json(&self) -> Reply<String> {
-        self.inner.status_json()
-    }
-
-    fn change_capture(&self) -> Option<&dyn ChangeCapture> {
-        Some(self)
-    }
-}
-
 /// The first of a pair by its change data capture alone, with answers that get lost.
 fn captured(db: &plinth::Database, seed: u64, is_on: bool) -> plinth_client::Database {
-    let inner = lossy(db, seed, 9).endpoint().clone();
-    let (db, random) = (client(db), Mutex::new(Random::new(seed)));
-    let state = Arc::new(State { db, random, reading: AtomicUsize::new(0), is_on });
-    plinth_client::Database::new(Arc::new(Captured { inner, state }))
+    let random = Mutex::new(Random::new(seed));
+    let state = State { db: client(db), random, reading: AtomicUsize::new(0), is_on };
+    lossy_with(db, seed, 9, Some(Arc::new(Streams(Arc::new(state)))))
 }
 
 /// Follows under writes and kills, and takes the first's place in the middle of them. What the second is then the first was when it was
@@ -274,14 +213,7 @@ fn mistakes_with_a_captured_first_are_noticed() {
         "dr: a captured first is left before it is followed",
         "dr: what is captured is acknowledged before it is applied",
     ] {
-        let noticed = (0..12).find(|seed| {
-            marks::plant(Some(bug));
-            let result = std::panic::catch_unwind(|| take_over_with_kills(*seed, 4));
-            marks::plant(None);
-            !matches!(result, Ok(Ok(_)))
-        });
-        println!("{bug}: noticed by seed {noticed:?}");
-        assert!(noticed.is_some(), "{bug} was not noticed");
+        is_noticed(bug, 12, |seed| take_over_with_kills(seed, 4));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::world::*;
 use plinth_dr::{Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status};
-use plinth_types::{Error, Result, marks};
+use plinth_types::{Error, Result};
 use std::time::Duration;
 
 /// What a round was like.
@@ -74,19 +74,12 @@ fn the_second_is_what_the_first_was_at_the_version_it_says() {
 
 #[test]
 fn mistakes_in_following_are_noticed() {
-    for (bug, seeds) in [
-        ("dr: the position comes behind what leads to it", 12),
-        ("dr: clears are applied last", 12),
-        ("dr: what follows a round begins late", 12),
+    for bug in [
+        "dr: the position comes behind what leads to it",
+        "dr: clears are applied last",
+        "dr: what follows a round begins late",
     ] {
-        let noticed = (0..seeds).find(|seed| {
-            marks::plant(Some(bug));
-            let result = std::panic::catch_unwind(|| follow_with_kills(*seed, 5));
-            marks::plant(None);
-            !matches!(result, Ok(Ok(_)))
-        });
-        println!("{bug}: noticed by seed {noticed:?}");
-        assert!(noticed.is_some(), "{bug} was not noticed by {seeds} seeds");
+        is_noticed(bug, 12, |seed| follow_with_kills(seed, 5));
     }
 }
 

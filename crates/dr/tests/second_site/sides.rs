@@ -10,7 +10,7 @@ use plinth_dr::{
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
-use plinth_types::{Bytes, Error, changes, marks, system};
+use plinth_types::{Bytes, Error, changes, system};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -169,14 +169,7 @@ fn nothing_acknowledged_is_lost_when_sides_are_changed() {
 
 #[test]
 fn unlocking_before_everything_is_there_is_noticed() {
-    let noticed = (0..12).find(|seed| {
-        marks::plant(Some("dr: the second is unlocked before it has everything"));
-        let result = std::panic::catch_unwind(|| change_with_kills(*seed));
-        marks::plant(None);
-        !matches!(result, Ok(Ok(_)))
-    });
-    println!("noticed by seed {noticed:?}");
-    assert!(noticed.is_some());
+    is_noticed("dr: the second is unlocked before it has everything", 12, change_with_kills);
 }
 
 /// Without kills clients stand still for a few round trips: far less than the second that is promised, by the simulated clock.

@@ -5,7 +5,7 @@
 
 use plinth::client::{MutationType, TransactionOption};
 use plinth::{Database, KeySelector, Version};
-use plinth_client::{Endpoint, ReadVersionRequest};
+use plinth_client::{ChangeCapture, Endpoint, ReadVersionRequest};
 use plinth_dr::{Agent, Control, Ending, Sites, StartSettings, Status, start};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
@@ -14,9 +14,10 @@ use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySpace,
-    RangeRead, RangeResult, Result, atomic, system,
+    RangeRead, RangeResult, Result, atomic, marks, system,
 };
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -295,6 +296,8 @@ pub struct Lossy {
     /// One of so many. Of none: it never answers at all.
     pub one_of: usize,
     pub held: Held,
+    /// Its streams, where they are no rows.
+    pub capture: Option<Arc<dyn ChangeCapture>>,
 }
 
 /// Commits that wait on their way to a database until they are let go, while everything else goes on: a process that stands still.
@@ -419,21 +422,38 @@ impl Endpoint for Lossy {
     }
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
-        self.inner.read_changes(request)
+        match self.capture {
+            Some(_) => Reply::ready(Err(Error::unsupported_operation())),
+            None => self.inner.read_changes(request),
+        }
+    }
+
+    fn change_capture(&self) -> Option<&dyn ChangeCapture> {
+        self.capture.as_deref()
     }
 }
 
 /// The database with lost answers, and range reads in small pieces.
 pub fn lossy(db: &Database, seed: u64, one_of: usize) -> plinth_client::Database {
-    let (random, held) = (Mutex::new(Random::new(seed)), Held::default());
-    plinth_client::Database::new(Arc::new(Lossy { inner: db.endpoint().clone(), random, one_of, held }))
+    lossy_with(db, seed, one_of, None)
+}
+
+/// The same, with streams of its own.
+pub fn lossy_with(
+    db: &Database,
+    seed: u64,
+    one_of: usize,
+    capture: Option<Arc<dyn ChangeCapture>>,
+) -> plinth_client::Database {
+    let (inner, random, held) = (db.endpoint().clone(), Mutex::new(Random::new(seed)), Held::default());
+    plinth_client::Database::new(Arc::new(Lossy { inner, random, one_of, held, capture }))
 }
 
 /// The database as a process sees it that can be made to stand still.
 pub fn held(db: &Database) -> (plinth_client::Database, Held) {
     let (random, held) = (Mutex::new(Random::new(1)), Held::default());
     let (inner, one_of) = (db.endpoint().clone(), usize::MAX);
-    let endpoint = Lossy { inner, random, one_of, held: held.clone() };
+    let endpoint = Lossy { inner, random, one_of, held: held.clone(), capture: None };
     (plinth_client::Database::new(Arc::new(endpoint)), held)
 }
 
@@ -447,4 +467,16 @@ pub async fn lock_as_another(db: &plinth_client::Database, is_locked: bool) {
         false => tr.clear(system::DATABASE_LOCKED),
     }
     tr.commit().await.unwrap();
+}
+
+/// The test is tested: one of so many seeds notices a mistake that is planted.
+pub fn is_noticed<T>(bug: &'static str, seeds: u64, run: impl Fn(u64) -> std::result::Result<T, String>) {
+    let noticed = (0..seeds).find(|seed| {
+        marks::plant(Some(bug));
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(*seed)));
+        marks::plant(None);
+        !matches!(result, Ok(Ok(_)))
+    });
+    println!("{bug}: noticed by seed {noticed:?}");
+    assert!(noticed.is_some(), "{bug} was not noticed by {seeds} seeds");
 }
