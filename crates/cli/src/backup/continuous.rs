@@ -231,7 +231,7 @@ fn until(db: &Database, tag: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result
             told.clone_from(&status.error);
         }
         let step = step(&status);
-        waiting.set(env, step.to_owned(), format!("{step}{}", saved(&status)));
+        waiting.set(env, step, format!("{step}{}", saved(&status)));
         block_on(env.sleep(Duration::from_millis(300)));
     }
 }

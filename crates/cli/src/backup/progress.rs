@@ -75,20 +75,20 @@ fn looked_at<T: Send + 'static>(
 }
 
 /// Something that another process does and this one waits for.
-pub struct Waiting {
+pub struct Waiting<S> {
     title: String,
     bar: Option<Task>,
-    steps: Steps<String>,
+    steps: Steps<S>,
 }
 
-impl Waiting {
+impl<S: PartialEq> Waiting<S> {
     pub fn begin(env: &Env, title: String) -> Self {
         let bar = bar(|bars| bars.unknown(&title));
         Self { bar, title, steps: Steps { began: env.now(), told: None } }
     }
 
     /// Tells how it is, in words; a line is worth it when it is at another `step`.
-    pub fn set(&mut self, env: &Env, step: String, words: String) {
+    pub fn set(&mut self, env: &Env, step: S, words: String) {
         match &self.bar {
             Some(bar) => bar.set(0, words),
             None if self.steps.is_due(env.now(), step) => eprintln!("{}: {words}", self.title),

@@ -289,7 +289,7 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
         if stop.load(Ordering::Relaxed) {
             return Ok(INTERRUPTED);
         }
-        let step = format!("{} {}", tenth(found.files.1, found.files.0), found.log.is_some());
+        let step = (tenth(found.files.1, found.files.0), found.log.is_some());
         waiting.set(env, step, told(&found));
         block_on(env.sleep(Duration::from_millis(500)));
     }
