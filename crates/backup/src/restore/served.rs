@@ -7,8 +7,9 @@
 //!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
 //! ```
 //! Rows and how far they are come in one transaction, and so do changes of the log, of which additions may not come twice: the record
-//! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that another one has taken over from ends. At the end the record
-//! and the lock go in one transaction; until then every other client is told `database_locked`.
+//! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that
+//! another one has taken over from ends. At the end the record and the lock go in one transaction; until then every other client is told
+//! `database_locked`.
 
 use super::apply::{Place, Sink, apply};
 use super::read::read_pieces;
