@@ -4,7 +4,7 @@
 //! missing, and what has its versions is read instead.
 
 use crate::container::{Backup, Contents, LogFile};
-use crate::format::{Header, Kind};
+use crate::format::{FileReader, Header, Kind};
 use crate::log;
 use crate::manifest::{Manifest, RowsFile};
 use crate::restore::read_pieces;
@@ -39,8 +39,9 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The versions that can be restored all the same, first and last of each stretch.
     pub restorable: Vec<(Version, Version)>,
-    /// When versions were committed, in milliseconds since 1970, as far as the files tell; ascending by version.
-    pub moments: Vec<(Version, u64)>,
+    /// Versions that were committed at such a time or later, in milliseconds since 1970, and those that were by then; each ascending.
+    floors: Vec<(Version, u64)>,
+    ceilings: Vec<(Version, u64)>,
     /// Whether rows and mutations were looked at, or, for want of the key, checksums alone.
     pub is_deep: bool,
 }
@@ -88,7 +89,8 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         report.problems.extend(errors.into_iter().map(|error| Problem { error, costs: reach }));
     }
     report.restorable = contents.restorable();
-    report.moments.sort_unstable();
+    report.floors.sort_unstable();
+    report.ceilings.sort_unstable();
     Ok(report)
 }
 
@@ -96,15 +98,17 @@ impl VerifyReport {
     /// Between which times these versions were committed, in milliseconds since 1970: the last known time before them, and the first
     /// one behind, if there are any.
     pub fn times(&self, (from, to): (Version, Version)) -> (Option<u64>, Option<u64>) {
-        let before = self.moments.iter().rfind(|(version, _)| *version <= from);
-        let behind = self.moments.iter().find(|(version, _)| *version >= to);
+        let before = self.floors.iter().rfind(|(version, _)| *version <= from);
+        let behind = self.ceilings.iter().find(|(version, _)| *version >= to);
         (before.map(|(_, time)| *time), behind.map(|(_, time)| *time))
     }
 
-    /// What a header says of the times of these versions.
-    fn learn(&mut self, versions: (Version, Version), header: &Header) {
-        let told = [(versions.0, header.time_from), (versions.1, header.time_to)];
-        self.moments.extend(told.into_iter().filter(|(_, time)| *time > 0));
+    /// What a header says of the times of these versions. Of a file of the log those are its first and last moment, between which others of
+    /// its versions may lie: its first version came by then, its last one not before.
+    fn learn(&mut self, (first, last): (Version, Version), header: &Header) {
+        let known = |time: u64| time > 0;
+        self.ceilings.extend(Some((first, header.time_from)).filter(|told| known(told.1)));
+        self.floors.extend(Some((last, header.time_to)).filter(|told| known(told.1)));
     }
 
     fn count(&mut self, bytes: u64, read: &AtomicU64) {
@@ -164,8 +168,7 @@ async fn check_log(backup: &Backup, listed: &LogFile, report: &mut VerifyReport)
     let mut file = backup.reader(&bytes, name, Kind::Log)?;
     report.learn((listed.from, listed.to - 1), &file.header);
     if !report.is_deep {
-        while file.next()?.is_some() {}
-        return Ok(());
+        return read_blocks(&mut file);
     }
     let count = file.header.count;
     let mut found = 0;
@@ -192,7 +195,10 @@ async fn check_rows(backup: &Backup, file: &RowsFile) -> Result<()> {
 
 async fn check_blocks(backup: &Backup, name: &str, kind: Kind) -> Result<()> {
     let bytes = backup.target.get(name).await?;
-    let mut file = backup.reader(&bytes, name, kind)?;
+    read_blocks(&mut backup.reader(&bytes, name, kind)?)
+}
+
+fn read_blocks(file: &mut FileReader<'_>) -> Result<()> {
     while file.next()?.is_some() {}
     Ok(())
 }
@@ -204,7 +210,7 @@ mod tests {
     #[test]
     fn versions_lie_between_the_times_that_are_known_around_them() {
         let moments = vec![(10, 1_000), (20, 2_000), (30, 3_000)];
-        let report = VerifyReport { moments, ..VerifyReport::default() };
+        let report = VerifyReport { floors: moments.clone(), ceilings: moments, ..VerifyReport::default() };
         assert_eq!(report.times((12, 25)), (Some(1_000), Some(3_000)));
         assert_eq!(report.times((20, 20)), (Some(2_000), Some(2_000)));
         assert_eq!(report.times((5, 15)), (None, Some(2_000)));

@@ -7,10 +7,11 @@ mod common;
 
 use common::*;
 use plinth::backup::restore::{Goal, Mapping, RestoreControl, restore_into};
-use plinth::backup::{Backup, LogBuilder, Moment, SnapshotSettings, everything, take_snapshot};
+use plinth::backup::{Backup, LogBuilder, Moment, SnapshotSettings, everything, take_snapshot, verify};
 use plinth::{Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::{Bytes, MutationList, atomic};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -249,6 +250,47 @@ fn a_time_is_found_among_files_of_which_few_have_a_moment() {
             .unwrap();
         let rows = rows_of(&*open(&machine, "/at", "memory").await).await;
         assert_eq!(rows[&b"a"[..]], [1][..], "the last moment before that is in the first file");
+    });
+}
+
+/// What a file's own header says of its first version is the time of its first moment, which may be much later.
+#[test]
+fn damage_in_the_log_is_told_with_the_times_around_it() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"a", b"0").await;
+        let backup = new_backup(&machine, &db).await;
+        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let mut files = Vec::new();
+        let mut from = begin + 1;
+        for n in 1..=5_u8 {
+            machine.sleep(Duration::from_secs(1)).await;
+            let version = set(&db, b"a", &[n]).await;
+            let (mut log, mut list) = (LogBuilder::new(from), MutationList::new());
+            list.push(MutationType::Set, b"a", &[n]);
+            log.push(version, list.iter());
+            let time = machine.wall_clock().as_millis() as u64;
+            log.moment(Moment { time, version });
+            backup.put_log(log, version + 1).await.unwrap();
+            files.push(((from, version), time));
+            from = version + 1;
+        }
+        let (target, logs) = (backup_target(&machine), backup.contents().await.unwrap().logs);
+        for (damaged, last) in [(2, false), (4, true)] {
+            let kept = target.get(&logs[damaged].name).await.unwrap();
+            let mut bytes = kept.to_vec();
+            *bytes.last_mut().unwrap() ^= 1;
+            target.put(&logs[damaged].name, bytes.into()).await.unwrap();
+            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            let [problem] = &report.problems[..] else { panic!("{report:?}") };
+            let (versions, _) = files[damaged];
+            assert_eq!(problem.costs, Some(versions));
+            let behind = (!last).then(|| files[damaged + 1].1);
+            assert_eq!(report.times(versions), (Some(files[damaged - 1].1), behind));
+            target.put(&logs[damaged].name, kept).await.unwrap();
+        }
     });
 }
 
