@@ -5,8 +5,11 @@
 //! key is 32 times the byte 7. They stay there for good; what is written today is judged in the same way, and left in the directory that
 //! `PLINTH_FORMATS` names. `docs/format/README.md` has the promise.
 
+#[path = "../../plinth/tests/formats/archives.rs"]
+mod archives;
 mod common;
 
+use archives::{KEPT, hex, kept, pack, rows_of_archive, unpack};
 use common::*;
 use plinth::backup::agent::{self, State, Wish};
 use plinth::backup::restore::{Goal, Mapping};
@@ -17,11 +20,9 @@ use plinth_env::simulated::Simulation;
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/formats");
 const KEY: [u8; 32] = [7; 32];
 
 /// What was there at some versions.
@@ -29,20 +30,6 @@ type Known = BTreeMap<Version, Model>;
 
 fn temporary() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-backup-formats")).unwrap()
-}
-
-fn list(dir: &Path) -> Vec<PathBuf> {
-    let names = block_on(Env::real().files().list(dir)).unwrap();
-    names.into_iter().map(|name| dir.join(name)).collect()
-}
-
-fn tar(arguments: &[&str], paths: &[&Path]) {
-    let status = Command::new("tar").args(arguments).args(paths).status();
-    assert!(status.expect("there is a tar").success(), "tar {arguments:?} {paths:?}");
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Bytes {
@@ -189,22 +176,13 @@ fn judge(dir: &Path, name: &str, known: &Known) {
 
 #[test]
 fn backups_of_earlier_commits_are_restored_row_for_row() {
-    let mut count = 0;
-    let folders =
-        list(Path::new(KEPT)).into_iter().filter(|path| path.extension().is_none_or(|end| end != "md"));
-    for archive in folders.flat_map(|dir| list(&dir)) {
-        let file = archive.file_name().unwrap().to_str().unwrap();
-        let Some(name) = file.strip_suffix(".tar.gz").filter(|name| name.starts_with("backup-")) else {
-            continue;
-        };
+    let kept = kept(true);
+    assert!(kept.len() >= 2, "{KEPT} has {kept:?}");
+    for (name, archive) in kept {
         let place = temporary();
-        tar(&["-C", place.path().to_str().unwrap(), "-xzf"], &[&archive]);
-        let rows = archive.with_file_name(format!("{name}.rows"));
-        let text = String::from_utf8(block_on(Env::real().files().read(&rows)).unwrap()).unwrap();
-        judge(&place.path().join("backup"), name, &read(&text));
-        count += 1;
+        unpack(&archive, place.path());
+        judge(&place.path().join("backup"), &name, &read(&rows_of_archive(&archive)));
     }
-    assert!(count >= 2, "{KEPT} has {count} backups");
 }
 
 #[test]
@@ -223,9 +201,7 @@ fn todays_backups_are_restored() {
         assert_eq!(read(&written(&known)), known);
         judge(&dir, name, &known);
         let Some(out) = std::env::var_os("PLINTH_FORMATS").map(PathBuf::from) else { continue };
-        let outside = place.path().to_str().unwrap();
-        let archive = out.join(format!("{name}.tar.gz"));
-        tar(&["--owner=0", "--group=0", "-C", outside, "-czf"], &[&archive, Path::new("backup")]);
+        pack(place.path(), "backup", &out.join(format!("{name}.tar.gz")));
         block_on(Env::real().files().replace(out.join(format!("{name}.rows")), written(&known).as_bytes()))
             .unwrap();
     }

@@ -5,21 +5,20 @@
 //! written today is written, and judged in the same way, by `todays_directories_are_read`, which also leaves them in the directory that
 //! `PLINTH_FORMATS` names. `docs/format/README.md` has the promise and says when there is to be a new one.
 
+#[path = "formats/archives.rs"]
+mod archives;
 #[path = "formats/damage.rs"]
 mod damage;
 #[path = "formats/fill.rs"]
 mod fill;
 
+use archives::{KEPT, hex, kept, list, pack, rows_of_archive, unpack};
 use plinth::series::{Direction, Settings, Value};
 use plinth::{Database, Env, TransactionOption, block_on};
 use plinth_env::TemporaryDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Where the repository keeps them.
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/formats");
 
 /// One test at a time: between fork and exec a `tar` that another thread starts holds the lock of a directory that is closed here.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -50,33 +49,11 @@ impl Place {
     }
 }
 
-/// What is below a directory, by its names.
-fn list(dir: &Path) -> Vec<PathBuf> {
-    let names = block_on(Env::real().files().list(dir)).unwrap();
-    names.into_iter().map(|name| dir.join(name)).collect()
-}
-
-fn tar(arguments: &[&str], paths: &[&Path]) {
-    let status = Command::new("tar").args(arguments).args(paths).status();
-    assert!(status.expect("there is a tar").success(), "tar {arguments:?} {paths:?}");
-}
-
-/// Puts a directory into an archive; zeros take no room in it.
-fn pack(place: &Place, archive: &Path) {
-    let outside = place.outside().to_str().unwrap();
-    tar(&["--owner=0", "--group=0", "-C", outside, "-czf"], &[archive, Path::new("db")]);
-}
-
 /// A directory out of an archive.
-fn unpack(archive: &Path) -> Place {
+fn unpacked(archive: &Path) -> Place {
     let place = Place::new();
-    let outside = place.outside().to_str().unwrap();
-    tar(&["-C", outside, "-xzf"], &[archive]);
+    unpack(archive, place.outside());
     place
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Every row of a database and every point of its series, each in a line.
@@ -154,44 +131,19 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     assert!(found == expected, "{name}, opened again: {}", difference(&found, &expected));
 }
 
-/// The kept directories: their names and archives.
-fn kept() -> Vec<(String, PathBuf)> {
-    let versions = list(Path::new(KEPT));
-    let files = versions
-        .iter()
-        .filter(|path| path.extension().is_none_or(|end| end != "md"))
-        .flat_map(|dir| list(dir));
-    // Backups are another test's: `crates/backup/tests/formats.rs`.
-    let is_backup =
-        |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"backup-"));
-    let archives = files.filter(|path| path.to_str().unwrap().ends_with(".tar.gz") && !is_backup(path));
-    let mut named: Vec<_> = archives.map(|path| (name(&path), path)).collect();
-    named.sort();
-    named
-}
-
-/// `0.1.0/ssd-closed` of its archive's path.
-fn name(archive: &Path) -> String {
-    let folder = archive.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
-    let file = archive.file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.gz");
-    format!("{folder}/{file}")
-}
-
 fn expected(archive: &Path) -> Vec<String> {
-    let path = archive.to_str().unwrap().replace(".tar.gz", ".rows");
-    let text = block_on(Env::real().files().read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+    rows_of_archive(archive).lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn directories_of_earlier_commits_open_with_every_row() {
     let _alone = alone();
-    let kept = kept();
+    let kept = kept(false);
     assert!(kept.len() >= 4, "{KEPT} has {kept:?}");
     for (name, archive) in &kept {
         let expected = expected(archive);
         assert!(expected.iter().any(|line| line.starts_with("point")), "{name} has no points");
-        judge(&unpack(archive), name, &expected);
+        judge(&unpacked(archive), name, &expected);
     }
 }
 
@@ -206,14 +158,14 @@ fn todays_directories_are_read() {
         let archive = place.outside().join("db.tar.gz");
         if crashed {
             // As it lies there: nothing is being written, and nobody has closed it.
-            pack(&place, &archive);
+            pack(place.outside(), "db", &archive);
             db.close().unwrap();
         } else {
             db.close().unwrap();
-            pack(&place, &archive);
+            pack(place.outside(), "db", &archive);
         }
         let name = format!("{engine}-{}", if crashed { "crashed" } else { "closed" });
-        judge(&unpack(&archive), &name, &expected);
+        judge(&unpacked(&archive), &name, &expected);
         if let Some(out) = &out {
             let files = Env::real();
             let files = files.files();
@@ -231,10 +183,10 @@ fn todays_directories_are_read() {
 fn a_newer_format_is_refused_in_words_and_left_alone() {
     let _alone = alone();
     let mut tried = BTreeMap::new();
-    for (name, archive) in kept() {
-        let first = unpack(&archive);
+    for (name, archive) in kept(false) {
+        let first = unpacked(&archive);
         for file in damage::files_with_formats(&first.dir()) {
-            let place = unpack(&archive);
+            let place = unpacked(&archive);
             let kind = damage::make_newer(&place.dir().join(&file));
             *tried.entry(kind).or_insert(0) += 1;
             let before = damage::contents(&place.dir());

@@ -1,0 +1,57 @@
+//! The archives of `tests/formats`: directories and backups that earlier commits wrote, and what was in them.
+
+use plinth::{Env, block_on};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the repository keeps them.
+pub const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/formats");
+
+/// What is below a directory, by its names.
+pub fn list(dir: &Path) -> Vec<PathBuf> {
+    let names = block_on(Env::real().files().list(dir)).unwrap();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+fn tar(arguments: &[&str], paths: &[&Path]) {
+    let status = Command::new("tar").args(arguments).args(paths).status();
+    assert!(status.expect("there is a tar").success(), "tar {arguments:?} {paths:?}");
+}
+
+/// Puts a directory below `outside` into an archive; zeros take no room in it.
+pub fn pack(outside: &Path, name: &str, archive: &Path) {
+    let outside = outside.to_str().unwrap();
+    tar(&["--owner=0", "--group=0", "-C", outside, "-czf"], &[archive, Path::new(name)]);
+}
+
+/// Takes a directory out of an archive.
+pub fn unpack(archive: &Path, outside: &Path) {
+    tar(&["-C", outside.to_str().unwrap(), "-xzf"], &[archive]);
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What is kept: backups (`backup-NAME`), or directories. Their names, as `0.1.0/ssd-closed`, and archives.
+pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {
+    let folders =
+        list(Path::new(KEPT)).into_iter().filter(|path| path.extension().is_none_or(|end| end != "md"));
+    let mut named: Vec<_> = folders
+        .flat_map(|dir| list(&dir))
+        .filter_map(|path| {
+            let file = path.file_name()?.to_str()?.strip_suffix(".tar.gz")?;
+            let folder = path.parent()?.file_name()?.to_str()?;
+            (file.starts_with("backup-") == are_backups).then(|| (format!("{folder}/{file}"), path.clone()))
+        })
+        .collect();
+    named.sort();
+    named
+}
+
+/// What was in it when it was written.
+pub fn rows_of_archive(archive: &Path) -> String {
+    let path = archive.to_str().unwrap().replace(".tar.gz", ".rows");
+    let text = block_on(Env::real().files().read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    String::from_utf8(text).unwrap()
+}
