@@ -197,6 +197,87 @@ fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
     }
 }
 
+/// Of a part of the keys it locks that part: everybody else goes on beside it.
+#[test]
+fn a_restore_of_ranges_locks_those_alone() {
+    let simulation = Simulation::new(11);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let mut model = Model::default();
+        write_some(&db, &mut model, &mut Random::new(11), 60).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        set(&to, b"a", b"mine").await;
+        let mapping = Mapping { add_prefix: "restored/".into(), ..Mapping::default() };
+        let plan = plan(&backup, Goal::Newest, mapping.clone()).await.unwrap();
+        // Nothing of it is there yet, and all of it is locked.
+        let control = RestoreControl::default();
+        control.stop.store(true, Ordering::SeqCst);
+        assert_eq!(serve(&backup, &plan, &control, &to).await, Err(Error::operation_cancelled()));
+        let locked = Error::transaction_rejected_range_locked();
+        let tr = to.create_transaction();
+        assert_eq!(tr.get("restored/key001").await.unwrap_err(), locked);
+        assert_eq!(tr.snapshot().range("b".."z").collect().await.unwrap_err(), locked);
+        let tr = to.create_transaction();
+        tr.set("restored/new", "");
+        assert_eq!(tr.commit().await.unwrap_err(), locked);
+        set(&to, b"a", b"still mine").await;
+        let document: serde_json::Value = serde_json::from_str(&to.status_json().await.unwrap()).unwrap();
+        let told = &document["cluster"]["plinth"]["locked_ranges"];
+        assert_eq!(told, &serde_json::json!([{ "begin": "restored/", "end": "restored/\\xff" }]));
+        assert_eq!(document["cluster"]["database_locked"], false);
+        // Given up it is free, and so it is when it is whole.
+        assert!(abort(&to).await.unwrap());
+        set(&to, b"restored/free", b"").await;
+        let taken = serve(&backup, &plan, &RestoreControl::default(), &to).await;
+        assert_eq!(taken, Err(Error::restore_destination_not_empty()));
+        to.transact(async |tr| {
+            tr.clear("restored/free");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+        let mut rows = rows_of(&to).await;
+        assert_eq!(rows.remove(&b"a"[..]).as_deref(), Some(&b"still mine"[..]));
+        let renamed =
+            model.iter().map(|(key, value)| ([b"restored/", &key[..]].concat().into(), value.clone()));
+        assert!(rows == renamed.collect::<Model>());
+        set(&to, b"restored/free", b"").await;
+    });
+}
+
+/// Somebody who read the empty range before, and writes by what it saw after, would have seen the restore neither before nor behind it.
+#[test]
+fn who_read_before_a_restore_of_ranges_conflicts_with_it_behind_its_end() {
+    let simulation = Simulation::new(12);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        write_some(&db, &mut Model::default(), &mut Random::new(12), 20).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let mapping = Mapping { add_prefix: "restored/".into(), ..Mapping::default() };
+        let plan = plan(&backup, Goal::Newest, mapping).await.unwrap();
+        let reads = async |db: &plinth::Database| {
+            let tr = db.create_transaction();
+            assert_eq!(tr.range("restored/".."restored0").collect().await.unwrap(), []);
+            tr.set("empty", "yes");
+            tr
+        };
+        let (during, behind) = (reads(&db).await, reads(&db).await);
+        let control = RestoreControl::default();
+        control.stop.store(true, Ordering::SeqCst);
+        serve(&backup, &plan, &control, &db).await.unwrap_err();
+        // It is before the restore, which isn't there for anybody yet.
+        during.commit().await.unwrap();
+        serve(&backup, &plan, &RestoreControl::default(), &db).await.unwrap();
+        assert_eq!(behind.commit().await, Err(Error::not_committed()));
+    });
+}
+
 /// A restore that dies in the middle of its log, which takes several transactions, and goes on, again and again. The log has additions:
 /// none comes twice, and none is left out.
 fn dies_in_its_log(seed: u64) {

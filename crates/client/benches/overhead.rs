@@ -25,7 +25,7 @@ impl Endpoint for Instant {
     }
     fn read_version(&self, _: ReadVersionRequest) -> Reply<ReadVersionReply> {
         let version = self.version.load(Ordering::Relaxed);
-        Reply::ready(Ok(ReadVersionReply { version, metadata_version: None }))
+        Reply::ready(Ok(ReadVersionReply { version, metadata_version: None, range_locks: None }))
     }
     fn get_many(&self, _: Version, _: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
         Reply::ready(Ok((0..keys.len()).map(|_| Some(self.value.clone())).collect()))

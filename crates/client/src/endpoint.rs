@@ -8,7 +8,7 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, RangeRead, RangeResult, Version,
+    KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 
@@ -232,6 +232,9 @@ pub struct ReadVersionReply {
     pub version: Version,
     /// The value of `\xff/metadataVersion` at that version; `None`: the key doesn't exist.
     pub metadata_version: Option<Bytes>,
+    /// The ranges that are locked at that version, if there are any and the request wasn't lock-aware: whoever reads at it leaves
+    /// them alone.
+    pub range_locks: Option<RangeLocks>,
 }
 
 /// What a database calls itself; read through special keys.

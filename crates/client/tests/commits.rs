@@ -359,7 +359,7 @@ fn on_error_knows_what_to_retry() {
     let (_endpoint, db) = stand_in();
     let tr = db.create_transaction();
     tr.set_option(TransactionOption::MaxRetryDelay(0)).unwrap();
-    for code in [1020, 1021, 1037, 1038, 1051, 1079, 1213, 1223, 1007, 1009, 1039] {
+    for code in [1020, 1021, 1037, 1038, 1051, 1079, 1213, 1223, 1235, 1242, 1007, 1009, 1039] {
         tr.on_error_code(code).wait().unwrap();
     }
     for code in [1000, 1025, 1031, 1036, 2017, 2101, 2004, 4000, 1, 5000] {

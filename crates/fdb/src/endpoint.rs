@@ -185,9 +185,11 @@ impl Endpoint for Foundation {
             let metadata = tr.get(system::METADATA_VERSION).reply(|ready| ready.value());
             version.on_complete(move |version| match version {
                 Ok(version) => metadata.on_complete(move |metadata| {
-                    promise.send(
-                        metadata.map(|metadata_version| ReadVersionReply { version, metadata_version }),
-                    );
+                    promise.send(metadata.map(|metadata_version| ReadVersionReply {
+                        version,
+                        metadata_version,
+                        range_locks: None,
+                    }));
                 }),
                 Err(error) => promise.send(Err(error)),
             });

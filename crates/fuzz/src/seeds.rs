@@ -8,7 +8,7 @@ use plinth_proto::frame::{HEADER, Kind};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType,
-    RangeRead, RangeResult, Rows,
+    RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
 };
 
 /// The seeds of a target: a name and the bytes.
@@ -124,15 +124,18 @@ fn replies() -> Vec<Vec<u8>> {
     let range = RangeResult { more: true, read_to_begin: false, read_through_end: true, rows: rows.finish() };
     let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
     let error = Error::transaction_too_old().with_detail("why");
+    let locked = KeyRange::new(&b"a"[..], &b"b"[..]);
+    let locks = RangeLocks::new(vec![RangeLock { range: locked, owner: [7; 16] }]);
     let pinned = reply::Pinned {
         snapshot: *b"sixteen bytes id",
         version: 77,
         metadata_version: value(b"m"),
         lease_ms: 30_000,
+        range_locks: Some(locks.clone()),
     };
     let writes: [Write<'_>; 10] = [
         &|out| reply::put_pong(out, 1),
-        &|out| reply::put_read_version(out, 1, 77, Some(b"metadata")),
+        &|out| reply::put_read_version(out, 1, 77, Some(b"metadata"), Some(&locks)),
         &|out| reply::put_get_many(out, 1, &[value(b"v"), None, value(b"")]),
         &|out| reply::put_get_range(out, 1, &range),
         &|out| reply::put_commit(out, 1, &CommitReply::Committed { version: 9, batch_index: 1 }),

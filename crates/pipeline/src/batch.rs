@@ -81,7 +81,8 @@ pub(crate) fn decide(
         let batch_index = last.map_or(position, |last| last - position) as u16;
         let entrance = may_enter(&request, version, metadata)
             .and_then(|()| may_change_members(&request, in_cluster, changes_members, decided.changes_members))
-            .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)));
+            .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)))
+            .and_then(|concerns| may_touch(&request, metadata).map(|()| concerns));
         match entrance {
             Ok(concerns_metadata) => {
                 decided.changes_members |= changes_members;
@@ -105,6 +106,12 @@ pub(crate) fn decide(
     let mut records = IdempotencyRecords { version, wall_clock, by_high_byte: BTreeMap::new() };
     for ((request, answer, batch_index, concerns_metadata), verdict) in candidates.into_iter().zip(verdicts) {
         let verdict = match verdict {
+            // Somebody before it in the same batch may have taken a lock.
+            Verdict::Commit
+                if let Some(refused) = folded.as_ref().and_then(|now| is_locked_out(&request, now).err()) =>
+            {
+                Err(refused)
+            }
             Verdict::Commit => {
                 if concerns_metadata {
                     decided.touches_system = true;
@@ -164,6 +171,23 @@ fn fold(mutations: &MutationList, before: &Metadata, folded: &mut Option<Metadat
     if touched {
         *folded = Some(after);
     }
+}
+
+/// Whether a lock keeps a transaction out.
+fn is_locked_out(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
+    if metadata.locked.is_some() && !request.lock_aware {
+        return Err(Error::database_locked());
+    }
+    may_touch(request, metadata)
+}
+
+/// Whether none of the keys that it writes is locked; they have their versionstamps. What it read it was told with its read version.
+fn may_touch(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
+    let Some(locks) = metadata.range_locks.as_ref().filter(|_| !request.lock_aware) else { return Ok(()) };
+    request.mutations.iter().try_for_each(|mutation| match mutation.kind {
+        MutationType::ClearRange => locks.check(mutation.param1, mutation.param2),
+        _ => locks.check_key(mutation.param1),
+    })
 }
 
 fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> Result<()> {
@@ -296,5 +320,57 @@ pub(crate) fn internal_request(mutations: MutationList, read_version: Version) -
         mutations,
         lock_aware: true,
         ..CommitRequest::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::reply::{Reply, promise};
+    use plinth_types::system::{DATABASE_LOCKED, RANGE_LOCKS};
+    use plinth_types::{KeyRange, RangeLock, RangeLocks};
+
+    /// The verdicts on these requests as one batch.
+    fn decided(requests: Vec<CommitRequest>) -> Vec<Result<()>> {
+        let mut replies = Vec::<Reply<CommitReply>>::new();
+        let batch = requests.into_iter().map(|request| {
+            let (answer, reply) = promise();
+            replies.push(reply);
+            Submitted { request, changes_members: false, answer: Answer::new(answer) }
+        });
+        let batch = batch.collect();
+        let mut resolver = Resolver::new(0);
+        let decided = decide(batch, 10, (0, 0), false, &Metadata::default(), &mut resolver);
+        let accepted = decided.accepted.into_iter().map(|accepted| (accepted.answer, Ok(())));
+        let refused = decided.refused.into_iter().map(|refused| (refused.answer, refused.verdict.map(drop)));
+        for (answer, verdict) in accepted.chain(refused) {
+            answer.send(verdict.map(|()| CommitReply::Committed { version: 10, batch_index: 0 }));
+        }
+        replies.into_iter().map(|mut reply| reply.try_take().unwrap().map(drop)).collect()
+    }
+
+    fn set(key: &[u8], value: &[u8], lock_aware: bool) -> CommitRequest {
+        let mut request = CommitRequest { lock_aware, ..CommitRequest::default() };
+        request.mutations.push(MutationType::Set, key, value);
+        request.conflicts.writes.push_single(key);
+        request
+    }
+
+    #[test]
+    fn a_lock_keeps_out_who_comes_behind_it_in_the_same_batch() {
+        let range = KeyRange::new(&b"b"[..], &b"c"[..]);
+        let locks = RangeLocks::new(vec![RangeLock { range, owner: [1; 16] }]);
+        let verdicts = decided(vec![
+            set(b"b1", b"before", false),
+            set(RANGE_LOCKS, locks.value(), true),
+            set(b"b2", b"behind", false),
+            set(b"c", b"beside", false),
+            set(b"b3", b"aware", true),
+            set(DATABASE_LOCKED, b"0123456789abcdefghijklmnop", true),
+            set(b"c", b"behind", false),
+        ]);
+        let range = Error::transaction_rejected_range_locked;
+        let expected = [Ok(()), Ok(()), Err(range()), Ok(()), Ok(()), Ok(()), Err(Error::database_locked())];
+        assert_eq!(verdicts, expected);
     }
 }

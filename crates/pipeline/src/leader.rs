@@ -156,13 +156,14 @@ impl Leader {
     /// The answer to a request for a read version, now.
     #[inline]
     pub fn read_version(&self, lock_aware: bool, priority: Priority) -> Result<ReadVersionReply> {
-        let visible::Answer { version, locked, metadata_version } =
+        let visible::Answer { version, locked, range_locks, metadata_version } =
             self.replica.visible.answer(|| self.newest_readable());
         if locked && !lock_aware {
             return Err(Error::database_locked());
         }
         plinth_usdt::transaction_start(version, priority as u8);
-        Ok(ReadVersionReply { version, metadata_version })
+        let range_locks = range_locks.filter(|_| !lock_aware);
+        Ok(ReadVersionReply { version, metadata_version, range_locks })
     }
 
     /// The same, once it is proven that this node leads, where that has to be proven.

@@ -4,14 +4,18 @@
 //! one batch holds for the next even while the first is still being synced. What readers may know
 //! travels with the batch and is shown when the batch is published.
 
-use plinth_types::system::{self, DATABASE_LOCKED, METADATA_VERSION, MIN_REQUIRED_COMMIT_VERSION};
-use plinth_types::{Bytes, MutationRef, MutationType, Version, atomic};
+use plinth_types::system::{
+    self, DATABASE_LOCKED, METADATA_VERSION, MIN_REQUIRED_COMMIT_VERSION, RANGE_LOCKS,
+};
+use plinth_types::{Bytes, MutationRef, MutationType, RangeLocks, Version, atomic};
 
 /// The metadata as of some version.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Metadata {
     /// The value of the lock key, while the database is locked.
     pub locked: Option<Bytes>,
+    /// The ranges that are locked, if there are any.
+    pub range_locks: Option<RangeLocks>,
     /// The value of the metadata version key.
     pub metadata_version: Option<Bytes>,
     /// The value of the key below whose version nothing may commit.
@@ -23,6 +27,7 @@ impl Metadata {
     pub fn load(mut get: impl FnMut(&[u8]) -> Option<Bytes>) -> Self {
         Self {
             locked: get(DATABASE_LOCKED),
+            range_locks: get(RANGE_LOCKS).map(RangeLocks::decode),
             metadata_version: get(METADATA_VERSION),
             min_required: get(MIN_REQUIRED_COMMIT_VERSION),
         }
@@ -31,8 +36,10 @@ impl Metadata {
     /// Folds in a mutation; says whether it concerned any of this.
     pub fn fold(&mut self, mutation: MutationRef<'_>) -> bool {
         let mut touched = false;
+        let mut range_locks = self.range_locks.as_ref().map(|locks| locks.value().clone());
         for (key, field) in [
             (DATABASE_LOCKED, &mut self.locked),
+            (RANGE_LOCKS, &mut range_locks),
             (METADATA_VERSION, &mut self.metadata_version),
             (MIN_REQUIRED_COMMIT_VERSION, &mut self.min_required),
         ] {
@@ -46,6 +53,9 @@ impl Metadata {
                 *field = value.map(|value| Bytes::copy_from_slice(&value));
                 touched = true;
             }
+        }
+        if range_locks.as_ref() != self.range_locks.as_ref().map(RangeLocks::value) {
+            self.range_locks = range_locks.map(RangeLocks::decode).filter(|locks| !locks.is_empty());
         }
         touched
     }
@@ -89,5 +99,22 @@ mod tests {
         assert!(may_concern(clear) && metadata.fold(clear));
         assert_eq!(metadata.locked, None);
         assert_eq!(metadata.min_required_commit_version(), 7);
+    }
+
+    #[test]
+    fn locks_of_ranges_come_and_go_with_their_row() {
+        let range = plinth_types::KeyRange::new(&b"a"[..], &b"c"[..]);
+        let locks = RangeLocks::new(vec![plinth_types::RangeLock { range, owner: [1; 16] }]);
+        let mut metadata = Metadata::default();
+        assert!(metadata.fold(set(RANGE_LOCKS, locks.value())));
+        assert_eq!(metadata.range_locks.as_ref(), Some(&locks));
+        assert!(metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")) && metadata.range_locks.is_some());
+        let loaded = Metadata::load(|key| (key == RANGE_LOCKS).then(|| locks.value().clone()));
+        assert_eq!(loaded.range_locks, metadata.range_locks);
+        let clear = MutationRef { kind: MutationType::ClearRange, param1: b"\xff/p", param2: b"\xff/q" };
+        assert!(may_concern(clear) && metadata.fold(clear));
+        assert_eq!(metadata.range_locks, None);
+        assert!(metadata.fold(set(RANGE_LOCKS, RangeLocks::new(Vec::new()).value())));
+        assert_eq!(metadata.range_locks, None, "no range is locked by an empty list");
     }
 }

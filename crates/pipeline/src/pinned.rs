@@ -12,7 +12,7 @@ use plinth_env::{Env, Reply};
 use plinth_storage::PinnedVersion;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
-    RangeRead, RangeResult, Result, Version, system,
+    RangeLocks, RangeRead, RangeResult, Result, Version, system,
 };
 use std::sync::Arc;
 
@@ -56,14 +56,19 @@ impl Endpoint for PinnedSnapshot {
         &self.node.replica.env
     }
 
-    fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         let version = self.pinned.version();
         let mut keys = KeyList::new();
         keys.push(system::METADATA_VERSION);
-        let mut values = self.pinned.get_many(KeySpace::Normal, &keys);
-        let answer = move |values: Vec<Option<Bytes>>| ReadVersionReply {
-            version,
-            metadata_version: values.into_iter().next().flatten(),
+        keys.push(system::RANGE_LOCKS);
+        let mut values = self.pinned.get_many(KeySpace::System, &keys);
+        // What was half there at that version stays so.
+        let answer = move |values: Vec<Option<Bytes>>| {
+            let mut values = values.into_iter();
+            let metadata_version = values.next().flatten();
+            let locks = values.next().flatten().map(RangeLocks::decode);
+            let range_locks = locks.filter(|locks| !request.lock_aware && !locks.is_empty());
+            ReadVersionReply { version, metadata_version, range_locks }
         };
         if let Some(values) = values.try_take() {
             return Reply::ready(values.map(answer));

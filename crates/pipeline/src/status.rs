@@ -19,7 +19,7 @@ use crate::shown::{Shown, ShownMember};
 use plinth_client::Description;
 use plinth_storage::SsdFigures;
 use plinth_types::version::VERSIONS_PER_SECOND;
-use plinth_types::{Version, printable};
+use plinth_types::{RangeLock, RangeLocks, Version, printable};
 use serde_json::{Value, json};
 
 /// What stands for an address where the database is in the process.
@@ -285,6 +285,10 @@ fn plinth(shown: &Shown) -> Value {
     let counters = &shown.replica.counters;
     let (queued, queued_bytes) = shown.queued();
     let refusal = backpressure::refusal(&shown.replica);
+    let locks = shown.replica.visible.answer(|| 0).range_locks;
+    let locked = locks.iter().flat_map(RangeLocks::locks).map(
+        |RangeLock { range, .. }| json!({ "begin": printable(&range.begin), "end": printable(&range.end) }),
+    );
     let refused =
         |cause: &Cause| (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)));
     json!({
@@ -301,6 +305,7 @@ fn plinth(shown: &Shown) -> Value {
         "commit_batches": counters.batches.get(),
         "commit_batches_in_flight": shown.in_flight(),
         "commit_queue": { "bytes": queued_bytes, "transactions": queued },
+        "locked_ranges": locked.collect::<Vec<_>>(),
         "log": {
             "disk_bytes": shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),
             "sync_seconds": statistics(&counters.metrics.sync.snapshot()),

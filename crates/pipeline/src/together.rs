@@ -41,7 +41,7 @@ mod tests {
     use plinth_types::Error;
 
     fn version(version: i64) -> Result<ReadVersionReply> {
-        Ok(ReadVersionReply { version, metadata_version: None })
+        Ok(ReadVersionReply { version, metadata_version: None, range_locks: None })
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What every new transaction is told besides its read version: the lock, and the metadata version.
+//! What every new transaction is told besides its read version: the locks, and the metadata version.
 //!
-//! Both change rarely and are asked for with every read version, so the usual answer (no lock, no
+//! They change rarely and are asked for with every read version, so the usual answer (no lock, no
 //! metadata version) is one atomic load. When there is something to tell, version and metadata are
 //! changed and read under one lock, for a reader must not get the one without the other.
 
 use crate::metadata::Metadata;
-use plinth_types::{Bytes, Version};
+use plinth_types::{Bytes, RangeLocks, Version};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -19,6 +19,7 @@ pub(crate) struct Visible {
 pub(crate) struct Answer {
     pub version: Version,
     pub locked: bool,
+    pub range_locks: Option<RangeLocks>,
     pub metadata_version: Option<Bytes>,
 }
 
@@ -34,7 +35,9 @@ impl Visible {
     pub fn change(&self, change: impl FnOnce(&mut Metadata), reach: impl FnOnce()) {
         let mut metadata = self.metadata.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut metadata);
-        let anything = metadata.locked.is_some() || metadata.metadata_version.is_some();
+        let anything = metadata.locked.is_some()
+            || metadata.range_locks.is_some()
+            || metadata.metadata_version.is_some();
         self.anything.store(anything, Ordering::SeqCst);
         reach();
     }
@@ -46,13 +49,14 @@ impl Visible {
 
     /// The answer to a request for a read version, which `version` gives.
     pub fn answer(&self, version: impl Fn() -> Version) -> Answer {
-        let answer = Answer { version: version(), locked: false, metadata_version: None };
+        let answer = Answer { version: version(), locked: false, range_locks: None, metadata_version: None };
         // Set before the version that it belongs to became known: who sees that version sees the flag.
         if !self.anything.load(Ordering::SeqCst) {
             return answer;
         }
         let metadata = self.metadata.read().unwrap_or_else(PoisonError::into_inner);
-        let metadata_version = metadata.metadata_version.clone();
-        Answer { version: version(), locked: metadata.locked.is_some(), metadata_version }
+        let (range_locks, metadata_version) =
+            (metadata.range_locks.clone(), metadata.metadata_version.clone());
+        Answer { version: version(), locked: metadata.locked.is_some(), range_locks, metadata_version }
     }
 }

@@ -46,6 +46,8 @@ mod overload;
 mod permission;
 #[path = "pinned.rs"]
 mod pinned;
+#[path = "range_locks.rs"]
+mod range_locks;
 #[path = "restored.rs"]
 mod restored;
 #[path = "room.rs"]

@@ -27,6 +27,8 @@ const CHANGES: u16 = 4;
 
 /// The version of the protocol in which a server can be told to begin anew.
 const REBOOT: u16 = 5;
+/// The version of the protocol in which ranges can be locked, and a client is told which.
+pub const RANGE_LOCKS: u16 = 6;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;

@@ -7,8 +7,8 @@ use crate::frame::{self, Kind};
 use crate::request::{SnapshotId, VALUES_BYTES};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
-    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList, RangeResult,
-    Result, Rows, Version,
+    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList, RangeLocks,
+    RangeResult, Result, Rows, Version,
 };
 
 /// Longest detail of an error that is sent; longer ones are cut.
@@ -40,24 +40,52 @@ pub fn put_pong(out: &mut Vec<u8>, id: u32) {
     frame::finish(out, start);
 }
 
+/// A version to read at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadVersion {
+    /// The version.
+    pub version: Version,
+    /// The value of `\xff/metadataVersion` at it.
+    pub metadata_version: Option<Bytes>,
+    /// The ranges that are locked at it. Only since version [`frame::RANGE_LOCKS`] of the protocol: a client of an older one wouldn't
+    /// leave them alone, and gets no version while there are any.
+    pub range_locks: Option<RangeLocks>,
+}
+
 /// Appends a [`Kind::ReadVersionReply`].
-pub fn put_read_version(out: &mut Vec<u8>, id: u32, version: Version, metadata: Option<&[u8]>) {
+pub fn put_read_version(
+    out: &mut Vec<u8>,
+    id: u32,
+    version: Version,
+    metadata: Option<&[u8]>,
+    locks: Option<&RangeLocks>,
+) {
     let start = frame::begin(out, id, Kind::ReadVersionReply);
     out.put_i64(version);
     out.put_optional(metadata);
+    put_range_locks(out, locks);
     frame::finish(out, start);
 }
 
-/// The version, and the value of the metadata version key at it.
+/// The version, with what belongs to it.
 ///
 /// # Errors
 /// `client_invalid_operation` if the body is not of that kind; so below.
-pub fn read_version(body: &Bytes) -> Result<(Version, Option<Bytes>)> {
+pub fn read_version(body: &Bytes) -> Result<ReadVersion> {
     let mut reader = Reader::new(body);
     let version = reader.i64()?;
-    let metadata = reader.optional()?.map(|metadata| body.slice_ref(metadata));
-    reader.end()?;
-    Ok((version, metadata))
+    let metadata_version = reader.optional()?.map(|metadata| body.slice_ref(metadata));
+    Ok(ReadVersion { version, metadata_version, range_locks: range_locks(reader)? })
+}
+
+/// They are the last of a message, and left out where there are none, as before there were any.
+fn put_range_locks(out: &mut Vec<u8>, locks: Option<&RangeLocks>) {
+    out.extend_from_slice(locks.map_or(&[][..], |locks| locks.value()));
+}
+
+fn range_locks(mut reader: Reader<'_>) -> Result<Option<RangeLocks>> {
+    let value = reader.rest();
+    Ok((!value.is_empty()).then(|| RangeLocks::decode(Bytes::copy_from_slice(value))))
 }
 
 /// Appends a [`Kind::GetManyReply`].
@@ -196,6 +224,8 @@ pub struct Pinned {
     pub metadata_version: Option<Bytes>,
     /// For how long it is kept unless the lease is renewed, in milliseconds: at most what was asked for.
     pub lease_ms: u32,
+    /// The ranges that are locked at that version; as in [`ReadVersion`].
+    pub range_locks: Option<RangeLocks>,
 }
 
 /// Appends a [`Kind::PinReply`].
@@ -205,6 +235,7 @@ pub fn put_pin(out: &mut Vec<u8>, id: u32, pinned: &Pinned) {
     out.put_i64(pinned.version);
     out.put_optional(pinned.metadata_version.as_deref());
     out.put_u32(pinned.lease_ms);
+    put_range_locks(out, pinned.range_locks.as_ref());
     frame::finish(out, start);
 }
 
@@ -216,9 +247,8 @@ pub fn pin(body: &Bytes) -> Result<Pinned> {
     let mut reader = Reader::new(body);
     let (snapshot, version) = (reader.array()?, reader.i64()?);
     let metadata_version = reader.optional()?.map(Bytes::copy_from_slice);
-    let pinned = Pinned { snapshot, version, metadata_version, lease_ms: reader.u32()? };
-    reader.end()?;
-    Ok(pinned)
+    let lease_ms = reader.u32()?;
+    Ok(Pinned { snapshot, version, metadata_version, lease_ms, range_locks: range_locks(reader)? })
 }
 
 /// Appends a [`Kind::ReleaseReply`].

@@ -10,7 +10,7 @@ use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
     Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error, KeyList,
     KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType, RangeList,
-    RangeRead, RangeResult, Rows,
+    RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
 };
 
 /// Small random numbers from a seed.
@@ -63,6 +63,14 @@ impl Random {
             }
         }
         list
+    }
+
+    fn range_locks(&mut self) -> RangeLocks {
+        let lock = |random: &mut Self| RangeLock {
+            range: KeyRange::new(random.bytes(9), random.bytes(9)),
+            owner: random.snapshot(),
+        };
+        RangeLocks::new((0..self.below(4)).map(|_| lock(self)).collect())
     }
 
     fn commit(&mut self) -> CommitRequest {
@@ -218,8 +226,13 @@ fn replies_go_there_and_back() {
     for seed in 1..200 {
         let mut random = Random(seed);
         let (version, metadata) = (random.number(), random.chance().then(|| random.bytes(10)));
-        let out = encoded(|out| reply::put_read_version(out, 7, version, metadata.as_deref()));
-        assert_eq!(reply::read_version(&body(&out, Kind::ReadVersionReply)).unwrap(), (version, metadata));
+        let locks = random.chance().then(|| random.range_locks());
+        let out = encoded(|out| {
+            reply::put_read_version(out, 7, version, metadata.as_deref(), locks.as_ref());
+        });
+        let answer = reply::read_version(&body(&out, Kind::ReadVersionReply)).unwrap();
+        let expected = reply::ReadVersion { version, metadata_version: metadata, range_locks: locks.clone() };
+        assert_eq!(answer, expected);
 
         let values: Vec<_> =
             (0..random.below(9)).map(|_| random.chance().then(|| random.bytes(30))).collect();
@@ -243,6 +256,7 @@ fn replies_go_there_and_back() {
             version,
             metadata_version: random.chance().then(|| random.bytes(10)),
             lease_ms: random.next() as u32,
+            range_locks: locks,
         };
         let out = encoded(|out| reply::put_pin(out, 7, &pinned));
         assert_eq!(reply::pin(&body(&out, Kind::PinReply)).unwrap(), pinned);

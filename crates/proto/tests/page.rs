@@ -49,7 +49,7 @@ fn range() -> Request {
 
 fn conversation() -> Vec<Vec<u8>> {
     let hello = Hello::new("", "example");
-    let welcome = Welcome::accept(&hello, 5, "00112233445566778899aabbccddeeff");
+    let welcome = Welcome::accept(&hello, 6, "00112233445566778899aabbccddeeff");
     let begin = ReadVersion { priority: 1, count: 1, ..ReadVersion::default() };
     let mut rows = Rows::builder();
     rows.push(b"hello", b"world");
@@ -60,7 +60,7 @@ fn conversation() -> Vec<Vec<u8>> {
         encoded(|out| hello.encode(out)),
         encoded(|out| welcome.encode(out)),
         encoded(|out| Request::ReadVersion(begin).encode(out, 1)),
-        encoded(|out| reply::put_read_version(out, 1, 1_000_000, None)),
+        encoded(|out| reply::put_read_version(out, 1, 1_000_000, None, None)),
         encoded(|out| commit().encode(out, 2)),
         encoded(|out| reply::put_commit(out, 2, &committed)),
         encoded(|out| get(1_100_000).encode(out, 3)),

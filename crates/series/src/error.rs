@@ -53,7 +53,12 @@ impl Error {
     /// The same, but for a locked database, which is a kind of its own: see `store::retry`.
     pub(crate) fn or_locked(self) -> Self {
         match self {
-            Self::Database(error) if error == plinth_types::Error::database_locked() => Self::Locked,
+            Self::Database(error)
+                if error == plinth_types::Error::database_locked()
+                    || error == plinth_types::Error::transaction_rejected_range_locked() =>
+            {
+                Self::Locked
+            }
             other => other,
         }
     }

@@ -3,6 +3,8 @@
 
 #[path = "../../pipeline/tests/pinned.rs"]
 mod pinned;
+#[path = "../../pipeline/tests/range_locks.rs"]
+mod range_locks;
 #[path = "../../pipeline/tests/status.rs"]
 mod status;
 #[path = "../../pipeline/tests/transactions.rs"]

@@ -225,7 +225,7 @@ fn a_client_whose_versions_the_server_does_not_speak_is_told_by_every_operation(
     ] {
         assert_eq!(error.code(), 2100, "{error}");
         let detail = error.detail().unwrap_or_default();
-        assert!(detail.contains("versions 1 to 5") && detail.contains("7 to 9"), "{error}");
+        assert!(detail.contains("versions 1 to 6") && detail.contains("7 to 9"), "{error}");
     }
 }
 

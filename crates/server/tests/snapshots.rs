@@ -8,15 +8,15 @@ mod common;
 
 use common::*;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
-use plinth_client::{Database, PinnedSnapshot};
+use plinth_client::{Database, PinnedSnapshot, TransactionOption};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
-use plinth_proto::frame::Kind;
+use plinth_proto::frame::{Kind, RANGE_LOCKS};
 use plinth_proto::hello::NEWEST;
-use plinth_proto::{Hello, Request, Welcome, reply};
+use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_server::{Limits, Server, ServerConfig};
-use plinth_types::{Bytes, Error, KeyList, KeySpace, Result};
+use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySpace, RangeLock, RangeLocks, Result, system};
 use serde_json::Value;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -258,6 +258,43 @@ fn an_older_client_is_served_and_told_what_it_cannot_ask() {
     assert!(detail.contains("version 2") && detail.contains("speaks 1"), "{detail}");
     raw.ask(2, &Request::Ping).unwrap();
     assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((2, Kind::Pong as u8)));
+}
+
+/// It would read what is half there.
+#[test]
+fn a_client_that_knows_no_locked_ranges_is_kept_out_while_there_are_any() {
+    let server = serve(Limits::default());
+    let db = Database::new(remote(&server));
+    let range = KeyRange::new(&b"d"[..], &b"g"[..]);
+    let locks = RangeLocks::new(vec![RangeLock { range, owner: [1; 16] }]);
+    let set_locks = |locks: Option<&[u8]>| {
+        db.transact_blocking(|tr| {
+            tr.set_option(TransactionOption::AccessSystemKeys)?;
+            tr.set_option(TransactionOption::LockAware)?;
+            match locks {
+                Some(locks) => tr.set(system::RANGE_LOCKS, locks),
+                None => tr.clear(system::RANGE_LOCKS),
+            }
+            Ok(())
+        })
+        .unwrap();
+    };
+    let mut raw = Raw::greeted_in(&server, RANGE_LOCKS - 1);
+    let asks = |lock_aware| {
+        Request::ReadVersion(ReadVersion { priority: 1, lock_aware, count: 1, ..Default::default() })
+    };
+    set_locks(Some(locks.value()));
+    for request in [asks(false), Request::Pin { lease_ms: 1000 }] {
+        raw.ask(1, &request).unwrap();
+        let (id, error) = raw.failure();
+        assert_eq!((id, &error), (1, &Error::database_locked()));
+        assert!(error.detail().is_some_and(|detail| detail.contains("too old")), "{error}");
+    }
+    raw.ask(2, &asks(true)).unwrap();
+    assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((2, Kind::ReadVersionReply as u8)));
+    set_locks(None);
+    raw.ask(3, &asks(false)).unwrap();
+    assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((3, Kind::ReadVersionReply as u8)));
 }
 
 #[test]

@@ -56,6 +56,8 @@ bugs! {
     WatchMisses "a watch misses what came before it"
     /// A restart goes on right behind the last commit, not beyond what readers may have seen.
     LeaseForgotten "leases are forgotten at a restart"
+    /// A transaction reads what is locked.
+    LockedRangesRead "ranges that are locked are read"
     /// Clearing a range removes its end too.
     ClearTooFar "range clears take the end with them"
     /// A commit that arrives twice doesn't conflict with itself.

@@ -72,6 +72,7 @@ caught! {
     files_of_a_backup_s_log_that_begin_late: LogOneLate by "backup" within 20, "cluster_backup" within 20;
     last_batches_of_a_backup_that_are_not_put: LastUnput by "backup" within 50, "cluster_backup" within 50;
     files_that_expire_too_early: ExpiredTooMuch by "backup" within 20, "cluster_backup" within 20;
+    ranges_that_are_locked_and_read: LockedRangesRead by "cluster_backup" within 50;
     restores_that_apply_what_is_there: AppliedTwice by "backup" within 50;
     places_that_come_behind: PlaceBehind by "dr" within 50;
     clears_that_come_last: ClearedLast by "dr" within 20, "cluster_dr" within 20;

@@ -94,8 +94,10 @@ impl Error {
     /// Whether `predicate` is true of this error.
     pub fn is(&self, predicate: ErrorPredicate) -> bool {
         let maybe_committed = matches!(self.code, 1021 | 1039);
-        let not_committed =
-            matches!(self.code, 1007 | 1009 | 1020 | 1037 | 1038 | 1042 | 1051 | 1078 | 1213 | 1223);
+        let not_committed = matches!(
+            self.code,
+            1007 | 1009 | 1020 | 1037 | 1038 | 1042 | 1051 | 1078 | 1213 | 1223 | 1235 | 1242
+        );
         match predicate {
             ErrorPredicate::Retryable => maybe_committed || not_committed,
             ErrorPredicate::MaybeCommitted => maybe_committed,
@@ -223,7 +225,7 @@ errors! {
     1213 tag_throttled "Transactions with this tag are held back" "retry later";
     1223 proxy_tag_throttled "Transactions with this tag waited too long for a read version" "retry later";
     1235 transaction_throttled_hot_shard "The keys written are under too much load" "retry later";
-    1242 transaction_rejected_range_locked "A key range that the transaction writes is locked" "retry later";
+    1242 transaction_rejected_range_locked "A key range that the transaction uses is locked" "retry later: it may be under restore";
     1500 platform_error "The operating system refused" "";
     1501 large_alloc_failed "There is not enough memory" "";
     1510 io_error "Reading or writing a file failed" "";
@@ -386,7 +388,10 @@ mod tests {
         let retryable: Vec<_> =
             TABLE.iter().map(|e| Error::from_code(e.code.into())).filter(Error::is_retryable).collect();
         let codes: Vec<_> = retryable.iter().map(Error::code).collect();
-        assert_eq!(codes, [1007, 1009, 1020, 1021, 1037, 1038, 1039, 1042, 1051, 1078, 1213, 1223]);
+        assert_eq!(
+            codes,
+            [1007, 1009, 1020, 1021, 1037, 1038, 1039, 1042, 1051, 1078, 1213, 1223, 1235, 1242]
+        );
         assert!(Error::commit_unknown_result().is_maybe_committed());
         assert!(!Error::not_committed().is_maybe_committed());
     }

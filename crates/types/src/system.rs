@@ -12,6 +12,8 @@ pub const NON_METADATA_BEGIN: &[u8] = b"\xff\x02";
 pub const NON_METADATA_END: &[u8] = b"\xff\x03";
 /// Holds a 10-byte prefix and the 16-byte lock id while the database is locked.
 pub const DATABASE_LOCKED: &[u8] = b"\xff/dbLocked";
+/// The ranges that are locked while the rest of the database is in use, as [`RangeLocks`](crate::RangeLocks) spells them.
+pub const RANGE_LOCKS: &[u8] = b"\xff/plinth/rangeLocks";
 /// Changes whenever a layer says that its metadata changed; readable by everybody.
 pub const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
 /// Commits below the version stored here are refused.

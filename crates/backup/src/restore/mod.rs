@@ -10,6 +10,7 @@
 mod apply;
 mod changes;
 mod directory;
+mod locks;
 mod mapping;
 mod plan;
 mod read;

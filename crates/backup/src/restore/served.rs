@@ -1,17 +1,20 @@
-//! Into a database that is running: by transactions, under a lock that keeps everybody else out until it is whole.
+//! Into a database that is running: by transactions, under a lock that keeps everybody else out until it is whole: of the ranges that are
+//! restored, or of the database, if that is all of it.
 //!
 //! ```text
-//!   \xff/dbLocked                          the restore's id
+//!   \xff/plinth/rangeLocks                 the ranges, as the restore's
+//!   \xff/dbLocked                          or the restore's id
 //!   \xff\x02/plinth/restore/head           format, the restore's id, the run's id, what is restored as JSON
 //!   \xff\x02/plinth/restore/file/NAME      how far a file of rows is: the key behind the last row
 //!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
 //! ```
 //! Rows and how far they are come in one transaction, and so do changes of the log, of which additions may not come twice: the record
 //! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that
-//! another one has taken over from ends. At the end the record and the lock go in one transaction; until then every other client is told
-//! `database_locked`.
+//! another one has taken over from ends. At the end the record and the lock go in one transaction; until then every other client that needs
+//! what is locked is told `transaction_rejected_range_locked`, or `database_locked`.
 
 use super::apply::{Place, Sink, apply};
+use super::locks::Locks;
 use super::read::read_pieces;
 use super::{Plan, RestoreControl, RestoreReport};
 use crate::container::Backup;
@@ -22,7 +25,7 @@ use bytes::Bytes;
 use plinth_client::{Database, Retries};
 use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, KeyRange, KeySelector, KeySpace, MutationList,
-    MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc, system,
+    MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -77,18 +80,15 @@ fn decode_head(head: &[u8]) -> Result<(Id, serde_json::Value)> {
     }
 }
 
-fn lock_id(value: &[u8]) -> Option<Id> {
-    value.get(value.len().checked_sub(16)?..)?.try_into().ok()
-}
-
-/// Restores into a database that is running. The ranges have to be empty there; the database is locked until it is done.
+/// Restores into a database that is running. The ranges have to be empty there, and are locked until it is done; of a whole
+/// database that is the database.
 ///
 /// A restore of the same version of the same backup that was interrupted goes on.
 ///
 /// # Errors
-/// `restore_destination_not_empty`; `database_locked` if somebody else has locked it; `client_invalid_operation` if another restore is
-/// unfinished; `operation_cancelled` if it was stopped, or another run took over; `file_corrupt`, `restore_missing_data` and those of
-/// target and database. The database stays locked then.
+/// `restore_destination_not_empty`; `database_locked` if somebody else has locked it, or one of the ranges; `client_invalid_operation` if
+/// another restore is unfinished; `operation_cancelled` if it was stopped, or another run took over; `file_corrupt`,
+/// `restore_missing_data` and those of target and database. What is locked stays so then.
 pub async fn restore_served(
     backup: &Backup,
     plan: &Plan,
@@ -132,7 +132,7 @@ pub async fn status(db: &Database) -> Result<Option<Restoring>> {
     }))
 }
 
-/// Gives a restore up: clears what it has brought in, and unlocks the database. Gives false if there is none.
+/// Gives a restore up: clears what it has brought in, and unlocks it. Gives false if there is none.
 ///
 /// # Errors
 /// `database_locked` if somebody else has locked it; those of the database.
@@ -229,8 +229,8 @@ impl Run {
         env.fill_random(&mut run);
         let mut attempts = ATTEMPTS;
         loop {
-            let (version, values) = read_many(db, &[HEAD, system::DATABASE_LOCKED]).await?;
-            let (head, locked) = (values[0].clone(), values[1].clone());
+            let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0], Locks::KEYS[1]]).await?;
+            let head = values[0].clone();
             let mut mutations = MutationList::new();
             match &head {
                 Some(head) => {
@@ -248,23 +248,16 @@ impl Run {
                 }
                 None => self::check_empty(db, version, &ranges).await?,
             }
-            let is_ours = locked.as_ref().is_some_and(|value| lock_id(value) == Some(id));
-            if locked.is_some() && !is_ours {
-                return Err(Error::database_locked().with_detail("the database is locked by somebody else"));
-            }
-            if locked.is_none() {
-                let operand = [&b"0123456789"[..], &id, &[0; 4]].concat();
-                mutations.push(MutationType::SetVersionstampedValue, system::DATABASE_LOCKED, &operand);
-            }
+            Locks::of(&values[1..]).take(id, &ranges, &mut mutations)?;
             let new: Bytes = [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();
             mutations.push(MutationType::Set, HEAD, &new);
             let mut reads = RangeList::new();
+            Locks::KEYS.iter().for_each(|key| reads.push_single(key));
             reads.push_single(HEAD);
-            reads.push_single(system::DATABASE_LOCKED);
             ranges.iter().for_each(|range| reads.push(&range.begin, &range.end));
             let mut writes = RangeList::new();
+            Locks::KEYS.iter().for_each(|key| writes.push_single(key));
             writes.push_single(HEAD);
-            writes.push_single(system::DATABASE_LOCKED);
             let conflicts = Conflicts { read_version: version, reads, writes };
             let request =
                 CommitRequest { conflicts, mutations, lock_aware: true, ..CommitRequest::default() };
@@ -404,11 +397,8 @@ impl Run {
 
     async fn finish_with(&self, mut mutations: MutationList, ranges: &[KeyRange]) -> Result<()> {
         mutations.push(MutationType::ClearRange, ALL.0, ALL.1);
-        let (_, locked) = read_one(&self.db, system::DATABASE_LOCKED).await?;
-        if locked.is_some_and(|value| lock_id(&value) == Some(self.id)) {
-            let end = plinth_types::key_after(system::DATABASE_LOCKED);
-            mutations.push(MutationType::ClearRange, system::DATABASE_LOCKED, &end);
-        }
+        let (_, values) = read_many(&self.db, &Locks::KEYS).await?;
+        Locks::of(&values).give_back(self.id, &mut mutations);
         match self.commit(mutations, None, ranges).await {
             // The answer to the commit that did it may have been lost.
             Err(error) if error == Error::operation_cancelled() => match read_one(&self.db, HEAD).await?.1 {

@@ -33,7 +33,7 @@ pub fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .after_help(
             "Into a directory: it must not exist, or be empty, and has its name only once it is whole. Into a running\n\
-             database: the ranges must be empty there; it is locked until it is whole, and the same command goes on after\n\
+             database: the ranges must be empty there, and are locked until they are whole; the same command goes on after\n\
              an interruption.\n\nExamples:\n  plinth restore -r /backups/shop --dest-dir ./shop-again\n  \
              plinth restore -r /backups/shop --dest-cluster-file ./new/fdb.cluster --timestamp 2026-11-25T03:05:34Z\n  \
              plinth restore -r /backups/shop --dest-dir ./part -k 'users/ users0' --dry-run",

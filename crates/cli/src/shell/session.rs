@@ -177,6 +177,12 @@ pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
     if error == Error::database_locked() {
         return Err(error.with_detail("`unlock UID` ends the lock; `lock` tells the UID of one that is held"));
     }
+    if error == Error::transaction_rejected_range_locked() {
+        let detail = error.detail().unwrap_or_default();
+        let words =
+            format!("{detail}; `plinth restore status` tells how far a restore is that has locked it");
+        return Err(error.with_detail(words));
+    }
     transaction.on_error(error).wait()
 }
 

@@ -48,8 +48,10 @@ impl Answer {
         match self {
             Self::ReadVersions(promises) => {
                 let result = is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
-                let result =
-                    result.map(|(version, metadata_version)| ReadVersionReply { version, metadata_version });
+                let result = result.map(|answer| {
+                    let reply::ReadVersion { version, metadata_version, range_locks } = answer;
+                    ReadVersionReply { version, metadata_version, range_locks }
+                });
                 promises.into_iter().for_each(|promise| promise.send(result.clone()));
             }
             Self::Values(promise, count) => {

@@ -21,7 +21,7 @@ use plinth_proto::request;
 use plinth_proto::{SnapshotId, reply};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
-    RangeRead, RangeResult, Version,
+    RangeLocks, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub(super) struct RemoteSnapshot {
     id: SnapshotId,
     version: Version,
     metadata_version: Option<Bytes>,
+    range_locks: Option<RangeLocks>,
     dropped: Arc<Signal>,
 }
 
@@ -47,11 +48,12 @@ pub(super) fn pin(core: &Arc<Core>) -> Reply<Pinned> {
     let core = core.clone();
     answer.on_complete(move |pinned| {
         done.send(pinned.map(|pinned| {
-            let reply::Pinned { snapshot: id, version, metadata_version, lease_ms } = pinned;
+            let reply::Pinned { snapshot: id, version, metadata_version, lease_ms, range_locks } = pinned;
             let dropped = Arc::new(Signal::new());
             let lease = Duration::from_millis(lease_ms.into());
             drop(core.env.spawn_network("lease", keep(core.clone(), id, lease, dropped.clone())));
-            let endpoint = Arc::new(RemoteSnapshot { core, id, version, metadata_version, dropped });
+            let endpoint =
+                Arc::new(RemoteSnapshot { core, id, version, metadata_version, range_locks, dropped });
             Pinned { version, endpoint }
         }));
     });
@@ -107,9 +109,10 @@ impl Endpoint for RemoteSnapshot {
         &self.core.env
     }
 
-    fn read_version(&self, _request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         let metadata_version = self.metadata_version.clone();
-        Reply::ready(Ok(ReadVersionReply { version: self.version, metadata_version }))
+        let range_locks = self.range_locks.clone().filter(|_| !request.lock_aware);
+        Reply::ready(Ok(ReadVersionReply { version: self.version, metadata_version, range_locks }))
     }
 
     fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {

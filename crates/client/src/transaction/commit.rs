@@ -258,6 +258,9 @@ impl Inner {
         if !self.api(700) {
             state.version.state = ReadVersionState::Unset;
             state.version.metadata = None;
+            if !state.options.version.pinned {
+                self.read_current(state.version.apart.take(), after);
+            }
         }
         if !self.api(410) {
             state.life.renewal_due = true;

@@ -58,8 +58,8 @@ pub(crate) struct Inner {
     /// How many [`Transaction`]s there are.
     handles: AtomicUsize,
     itself: Weak<Inner>,
-    /// Whether reads go to a version that is kept: says no without the lock.
-    is_pinned: AtomicBool,
+    /// Whether reads go elsewhere than to the database's endpoint: says no without the lock.
+    reads_apart: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -102,7 +102,7 @@ impl Transaction {
             tenant,
             handles: AtomicUsize::new(1),
             itself: itself.clone(),
-            is_pinned: AtomicBool::new(false),
+            reads_apart: AtomicBool::new(false),
             state: Mutex::new(state),
         });
         inner.with(|state, after| {

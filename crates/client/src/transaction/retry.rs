@@ -9,7 +9,6 @@ use super::{Inner, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest wait, in seconds, after an error that says that there are too many transactions.
@@ -91,7 +90,7 @@ impl Inner {
         let most = state.options.max_retry_delay;
         match error.code() {
             1007 | 1009 => Ok(VERSION_DELAY.min(most)),
-            1020 | 1021 | 1037 | 1038 | 1042 | 1051 | 1078 | 1079 | 1213 | 1223 => {
+            1020 | 1021 | 1037 | 1038 | 1042 | 1051 | 1078 | 1079 | 1213 | 1223 | 1235 | 1242 => {
                 let overloaded = matches!(error.code(), 1042 | 1078);
                 let cap = if overloaded { OVERLOAD_BACKOFF } else { most.as_secs_f64() };
                 // 53 random bits: a number from 0 up to, and without, 1.
@@ -146,10 +145,7 @@ impl Inner {
         }
         state.options = Options::new(self.database().snapshot_ryw());
         let before = std::mem::take(&mut state.version);
-        if let Some(pinned) = before.pinned {
-            self.is_pinned.store(false, Ordering::Relaxed);
-            after.drop_later(pinned);
-        }
+        self.read_current(before.apart, after);
         state.reads.clear();
         state.writes.clear();
         state.outcome.stamp = None;

@@ -68,8 +68,8 @@ pub(crate) struct ReadVersion {
     pub(crate) by_commit: bool,
     /// How long it was held back, if the transaction has tags.
     pub(crate) held_back: Duration,
-    /// The database as it was at that version, which this keeps; `None` unless it was asked for.
-    pub(crate) pinned: Option<Arc<dyn Endpoint>>,
+    /// What is read at that version, if not the whole database as it is: the database as it was, which this keeps; what isn't locked.
+    pub(crate) apart: Option<Arc<dyn Endpoint>>,
 }
 
 #[derive(Default)]
@@ -206,8 +206,8 @@ impl State {
         self.life.dead = Some(error.clone());
         self.fail_outstanding(&error, after);
         // Nothing is read any more: what is pinned need not wait for whoever drops the handle.
-        if let Some(pinned) = self.version.pinned.take() {
-            after.drop_later(pinned);
+        if let Some(apart) = self.version.apart.take() {
+            after.drop_later(apart);
         }
     }
 

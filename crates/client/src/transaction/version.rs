@@ -1,11 +1,13 @@
 //! The version that a transaction reads at: fetched at the first read, or set by the user.
 //!
-//! A pinned one is kept besides, with the database as it was then: whoever has the version reads there. It goes when the epoch does to which
-//! it belongs; a reader of an epoch that is over may read elsewhere, and is not heard.
+//! A pinned one is kept besides, with the database as it was then: whoever has the version reads there. So is what of the database isn't
+//! locked, if ranges of it are. That goes when the epoch does to which it belongs; a reader of an epoch that is over may read elsewhere, and
+//! is not heard.
 
 use super::state::{After, ReadVersion, ReadVersionState};
 use super::{Inner, Transaction};
 use crate::endpoint::{Endpoint, ReadVersionReply, ReadVersionRequest};
+use crate::unlocked::Unlocked;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result, Version};
 use std::ops::Deref;
@@ -19,7 +21,8 @@ const HELD_BACK: Duration = Duration::from_millis(5);
 /// The database that a transaction reads.
 pub(crate) enum Reading<'a> {
     Current(&'a (dyn Endpoint + 'static)),
-    Pinned(Arc<dyn Endpoint>),
+    /// A version that is kept, or what isn't locked.
+    Apart(Arc<dyn Endpoint>),
 }
 
 impl Deref for Reading<'_> {
@@ -29,7 +32,7 @@ impl Deref for Reading<'_> {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Current(endpoint) => *endpoint,
-            Self::Pinned(endpoint) => &**endpoint,
+            Self::Apart(endpoint) => &**endpoint,
         }
     }
 }
@@ -146,13 +149,13 @@ impl Inner {
         reply
     }
 
-    /// Where the version is read from: what is kept of it, if it is pinned.
+    /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked of it.
     #[inline]
     pub(crate) fn reading(&self) -> Reading<'_> {
-        if self.is_pinned.load(Ordering::Relaxed)
-            && let Some(pinned) = self.lock().version.pinned.clone()
+        if self.reads_apart.load(Ordering::Relaxed)
+            && let Some(apart) = self.lock().version.apart.clone()
         {
-            return Reading::Pinned(pinned);
+            return Reading::Apart(apart);
         }
         Reading::Current(self.endpoint())
     }
@@ -161,6 +164,7 @@ impl Inner {
     fn pin(self: &Arc<Self>, epoch: u64, granted: Reply<ReadVersionReply>) -> Reply<ReadVersionReply> {
         let (promise, reply) = promise();
         let inner = self.clone();
+        let lock_aware = self.lock().options.commit.lock_aware;
         granted.on_complete(move |granted| {
             if let Err(error) = granted {
                 return promise.send(Err(error));
@@ -168,7 +172,8 @@ impl Inner {
             let pinning = inner.endpoint().pin_snapshot();
             pinning.on_complete(move |pinned| match pinned {
                 Ok(pinned) => {
-                    let version = pinned.endpoint.read_version(ReadVersionRequest::default());
+                    let request = ReadVersionRequest { lock_aware, ..ReadVersionRequest::default() };
+                    let version = pinned.endpoint.read_version(request);
                     inner.keep(epoch, pinned.endpoint);
                     version.on_complete(move |version| promise.send(version));
                 }
@@ -182,9 +187,21 @@ impl Inner {
         let mut state = self.lock();
         // Nobody would let it go of a transaction that is dead already.
         if state.life.epoch == epoch && state.life.dead.is_none() {
-            state.version.pinned = Some(pinned);
-            // Readers learn of the version under the lock, later.
-            self.is_pinned.store(true, Ordering::Relaxed);
+            self.read_apart(&mut state.version, pinned);
+        }
+    }
+
+    fn read_apart(&self, version: &mut ReadVersion, apart: Arc<dyn Endpoint>) {
+        version.apart = Some(apart);
+        // Readers learn of the version under the lock, later.
+        self.reads_apart.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends that with the version that it was for.
+    pub(super) fn read_current(&self, apart: Option<Arc<dyn Endpoint>>, after: &mut After) {
+        if let Some(apart) = apart {
+            self.reads_apart.store(false, Ordering::Relaxed);
+            after.drop_later(apart);
         }
     }
 
@@ -205,6 +222,10 @@ impl Inner {
         }
         let result = result.map(|reply| {
             state.version.metadata = Some(reply.metadata_version);
+            if let Some(locks) = reply.range_locks {
+                let all = state.version.apart.take().unwrap_or_else(|| self.database.endpoint().clone());
+                self.read_apart(&mut state.version, Arc::new(Unlocked::new(all, locks)));
+            }
             reply.version
         });
         state.version.state = match &result {

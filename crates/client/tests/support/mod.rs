@@ -381,7 +381,7 @@ impl Endpoint for StandIn {
             Err(Error::database_locked())
         } else {
             let metadata_version = store.value(store.version, system::METADATA_VERSION);
-            Ok(ReadVersionReply { version: store.version, metadata_version })
+            Ok(ReadVersionReply { version: store.version, metadata_version, range_locks: None })
         };
         drop(store);
         self.deliver(result)

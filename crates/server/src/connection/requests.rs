@@ -11,7 +11,7 @@ use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
-use plinth_proto::frame::{Frame, Kind};
+use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
@@ -30,6 +30,24 @@ const FEW_PIECES: i64 = 64;
 
 /// How an answer is written.
 type Put<T> = fn(&mut Vec<u8>, u32, &T);
+
+fn put_read_version(out: &mut Vec<u8>, id: u32, answer: &ReadVersionReply) {
+    let (metadata, locks) = (answer.metadata_version.as_deref(), answer.range_locks.as_ref());
+    reply::put_read_version(out, id, answer.version, metadata, locks);
+}
+
+/// For a client that wouldn't leave locked ranges alone.
+fn put_read_version_unless_locked(out: &mut Vec<u8>, id: u32, answer: &ReadVersionReply) {
+    match answer.range_locks {
+        None => put_read_version(out, id, answer),
+        Some(_) => reply::put_failure(out, id, &locked_ranges()),
+    }
+}
+
+/// What a client is told that knows no locked ranges while there are any.
+pub(super) fn locked_ranges() -> Error {
+    Error::database_locked().with_detail("ranges of it are, and this client is too old to leave those alone")
+}
 
 impl Connection {
     /// Carries out the request in a frame.
@@ -285,9 +303,8 @@ impl Connection {
             others: count - 1,
         };
         let answer = self.shared.endpoint.read_version(request);
-        self.answer(id, answer, charge, |out, id, version: &ReadVersionReply| {
-            reply::put_read_version(out, id, version.version, version.metadata_version.as_deref());
-        });
+        let put = if self.version < RANGE_LOCKS { put_read_version_unless_locked } else { put_read_version };
+        self.answer(id, answer, charge, put);
     }
 
     /// Writes an answer that is there; has one that isn't come by way of the outbox.

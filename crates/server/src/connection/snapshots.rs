@@ -1,12 +1,21 @@
 //! Requests about pinned snapshots: pinning one, renewing its lease, reading in it.
 
 use super::Connection;
+use super::requests::locked_ranges;
 use crate::memory::{self, Charge};
-use plinth_client::ReadVersionRequest;
+use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::promise;
-use plinth_proto::frame::Kind;
+use plinth_proto::frame::{Kind, RANGE_LOCKS};
 use plinth_proto::{Request, SnapshotId, reply};
 use plinth_types::{Error, Result};
+
+/// For a client that wouldn't leave locked ranges alone. What was pinned lapses with its lease, which nobody renews.
+fn put_pin_unless_locked(out: &mut Vec<u8>, id: u32, pinned: &reply::Pinned) {
+    match pinned.range_locks {
+        None => reply::put_pin(out, id, pinned),
+        Some(_) => reply::put_failure(out, id, &locked_ranges()),
+    }
+}
 
 impl Connection {
     /// Pins a snapshot. Should the connection end before the answer has left, the lease lapses.
@@ -20,20 +29,21 @@ impl Connection {
                 Err(error) => return done.send(Err(error)),
             };
             let version = pinned.version;
-            let any = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };
-            let metadata = pinned.endpoint.read_version(any);
+            // Whether ranges are locked concerns the client's transactions; only they know whether they are lock-aware.
+            let metadata = pinned.endpoint.read_version(ReadVersionRequest::default());
             metadata.on_complete(move |metadata| {
                 done.send(metadata.and_then(|metadata| {
                     let lease_ms = shared.snapshots.granted_ms(lease_ms);
                     let times = [shared.env.now(), shared.snapshots.granted(lease_ms)];
                     let snapshot =
                         shared.snapshots.hold(place, pinned, client, shared.env.random_u64(), times)?;
-                    let metadata_version = metadata.metadata_version;
-                    Ok(reply::Pinned { snapshot, version, metadata_version, lease_ms })
+                    let ReadVersionReply { metadata_version, range_locks, .. } = metadata;
+                    Ok(reply::Pinned { snapshot, version, metadata_version, lease_ms, range_locks })
                 }));
             });
         });
-        self.answer(id, answer, Charge::new(len, memory::SMALL), reply::put_pin);
+        let put = if self.version < RANGE_LOCKS { put_pin_unless_locked } else { reply::put_pin };
+        self.answer(id, answer, Charge::new(len, memory::SMALL), put);
         Ok(())
     }
 

@@ -86,6 +86,10 @@ fn health(cluster: &Value) -> Value {
         ("failed", format!("No commit is taken any more: {why}"))
     } else if cluster["database_locked"] == true {
         ("locked", "The database is locked: only lock-aware transactions run".to_owned())
+    } else if let Some(range) = cluster["plinth"]["locked_ranges"].get(0) {
+        let (begin, end) = (range["begin"].as_str(), range["end"].as_str());
+        let range = format!("{} to {}", begin.unwrap_or_default(), end.unwrap_or_default());
+        ("locked", format!("A range of keys is locked, {range}: only lock-aware transactions use it"))
     } else if let Some(refused) = told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string()) {
         ("refusing", refused.to_owned())
     } else if limited["name"] != "workload" {
