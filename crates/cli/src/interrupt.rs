@@ -1,21 +1,40 @@
 //! Ctrl-C: the first one asks the work to end, so that temporary directories are removed; the second one ends it. And
 //! SIGHUP, by which a server is asked to read its certificates again.
 
+use plinth_env::Env;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Signals within so short a time are one: `timeout` sends its own to the process, and to the group that the process is in.
+const ONE: Duration = Duration::from_millis(500);
 
 /// A flag that Ctrl-C, or a request to terminate, sets. A second one ends the process at once.
 pub fn flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let code = i32::from(crate::failure::INTERRUPTED);
-        // The order matters: on the first signal the flag is still down when the condition is looked at.
-        let second = signal_hook::flag::register_conditional_shutdown(signal, code, stop.clone());
+    {
+        use signal_hook::consts::{SIGINT, SIGTERM};
         // Without a handler Ctrl-C ends the process, which is what it is for.
-        let _ = second.and_then(|_| signal_hook::flag::register(signal, stop.clone()));
+        if let Ok(signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) {
+            let (env, stop) = (Env::real(), stop.clone());
+            drop(env.clone().spawn("signals", async move { heed(&env, signals, &stop) }));
+        }
     }
     stop
+}
+
+/// Waits for signals on its thread, for as long as the process lives.
+#[cfg(unix)]
+fn heed(env: &Env, mut signals: signal_hook::iterator::Signals, stop: &AtomicBool) {
+    let mut first = None;
+    for _ in signals.forever() {
+        let now = env.now();
+        stop.store(true, Ordering::SeqCst);
+        if now.saturating_sub(*first.get_or_insert(now)) > ONE {
+            signal_hook::low_level::exit(crate::failure::INTERRUPTED.into());
+        }
+    }
 }
 
 /// Has Ctrl-C set a flag that somebody takes down again. Ctrl-C while it is up ends the process.

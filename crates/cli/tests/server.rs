@@ -135,12 +135,30 @@ fn connections_leave_the_file_descriptors_that_commits_need() {
 
 /// A server to try things with, and what it printed until it said how it is ended.
 fn dev() -> (Running, Vec<String>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    begin_dev(&mut Command::new(env!("CARGO_BIN_EXE_plinth")))
+}
+
+fn begin_dev(command: &mut Command) -> (Running, Vec<String>) {
     let mut child = command.arg("dev").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(std::io::Result::ok);
     let said: Vec<_> = lines.take_while(|line| !line.starts_with("Ctrl-C")).collect();
     let ready = said.first().cloned().unwrap_or_default();
     (Running { child, ready }, said)
+}
+
+/// `timeout` sends its signal twice, to the process and to its group, and the second ended the process before it had removed its directory.
+#[test]
+fn two_signals_at_once_are_one() {
+    let place = scratch();
+    let (server, _) = begin_dev(Command::new(env!("CARGO_BIN_EXE_plinth")).env("TMPDIR", place.path()));
+    let left = || block_on(Env::real().files().list(place.path())).unwrap();
+    assert!(!left().is_empty(), "the database is there");
+    let id = server.id();
+    // Each in a moment of its own, or the system would make one of them; the last may find nobody.
+    for _ in 0..4 {
+        Command::new("kill").args(["-TERM", &id]).stderr(Stdio::null()).status().unwrap();
+    }
+    assert_eq!((server.ended(), left().len()), (Some(0), 0), "{:?}", left());
 }
 
 #[test]

@@ -47,9 +47,18 @@ impl Running {
     }
 
     /// A request to terminate; gives the exit code.
-    pub fn terminate(mut self) -> Option<i32> {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    pub fn terminate(self) -> Option<i32> {
+        assert!(Command::new("kill").args(["-TERM", &self.id()]).status().unwrap().success());
+        self.ended()
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Waits for its end; gives the exit code.
+    pub fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
