@@ -146,6 +146,37 @@ fn begin_dev(command: &mut Command) -> (Running, Vec<String>) {
     (Running { child, ready }, said)
 }
 
+/// It waited without a word.
+#[test]
+fn a_shell_says_that_no_server_answers() {
+    let (env, place) = (Env::real(), scratch());
+    let free = || {
+        let listener = block_on(env.sockets().listen(([127, 0, 0, 1], 0).into())).unwrap();
+        listener.local_address().to_string()
+    };
+    for addresses in [vec![free()], vec![free(), free(), free()]] {
+        let file = place.path().join("fdb.cluster");
+        let contents = format!("nobody:x@{}\n", addresses.join(","));
+        block_on(env.files().replace(&file, contents.as_bytes())).unwrap();
+        let shell = |command: &str| {
+            let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
+            shell.args(["shell", "--cluster-file"]).arg(&file).args(["--exec", command]);
+            shell
+        };
+        let status = shell("status").output().unwrap();
+        let told = String::from_utf8(status.stdout).unwrap();
+        assert!(told.contains("Available          no") && told.contains("1026"), "{told}");
+        // What waits goes on waiting.
+        let mut child = shell("get a").stderr(Stdio::piped()).spawn().unwrap();
+        let mut told = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+        assert!(told.starts_with("plinth: no server answers") && told.contains("Ctrl-C"), "{told}");
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 /// `timeout` sends its signal twice, to the process and to its group, and the second ended the process before it had removed its directory.
 #[test]
 fn two_signals_at_once_are_one() {

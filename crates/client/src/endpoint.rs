@@ -143,6 +143,12 @@ pub trait Endpoint: Send + Sync + 'static {
         None
     }
 
+    /// Why nobody answers at this moment, if a server was last tried in vain: what is asked for waits meanwhile. `None` where that isn't
+    /// known, and in this process.
+    fn unreachable(&self) -> Option<Error> {
+        None
+    }
+
     /// Whether it has ended for good, as a database in this process does when it is closed: nothing will be answered any more.
     fn is_over(&self) -> bool {
         false

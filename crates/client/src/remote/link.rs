@@ -224,7 +224,11 @@ impl Link {
         self.ring(state);
     }
 
-    /// Why the database can't be reached, if it can't.
+    pub(super) fn is_connected(&self) -> bool {
+        self.lock().connected
+    }
+
+    /// Why the last attempt to connect failed, if it did.
     pub(super) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }

@@ -237,15 +237,23 @@ impl Core {
         }
     }
 
-    fn status_json(&self) -> Reply<String> {
-        let link = self.link();
-        if let Some(failure) = link.failure() {
-            return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
-        }
-        self.asked_status()
+    fn status_json(self: &Arc<Self>) -> Reply<String> {
+        let (core, unreachable) = (self.clone(), self.clone());
+        status::unless_absent(
+            &self.env,
+            move || unreachable.failure(),
+            move || core.asked_status(),
+            self.describe(),
+        )
     }
 
-    /// The same from the server itself, as soon as it answers.
+    /// Why the server can't be reached, if that was tried and there is no connection.
+    fn failure(&self) -> Option<Error> {
+        let is_connected = self.links.iter().any(|link| link.is_connected());
+        self.links.iter().find_map(|link| link.failure()).filter(|_| !is_connected)
+    }
+
+    /// The status document from the server itself, as soon as it answers.
     fn asked_status(&self) -> Reply<String> {
         let (promise, reply) = promise();
         self.link().submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
@@ -418,13 +426,19 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_json(&self) -> Reply<String> {
-        if let Some(cluster) = self.cluster() {
-            if let Some(failure) = cluster.failure() {
-                return Reply::ready(Ok(status::absent(&self.describe(), &failure.to_string())));
-            }
-            return status::told(&self.core.env, cluster.file(), cluster.ask(Whom::Any, Self::status_json));
+        let Some(cluster) = self.cluster() else { return self.core.status_json() };
+        let (unreachable, asked, env) = (cluster.clone(), cluster.clone(), self.core.env.clone());
+        let ask = move || {
+            status::told(&env, asked.file(), asked.ask(Whom::Any, |server| server.core.asked_status()))
+        };
+        status::unless_absent(&self.core.env, move || unreachable.failure(), ask, self.describe())
+    }
+
+    fn unreachable(&self) -> Option<Error> {
+        match self.cluster() {
+            Some(cluster) => cluster.failure(),
+            None => self.core.failure(),
         }
-        self.core.status_json()
     }
 
     fn pin_snapshot(&self) -> Reply<Pinned> {

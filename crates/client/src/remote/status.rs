@@ -8,6 +8,12 @@ use crate::endpoint::Description;
 use crate::json::quoted;
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
+use plinth_env::sync::{First, race};
+use plinth_types::Error;
+use std::time::Duration;
+
+/// How soon it is noticed that nobody can be reached.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How each document of a server begins.
 const BEGIN: &str = r#"{"client":{"cluster_file":{"path":"#;
@@ -57,6 +63,32 @@ fn behind_file(document: &str) -> Option<&str> {
         }
     }
     None
+}
+
+/// The document that `ask` gives, or the client's own once nobody can be reached: that is what somebody asks for then.
+pub(super) fn unless_absent(
+    env: &Env,
+    unreachable: impl Fn() -> Option<Error> + Send + 'static,
+    ask: impl FnOnce() -> Reply<String>,
+    description: Description,
+) -> Reply<String> {
+    if let Some(why) = unreachable() {
+        return Reply::ready(Ok(absent(&description, &why.to_string())));
+    }
+    let mut document = ask();
+    let ((promise, reply), theirs) = (promise(), env.clone());
+    drop(env.spawn_network("status", async move {
+        let told = loop {
+            if let First::Left(told) = race(&mut document, theirs.sleep(TICK)).await {
+                break told;
+            }
+            if let Some(why) = unreachable() {
+                break Ok(absent(&description, &why.to_string()));
+            }
+        };
+        promise.send(told);
+    }));
+    reply
 }
 
 /// The status of a database that can't be reached, which is for the client to say.

@@ -260,7 +260,7 @@ impl Cluster {
         if self.servers().any(Server::is_up) {
             return None;
         }
-        let failure = |server: &Server| server.endpoint().core.link().failure();
+        let failure = |server: &Server| server.endpoint().core.failure();
         self.servers().map(failure).collect::<Option<Vec<_>>>()?.pop()
     }
 }
