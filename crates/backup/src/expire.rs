@@ -2,7 +2,7 @@
 
 use crate::container::{Backup, Contents};
 use crate::restore::Goal;
-use crate::restore::version_at;
+use crate::restore::moment_at;
 use plinth_types::{Error, Result, Version, planted};
 
 /// What expiring removed, and what it kept.
@@ -32,8 +32,9 @@ pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
     let version = match before {
         Goal::Newest => Version::MAX,
         Goal::Version(version) => version,
-        Goal::Time(time) => version_at(backup, &mut contents, time)
+        Goal::Time(time) => moment_at(backup, &mut contents, time)
             .await
+            .map(|moment| moment.version)
             .map_err(|error| if error == Error::restore_invalid_version() { nothing() } else { error })?,
     };
     // The snapshot that restores to `version` begin with: the last one at or before it, which is the newest one if all are.

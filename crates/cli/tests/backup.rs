@@ -346,7 +346,8 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     block_on(env.files().remove_dir_all(&dir)).unwrap();
     let new = place.path().join("new").display().to_string();
     let later = place.path().join("later").display().to_string();
-    ended(0, &["restore", "-r", &url, "--dest-dir", &new, "--timestamp", &before]);
+    let said = ended(0, &["restore", "-r", &url, "--dest-dir", &new, "--timestamp", &before]);
+    assert!(said.contains(", noted at 20"), "{said}");
     assert_eq!(rows_in(Path::new(&new)), original);
     ended(0, &["restore", "-r", &url, "--dest-dir", &later]);
     assert_eq!(rows_in(Path::new(&later)), mistaken);

@@ -2,7 +2,7 @@
 //!
 //! Nothing is done here: a row says what is wanted, and the agent, wherever it runs, sees it within a second.
 
-use super::rows::{TagRows, clear_progress, for_system, parse, read_all, tag_key};
+use super::rows::{TagRows, clear_progress, complete, for_system, parse, read_all, tag_key};
 use crate::ranges::{everything, json_of_ranges, ranges_of_json};
 use crate::target::redacted;
 use plinth_client::{Database, Transaction};
@@ -123,9 +123,11 @@ pub struct TagStatus {
     pub ended: Option<String>,
     /// Everything up to this version is saved; `None`: nothing is yet.
     pub saved: Option<Version>,
+    /// Up to this version nothing is missing: between `saved` and here nothing was committed.
+    pub complete: Option<Version>,
     /// From a snapshot on it can be restored.
     pub is_restorable: bool,
-    /// By how many seconds it is behind the database.
+    /// By how many seconds it is behind the database, counted from `complete`.
     pub behind_seconds: f64,
     /// By how many versions.
     pub behind_versions: Version,
@@ -151,13 +153,15 @@ impl TagStatus {
         };
         let saved = done["saved"].as_i64();
         let number = |name: &str| done[name].as_u64().unwrap_or_default();
-        let behind = saved.map_or(0, |saved| (newest - saved).max(0));
+        let complete = complete(&done);
+        let behind = complete.map_or(0, |complete| (newest - complete).max(0));
         Ok(Self {
             tag,
             wish: Wish::of_json(&rows.wanted)?,
             state: State::of(&rows.wanted),
             ended: done["ended"].as_str().map(str::to_owned),
             saved,
+            complete,
             is_restorable: done["restorable_from"].is_i64(),
             behind_seconds: behind as f64 / 1e6,
             behind_versions: behind,

@@ -8,7 +8,7 @@
 //! Always: what an agent writes is committed only while it is the agent that the first row names.
 
 use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::{Bytes, Error, Result, Version};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -38,6 +38,12 @@ fn progress_key(tag: &str) -> Vec<u8> {
 
 pub(super) fn parse(value: &[u8]) -> Value {
     serde_json::from_slice(value).unwrap_or_default()
+}
+
+/// The version up to which nothing is missing: what was committed is saved, and from there on nothing was. `None`: nothing is saved yet.
+pub(super) fn complete(done: &Value) -> Option<Version> {
+    let saved = done["saved"].as_i64()?;
+    Some(done["nothing_until"].as_i64().map_or(saved, |nothing| nothing.max(saved)))
 }
 
 /// All tags.

@@ -8,10 +8,13 @@
 //! which overlaps and has the same. The file begins behind what was acknowledged, so files follow one another without a gap for as
 //! long as the stream has everything. If the stream has lost something, the log has a gap: it is told, a new stream is registered, and a
 //! snapshot is taken behind it.
+//!
+//! Where nothing is committed there is a file each ten seconds only, since requests cost money. Meanwhile progress says up to where nothing
+//! is missing. Always: everything up to [`complete`] is in a file, or was never committed, so that nothing makes it less.
 
 use super::Shared;
 use super::control::{State, Wish};
-use super::rows::{TagRows, fenced, set_progress, write_progress};
+use super::rows::{TagRows, complete, fenced, set_progress, write_progress};
 use crate::container::Backup;
 use crate::lease::Lease;
 use crate::log::{LogBuilder, Moment};
@@ -35,6 +38,8 @@ const IDLE: Duration = Duration::from_secs(10);
 const FILE_BYTES: usize = 8 << 20;
 /// How often the time is noted.
 const MOMENT: Duration = Duration::from_secs(1);
+/// How often it is noted that nothing was committed: each second, at which an idle stream answers, be it a little early.
+const NOTHING: Duration = Duration::from_millis(900);
 /// How long an answer of the stream is waited for before orders are looked at: longer than an idle stream takes for one.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
@@ -150,10 +155,9 @@ async fn work(
         log: LogBuilder::new(consumer.position() + 1),
         reached: consumer.position(),
         consumer,
-        moments: VecDeque::new(),
+        times: Times::default(),
         begun: now,
-        sampled: Duration::ZERO,
-        last_time: 0,
+        noted: now,
         files: 0,
         superseded: Superseded::default(),
         snapshot: None,
@@ -270,6 +274,15 @@ struct Taking {
     taken: Arc<Mutex<Option<Result<SnapshotReport>>>>,
 }
 
+/// The times that are noted with their versions.
+#[derive(Default)]
+struct Times {
+    /// Those whose versions the stream has not come to yet.
+    waiting: VecDeque<Moment>,
+    sampled: Duration,
+    last: u64,
+}
+
 struct Writer<'t> {
     shared: &'t Shared,
     tag: &'t str,
@@ -280,11 +293,10 @@ struct Writer<'t> {
     log: LogBuilder,
     /// The stream was read up to here.
     reached: Version,
-    /// Moments whose versions it has not come to yet.
-    moments: VecDeque<Moment>,
+    times: Times,
     begun: Duration,
-    sampled: Duration,
-    last_time: u64,
+    /// When progress was noted.
+    noted: Duration,
     files: u64,
     superseded: Superseded,
     snapshot: Option<Taking>,
@@ -321,8 +333,9 @@ impl Writer<'_> {
             }
             self.sample().await?;
             self.read().await?;
-            if self.is_due() {
-                self.put(done).await?;
+            match self.is_due() {
+                true => self.put(done).await?,
+                false => self.note_nothing(done).await?,
             }
         }
     }
@@ -336,15 +349,15 @@ impl Writer<'_> {
     /// Notes the time, and the newest version then.
     async fn sample(&mut self) -> Result<()> {
         let now = self.shared.env.now();
-        if now.saturating_sub(self.sampled) < MOMENT {
+        if now.saturating_sub(self.times.sampled) < MOMENT {
             return Ok(());
         }
-        self.sampled = now;
+        self.times.sampled = now;
         // A clock that was set back must not have versions and times disagree.
-        let time = (self.shared.env.wall_clock().as_millis() as u64).max(self.last_time);
-        self.last_time = time;
+        let time = (self.shared.env.wall_clock().as_millis() as u64).max(self.times.last);
+        self.times.last = time;
         let version = read_version(&self.shared.db).await?;
-        self.moments.push_back(Moment { time, version });
+        self.times.waiting.push_back(Moment { time, version });
         Ok(())
     }
 
@@ -358,7 +371,7 @@ impl Writer<'_> {
             self.log.push(batch.version, batch.mutations.iter());
         }
         self.reached = self.reached.max(changes.upto);
-        while let Some(moment) = self.moments.pop_front_if(|moment| moment.version <= self.reached) {
+        while let Some(moment) = self.times.waiting.pop_front_if(|moment| moment.version <= self.reached) {
             if moment.version >= self.log.from() {
                 self.log.moment(moment);
             }
@@ -417,8 +430,22 @@ impl Writer<'_> {
     }
 
     /// Writes progress, which is a commit: an idle database's stream goes on behind it.
-    async fn note(&self, done: &Value) -> Result<()> {
+    async fn note(&mut self, done: &Value) -> Result<()> {
+        self.noted = self.shared.env.now();
         write_progress(&self.shared.db, self.shared.id, self.tag, done).await
+    }
+
+    /// Notes each second that nothing was committed behind what is saved, if that is so.
+    async fn note_nothing(&mut self, done: &mut Value) -> Result<()> {
+        // A stream that was registered anew begins behind a gap, of which nobody knows that it is empty.
+        let follows = complete(done).is_some_and(|complete| self.log.from() <= complete + 1);
+        let is_more = complete(done) < Some(self.reached);
+        let age = self.shared.env.now().saturating_sub(self.noted);
+        if !follows || !is_more || !self.log.is_empty() || age < NOTHING {
+            return Ok(());
+        }
+        done["nothing_until"] = self.reached.into();
+        self.note(done).await
     }
 
     /// Takes a snapshot when one is due, and notes one that has been taken.
@@ -467,7 +494,7 @@ impl Writer<'_> {
     }
 
     /// A snapshot that failed is tried again, later each time; the log goes on meanwhile.
-    async fn note_failed_snapshot(&self, error: &Error, done: &mut Value) -> Result<()> {
+    async fn note_failed_snapshot(&mut self, error: &Error, done: &mut Value) -> Result<()> {
         tracing::warn!(tag = self.tag, error = %error, "a snapshot failed, and is tried again");
         done["snapshot_failures"] = (done["snapshot_failures"].as_u64().unwrap_or_default() + 1).into();
         done["snapshot_failed"] = self.shared.env.wall_clock().as_secs().into();

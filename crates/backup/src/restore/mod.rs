@@ -16,7 +16,7 @@ mod plan;
 mod read;
 mod served;
 
-pub(crate) use plan::version_at;
+pub(crate) use plan::moment_at;
 pub(crate) use read::read_pieces;
 
 pub use directory::{Loader, restore_into};

@@ -31,6 +31,8 @@ pub enum Goal {
 pub struct Plan {
     /// The version.
     pub version: Version,
+    /// Where a time was asked for: the last one at or before it that is noted, and its version.
+    pub moment: Option<Moment>,
     /// The snapshot that it begins with.
     pub snapshot: Snapshot,
     /// The ranges that are restored, by their names in the backup.
@@ -51,9 +53,13 @@ impl Plan {
     pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
         backup.needs_key()?;
         let mut contents = backup.contents().await?;
+        let moment = match goal {
+            Goal::Time(time) => Some(moment_at(backup, &mut contents, time).await?),
+            _ => None,
+        };
         let version = match goal {
             Goal::Version(version) => version,
-            Goal::Time(time) => version_at(backup, &mut contents, time).await?,
+            Goal::Time(_) => moment.map_or(0, |moment| moment.version),
             Goal::Newest => contents
                 .restorable()
                 .last()
@@ -81,7 +87,7 @@ impl Plan {
             true => contents.chain(snapshot.header.from + 1, version + 1).0.into_iter().cloned().collect(),
             false => Vec::new(),
         };
-        Ok(Self { version, snapshot, ranges, mapping, files, logs })
+        Ok(Self { version, moment, snapshot, ranges, mapping, files, logs })
     }
 
     /// Bytes of rows in the files of the snapshot that are read.
@@ -151,21 +157,21 @@ fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
         .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
 }
 
-/// The last version that is known to have been the newest at or before a time. Files are listed anew if some were merged meanwhile.
+/// The last moment at or before a time that is noted. Files are listed anew if some were merged meanwhile.
 ///
 /// # Errors
 /// `restore_invalid_version` for a time before anything that can be restored; those of reading files.
-pub(crate) async fn version_at(backup: &Backup, contents: &mut Contents, time: u64) -> Result<Version> {
+pub(crate) async fn moment_at(backup: &Backup, contents: &mut Contents, time: u64) -> Result<Moment> {
     for _ in 0..LISTINGS {
-        match version_in(backup, contents, time).await {
+        match moment_in(backup, contents, time).await {
             Err(error) if error == Error::file_not_found() => *contents = backup.contents().await?,
             found => return found,
         }
     }
-    version_in(backup, contents, time).await
+    moment_in(backup, contents, time).await
 }
 
-async fn version_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Version> {
+async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Moment> {
     let mut best: Option<Moment> = None;
     let mut consider = |moment: Moment| {
         if moment.time <= time && best.is_none_or(|best| best.version < moment.version) {
@@ -189,6 +195,5 @@ async fn version_in(backup: &Backup, contents: &Contents, time: u64) -> Result<V
             break;
         }
     }
-    let best = best.map(|best| best.version);
     best.ok_or_else(|| unreachable_goal(backup, contents, "that time, which is before its first snapshot"))
 }

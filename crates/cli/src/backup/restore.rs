@@ -14,7 +14,7 @@ use plinth::backup::restore::{
     self, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
 };
 use plinth::backup::target::redacted;
-use plinth::backup::{Backup, parse_time, show_ranges};
+use plinth::backup::{Backup, Moment, parse_time, show_ranges, show_time};
 use plinth::{Builder, Database, Error, printable};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, block_on};
@@ -230,7 +230,7 @@ fn dry_run(plan: &Plan) -> String {
     let bytes_of_rows = plan.row_bytes();
     let seconds = |pace: f64| guess(bytes_of_rows, plan.log_bytes(), pace);
     let mut lines = vec![
-        format!("version      {}", plan.version),
+        version_line(plan),
         format!("snapshot     {}", plan.snapshot.directory),
         format!("rows         {}, {}", grouped(plan.rows()), bytes(bytes_of_rows)),
         format!("reads        {}, {}", count(plan.file_count() as u64, "file"), bytes(plan.stored_bytes())),
@@ -242,12 +242,18 @@ fn dry_run(plan: &Plan) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Which version it is, and for a time of which time, since that may be an earlier one than was asked for.
+fn version_line(plan: &Plan) -> String {
+    let noted = |moment: Moment| format!(", noted at {}", show_time(moment.time));
+    format!("version      {}{}", plan.version, plan.moment.map_or(String::new(), noted))
+}
+
 fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String {
     let rate = bytes((report.bytes as f64 / took.max(0.001)) as u64);
     let lines = [
         format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
         format!("changes      {} of the log", grouped(report.mutations)),
-        format!("version      {}", report.version),
+        version_line(plan),
         format!("ranges       {}", show_ranges(&plan.ranges)),
         format!("took         {took:.1} s, {rate} of rows a second"),
         format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")),
