@@ -112,7 +112,10 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     // A part, under another name.
     let part = path("part");
     let words = ["-k", "row/0001 row/0002", "--remove-prefix", "row/", "--add-prefix", "r\\x00"];
-    ended(0, &[&["restore", "-r", &url, "--dest-dir", &part], &words[..], &sealed].concat());
+    let restore = [&["restore", "-r", &url, "--dest-dir", &part], &words[..], &sealed].concat();
+    let dry = ended(0, &[&restore[..], &["--dry-run"]].concat());
+    assert!(dry.contains("rows         up to 3,000, "), "{dry}");
+    assert!(ended(0, &restore).contains("rows         100, "));
     let rows = rows_in(Path::new(&part));
     assert_eq!((rows.len(), &rows[0].key[..]), (100, &b"r\x00000100"[..]));
     // Words that make no sense.

@@ -63,7 +63,22 @@ pub(crate) trait Sink: Send {
     fn commit(&mut self, mutations: MutationList, reached: Place) -> Doing<'_, ()>;
 }
 
-/// Applies the log of a plan, from a place on. Gives the number of mutations that were applied.
+/// How much of the log is done, counted in bytes of its files.
+struct Counting<'c> {
+    control: &'c RestoreControl,
+    /// What of the plan isn't counted yet: files that others were merged into have more.
+    left: u64,
+}
+
+impl Counting<'_> {
+    fn add(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.left);
+        self.left -= bytes;
+        self.control.restored.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Applies the log of a plan, from a place on. Gives the number of its mutations, those before the place among them.
 pub(crate) async fn apply(
     backup: &Backup,
     plan: &Plan,
@@ -84,6 +99,7 @@ pub(crate) async fn apply(
         ready: Vec::new(),
         applied: 0,
     };
+    let mut counting = Counting { control, left: plan.log_bytes() };
     let (mut files, mut listings) = (Files::new(backup, plan.logs.iter().cloned()), LISTINGS);
     loop {
         let (file, bytes) = match files.next().await {
@@ -106,19 +122,23 @@ pub(crate) async fn apply(
         // Files may overlap: each version is taken from one of them.
         let mut reader = backup.reader(&bytes, &file.name, Kind::Log)?;
         gathering.file(&mut reader, file.to)?;
-        for (mutations, place) in std::mem::take(&mut gathering.ready) {
+        let ready = std::mem::take(&mut gathering.ready);
+        let part = file.stored / (ready.len() as u64 + 1);
+        let rest = file.stored - part * ready.len() as u64;
+        for (mutations, place) in ready {
             if control.stop.load(Ordering::Relaxed) {
                 return Err(Error::operation_cancelled());
             }
-            control.restored.fetch_add(mutations.as_bytes().len() as u64, Ordering::Relaxed);
+            counting.add(part);
             sink.commit(mutations, place).await?;
         }
+        counting.add(rest);
     }
     let (rest, place) = (std::mem::take(&mut gathering.mutations), gathering.place);
     if !rest.is_empty() {
-        control.restored.fetch_add(rest.as_bytes().len() as u64, Ordering::Relaxed);
         sink.commit(rest, place).await?;
     }
+    counting.add(u64::MAX);
     Ok(gathering.applied)
 }
 
@@ -152,14 +172,14 @@ impl Gathering<'_> {
             self.place = Place { version, mutations: 0 };
         }
         self.place.mutations += 1;
-        if self.place <= self.from {
-            return;
-        }
+        let is_there = self.place <= self.from;
         let (mapping, mutations) = (&self.plan.mapping, &mut self.mutations);
         let applied = &mut self.applied;
         self.extents.apply(version, mutation, &mut |mutation| {
-            mapping.push(mutation, mutations);
             *applied += 1;
+            if !is_there {
+                mapping.push(mutation, mutations);
+            }
         });
         if self.mutations.as_bytes().len() >= TRANSACTION_BYTES {
             self.ready.push((std::mem::take(&mut self.mutations), self.place));

@@ -32,16 +32,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub struct RestoreControl {
     /// Set it to end early.
     pub stop: Arc<AtomicBool>,
-    /// Bytes of rows and mutations that have been taken in so far.
+    /// How far it is: bytes of the rows of files that have been taken in, or left out, and of files of the log. Comes to
+    /// [`Plan::row_bytes`] and [`Plan::log_bytes`].
     pub restored: Arc<AtomicU64>,
 }
 
-/// What was restored.
+/// What was restored, by this run and by earlier ones that it went on behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestoreReport {
     /// The version whose rows there are.
     pub version: plinth_types::Version,
-    /// Rows of the snapshot.
+    /// Rows of the snapshot, of the ranges alone.
     pub rows: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,

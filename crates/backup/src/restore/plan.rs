@@ -90,12 +90,23 @@ impl Plan {
         Ok(Self { version, moment, snapshot, ranges, mapping, files, logs })
     }
 
+    /// Whether the ranges cut files that are read, of which fewer rows are restored than they have.
+    pub fn cuts_files(&self) -> bool {
+        !self.files.iter().all(|file| self.has_whole(file))
+    }
+
+    /// Whether all rows of a file are restored.
+    pub(crate) fn has_whole(&self, file: &RowsFile) -> bool {
+        let (begin, end) = (&file.range.begin, &file.range.end);
+        self.ranges.iter().any(|range| range.begin <= *begin && *end <= range.end)
+    }
+
     /// Bytes of rows in the files of the snapshot that are read.
     pub fn row_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Rows in them.
+    /// Rows in them, of which fewer are restored where [`Plan::cuts_files`].
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }

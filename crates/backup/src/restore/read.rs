@@ -49,11 +49,18 @@ impl<'p> Pieces<'p> {
                 done.send(read_pieces(&backup, &file, &ranges).await);
             }));
         }
-        match self.coming.pop_front() {
-            Some(pieces) => pieces.await.map(Some),
-            None => Ok(None),
-        }
+        let at = self.next - self.coming.len();
+        let Some(pieces) = self.coming.pop_front() else { return Ok(None) };
+        let pieces = pieces.await?;
+        count_left_out(self.control, &self.plan.files[at], &pieces);
+        Ok(Some(pieces))
     }
+}
+
+/// Counts as done what of a file lies in no range that is restored.
+pub(crate) fn count_left_out(control: &RestoreControl, file: &RowsFile, pieces: &[Piece]) {
+    let inside: u64 = pieces.iter().map(|piece| piece.rows.data_len() as u64).sum();
+    control.restored.fetch_add(file.bytes.saturating_sub(inside), Ordering::Relaxed);
 }
 
 /// The whole of a file, which has to be there.

@@ -15,7 +15,7 @@
 
 use super::apply::{Place, Sink, apply};
 use super::locks::Locks;
-use super::read::read_pieces;
+use super::read::{count_left_out, read_pieces};
 use super::{Plan, RestoreControl, RestoreReport};
 use crate::container::Backup;
 use crate::manifest::RowsFile;
@@ -96,12 +96,12 @@ pub async fn restore_served(
     db: &Database,
 ) -> Result<RestoreReport> {
     let run = Arc::new(Run::begin(backup, plan, db).await?);
-    run.rows(backup, plan, control).await?;
+    let (rows, bytes) = run.rows(backup, plan, control).await?;
     let from = run.log_place().await?;
     let mut sink = Fenced { run: run.clone() };
     let mutations = apply(backup, plan, control, from, &mut sink).await?;
     run.finish(&renamed(plan)).await?;
-    Ok(RestoreReport { version: plan.version, rows: plan.rows(), bytes: plan.row_bytes(), mutations })
+    Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
 }
 
 /// The ranges as they are called in the database.
@@ -322,10 +322,15 @@ impl Run {
         }
     }
 
-    /// Brings all rows in, several files at a time.
-    async fn rows(self: &Arc<Self>, backup: &Backup, plan: &Plan, control: &RestoreControl) -> Result<()> {
+    /// Brings all rows in, several files at a time. Gives how many there are then, and their bytes.
+    async fn rows(
+        self: &Arc<Self>,
+        backup: &Backup,
+        plan: &Plan,
+        control: &RestoreControl,
+    ) -> Result<(u64, u64)> {
         let waiting: Vec<RowsFile> = plan.files.iter().rev().cloned().collect();
-        let shared = Arc::new((Mutex::new(waiting), Mutex::new(None::<Error>)));
+        let shared = Arc::new((Mutex::new(waiting), Mutex::new(Ok((0, 0)))));
         let workers: Vec<_> = (0..WORKERS)
             .map(|_| {
                 let (run, shared) = (self.clone(), shared.clone());
@@ -333,9 +338,17 @@ impl Run {
                 backup.env.clone().spawn("restore", async move {
                     loop {
                         let Some(file) = lock(&shared.0).pop() else { return };
-                        if let Err(error) = run.file(&backup, &plan, &control, &file).await {
-                            lock(&shared.1).get_or_insert(error);
-                            lock(&shared.0).clear();
+                        let brought = run.file(&backup, &plan, &control, &file).await;
+                        let mut sum = lock(&shared.1);
+                        match (&mut *sum, brought) {
+                            (Ok((rows, bytes)), Ok((more, their))) => {
+                                (*rows, *bytes) = (*rows + more, *bytes + their)
+                            }
+                            (Ok(_), Err(error)) => {
+                                *sum = Err(error);
+                                lock(&shared.0).clear();
+                            }
+                            (Err(_), _) => {}
                         }
                     }
                 })
@@ -344,29 +357,32 @@ impl Run {
         for worker in workers {
             worker.await?;
         }
-        let failure = lock(&shared.1).take();
-        failure.map_or(Ok(()), Err)
+        lock(&shared.1).clone()
     }
 
+    /// Brings the rows of a file in. Gives how many there are then, those that were there before among them, and their bytes.
     async fn file(
         &self,
         backup: &Backup,
         plan: &Plan,
         control: &RestoreControl,
         file: &RowsFile,
-    ) -> Result<()> {
+    ) -> Result<(u64, u64)> {
         let key = [FILES, file.name.as_bytes()].concat();
         let before = read_one(&self.db, &key).await?.1;
-        if before.as_ref().is_some_and(|value| value.first() == Some(&1)) {
+        // One that the ranges cut, of which there are two for each range at most, is read to count its rows.
+        if before.as_ref().is_some_and(|value| value.first() == Some(&1)) && plan.has_whole(file) {
             control.restored.fetch_add(file.bytes, Ordering::Relaxed);
-            return Ok(());
+            return Ok((file.rows, file.bytes));
         }
         let pieces = read_pieces(backup, file, &plan.ranges).await?;
-        let count = pieces.len();
+        count_left_out(control, file, &pieces);
+        let (count, mut rows, mut bytes) = (pieces.len(), 0, 0);
         for (n, piece) in pieces.into_iter().enumerate() {
             if control.stop.load(Ordering::Relaxed) {
                 return Err(Error::operation_cancelled());
             }
+            (rows, bytes) = (rows + piece.rows.len() as u64, bytes + piece.rows.data_len() as u64);
             control.restored.fetch_add(piece.rows.data_len() as u64, Ordering::Relaxed);
             // The first byte says whether that is all of the file.
             let record = [&[u8::from(n + 1 == count)][..], &piece.range.end].concat();
@@ -379,7 +395,7 @@ impl Run {
             }
             self.commit(mutations, Some((&key, &record)), &[]).await?;
         }
-        Ok(())
+        Ok((rows, bytes))
     }
 
     async fn log_place(&self) -> Result<Place> {

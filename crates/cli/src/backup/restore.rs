@@ -228,11 +228,13 @@ fn guess(row_bytes: u64, log_bytes: u64, pace: f64) -> f64 {
 
 fn dry_run(plan: &Plan) -> String {
     let bytes_of_rows = plan.row_bytes();
+    // What of a file lies in the ranges only reading it can tell.
+    let most = if plan.cuts_files() { "up to " } else { "" };
     let seconds = |pace: f64| guess(bytes_of_rows, plan.log_bytes(), pace);
     let mut lines = vec![
         version_line(plan),
         format!("snapshot     {}", plan.snapshot.directory),
-        format!("rows         {}, {}", grouped(plan.rows()), bytes(bytes_of_rows)),
+        format!("rows         {}{}, {}", most, grouped(plan.rows()), bytes(bytes_of_rows)),
         format!("reads        {}, {}", count(plan.file_count() as u64, "file"), bytes(plan.stored_bytes())),
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
