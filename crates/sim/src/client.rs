@@ -224,7 +224,7 @@ impl Client {
             // Nobody of a cluster can be reached for long: for a read, or for the version that a commit wants first. Whether a commit
             // itself had arrived is another error.
             1026 if self.stage.is_cluster() => {}
-            1038 if self.stage.is_lockable() => {}
+            1038 | 1242 if self.stage.is_lockable() => {}
             // Commits wait for one another, not for ever.
             1009 | 1037 | 1042 | 1078 | 1100 => {}
             _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),
