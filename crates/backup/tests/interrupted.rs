@@ -197,6 +197,38 @@ fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
     }
 }
 
+/// Two parts of a backup under the same names: the second went on where the first had been cut short, and the rows of both were there.
+#[test]
+fn a_restore_of_another_part_under_the_same_names_is_another_restore() {
+    let simulation = Simulation::new(13);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        for part in ["a/", "b/"] {
+            for n in 0..40 {
+                set(&db, format!("{part}{n:02}").as_bytes(), part.as_bytes()).await;
+            }
+        }
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        let plan_of = async |part: &'static str| {
+            let ranges = vec![plinth::KeyRange::new(part, plinth_types::strinc(part.as_bytes()).unwrap())];
+            let mapping = Mapping { ranges, remove_prefix: part.into(), add_prefix: "c/".into() };
+            plan(&backup, Goal::Newest, mapping).await.unwrap()
+        };
+        let (one, other) = (plan_of("a/").await, plan_of("b/").await);
+        let control = RestoreControl::default();
+        control.stop.store(true, Ordering::SeqCst);
+        serve(&backup, &one, &control, &to).await.unwrap_err();
+        let refused = serve(&backup, &other, &RestoreControl::default(), &to).await;
+        assert_eq!(refused, Err(Error::client_invalid_operation()));
+        serve(&backup, &one, &RestoreControl::default(), &to).await.unwrap();
+        let rows = rows_of(&to).await;
+        assert!(rows.len() == 40 && rows.values().all(|value| value == "a/"));
+    });
+}
+
 /// Of a part of the keys it locks that part: everybody else goes on beside it.
 #[test]
 fn a_restore_of_ranges_locks_those_alone() {

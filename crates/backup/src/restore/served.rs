@@ -214,14 +214,18 @@ impl Run {
     /// Takes the database: an empty one, or one that an earlier run of the same restore has left.
     async fn begin(backup: &Backup, plan: &Plan, db: &Database) -> Result<Self> {
         let ranges = renamed(plan);
-        let shown = |key: &Bytes| printable(key);
+        let shown = |ranges: &[KeyRange]| -> Vec<_> {
+            ranges.iter().map(|range| [printable(&range.begin), printable(&range.end)]).collect()
+        };
         let fields = serde_json::json!({
             "url": backup.url(),
             "backup": crate::names::hex(&backup.id),
             "version": plan.version,
             "snapshot": plan.snapshot.directory,
             "files": plan.files.len(),
-            "ranges": ranges.iter().map(|range| [shown(&range.begin), shown(&range.end)]).collect::<Vec<_>>(),
+            "ranges": shown(&ranges),
+            // Two parts of a backup may be restored under the same names.
+            "of": shown(&plan.ranges),
         });
         let env = db.endpoint().env();
         let (mut id, mut run) = ([0; 16], [0; 16]);
