@@ -193,6 +193,27 @@ fn who_is_a_member_is_written_by_nobody_else() {
     machines.set(leader, "key", "1").expect("a commit");
 }
 
+/// Who leads since a moment takes nobody for gone yet. Two voters were left of which one was lost before the other led, and nobody led any
+/// more.
+#[test]
+fn a_new_leader_excludes_nobody_before_it_has_heard_of_a_majority_of_those_left() {
+    for seed in 0..8 {
+        let (mut machines, lost) = formed(seed, 3);
+        machines.crash(lost);
+        let leader = machines.await_leader(|at| at != lost);
+        let excluded = (0..3).find(|at| ![lost, leader].contains(at)).expect("there are three");
+        let address = format!("10.0.0.{excluded}:4500");
+        wish(&machines, leader, &[(EXCLUDED_PREFIX, address.as_bytes(), "")]).expect("a commit");
+        machines.sim.run_for(Duration::from_secs(3));
+        let leader = machines.await_leader(|at| at != lost);
+        assert!(voters(&[1, 2, 3])(&members(&machines, leader)), "seed {seed}");
+        machines.set(leader, "key", "1").expect("a commit");
+        machines.open(lost).expect("it comes back");
+        let left: Vec<_> = (1..=3).filter(|id| *id != excluded as u64 + 1).collect();
+        await_members(&machines, voters(&left));
+    }
+}
+
 /// A node that was removed while it was away is told by its own log, and says so at each start.
 #[test]
 fn a_node_that_hears_that_it_was_removed_serves_nothing() {

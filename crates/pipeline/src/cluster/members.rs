@@ -16,7 +16,7 @@ use crate::batch::internal_request;
 use crate::batch_lock::lock;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
-use plinth_replication::{HeldBack, Members, NodeId, Spoken};
+use plinth_replication::{Follower, HeldBack, Members, NodeId, Spoken};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
     CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
@@ -109,7 +109,11 @@ fn next_step(this: &Participant, wish: &Wish) -> Step {
         let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
         known.is_some_and(|other| other.is_active && is_near(other.synced))
     };
-    let is_here = |node: NodeId| standing.followers.iter().any(|other| other.node == node && other.is_active);
+    // One that had no time yet to say anything to a new leader may be gone.
+    let is_here = |node: NodeId| {
+        let is_heard = |other: &Follower| other.is_active && other.synced > 0;
+        standing.followers.iter().any(|other| other.node == node && is_heard(other))
+    };
     match plan(&standing.members, this.node, wish, is_ready, is_here) {
         Step::Nothing => with_newer_protocol(this, &standing.members).map_or(Step::Nothing, Step::Become),
         step => step,
