@@ -68,6 +68,10 @@ pub(crate) struct Fleet {
     founders: usize,
     orders: Orders,
     wires: Arc<Wires>,
+    /// The addresses of those that may be excluded.
+    excluded: Vec<String>,
+    /// When a disk was lost last.
+    disk_lost: Option<Duration>,
 }
 
 impl Fleet {
@@ -75,7 +79,8 @@ impl Fleet {
         let program = upgrades::first_program(&orders);
         let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
         let beside = sim.process("beside");
-        Self { sim, stage, random, machines, beside, founders: size, orders, wires: Arc::default() }
+        let (wires, excluded, disk_lost) = (Arc::default(), Vec::new(), None);
+        Self { sim, stage, random, machines, beside, founders: size, orders, wires, excluded, disk_lost }
     }
 
     /// Forms the cluster, and gives it to the clients.

@@ -1,7 +1,9 @@
 //! Members that come and go: a disk is lost and its machine comes back as another node, machines are added, votes are taken and given.
 //!
 //! A disk that is lost counts as one of the machines that a cluster may lose, until all know of the one that has taken its
-//! place: no other disk is lost before. What can't be done now, because nobody leads, is tried again later.
+//! place: no other disk is lost before. A voter that is excluded counts as one from the command on, until it has no vote: no disk is lost
+//! meanwhile, and nobody is excluded before the loss of a disk can have been noticed. What can't be done now, because nobody leads, is tried
+//! again later.
 
 use super::{Fleet, Machine, Played};
 use crate::nemesis::DIR;
@@ -10,7 +12,7 @@ use plinth_pipeline::Host;
 use plinth_pipeline::cluster::Spoken;
 use plinth_replication::NodeId;
 use plinth_types::system::EXCLUDED_PREFIX;
-use plinth_types::{CommitRequest, MutationList, MutationType};
+use plinth_types::{CommitReply, CommitRequest, MutationList, MutationType};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,22 +22,27 @@ const MORE: usize = 2;
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// How often it is attempted when everything works.
 const ATTEMPTS: usize = 60;
+/// After so long whoever leads knows that nothing is heard of a node any more, whichever clock is slow.
+const NOTICED: Duration = Duration::from_millis(1_500);
 
 impl Fleet {
     fn leader(&self) -> Option<Arc<Host>> {
         self.nodes().into_iter().find(|node| node.leadership().is_ready)
     }
 
-    /// Whether a disk may be lost: all nodes are there, and all say the same of who votes: three at least, all of whom are there.
+    /// Whether a disk may be lost: all nodes are there, and all say the same of who votes, all of whom are there and none of whom is to
+    /// have no vote: three at least, or two if it is that of another one, which may be given a vote at this moment.
     fn may_lose(&self, id: NodeId) -> bool {
         let known: Vec<_> = self.nodes().iter().filter_map(|node| node.membership()).collect();
         let Some(first) = known.first().filter(|_| known.len() == self.machines.len()) else { return false };
         let is_here = |id: &NodeId| self.machines.iter().any(|machine| machine.id == *id);
         let (members, voters) = (&first.members, first.members.voters());
+        let stays =
+            |id: &NodeId| members.node(*id).is_some_and(|node| !self.excluded.contains(&node.address));
         known.iter().all(|other| other.members == *members)
             && !members.is_joint()
-            && voters.iter().all(is_here)
-            && (voters.len() >= 3 || !voters.contains(&id))
+            && voters.iter().all(|voter| is_here(voter) && stays(voter))
+            && voters.len() >= if voters.contains(&id) { 3 } else { 2 }
     }
 
     /// The disk of a machine is lost: it comes back as another node, once somebody takes it in.
@@ -49,6 +56,7 @@ impl Fleet {
         self.empty(at);
         self.wires.forget(id);
         self.machines[at].id = 0;
+        self.disk_lost = Some(self.sim.now());
         // Who listens there is another one only when nobody has heard of the old one for a while.
         self.sim.run_for(Duration::from_millis(self.random.below(1_500)));
         self.come_back(at)
@@ -95,18 +103,25 @@ impl Fleet {
     /// A member is to have no vote, or those that are to have none may have one again.
     pub(super) fn leave(&mut self, at: usize) {
         let Some(leader) = self.leader() else { return };
+        if self.disk_lost.is_some_and(|lost| self.sim.now() < lost + NOTICED) {
+            return;
+        }
         let mut mutations = MutationList::new();
         let all = [EXCLUDED_PREFIX, b"\xff"].concat();
         mutations.push(MutationType::ClearRange, EXCLUDED_PREFIX, &all);
-        if self.random.chance(0.6) {
+        let excluded = self.random.chance(0.6).then(|| self.machines[at].address.clone());
+        if let Some(address) = &excluded {
             self.stage.probe("member excluded");
-            let key = [EXCLUDED_PREFIX, self.machines[at].address.as_bytes()].concat();
-            mutations.push(MutationType::Set, &key, b"");
+            mutations.push(MutationType::Set, &[EXCLUDED_PREFIX, address.as_bytes()].concat(), b"");
         }
         let request = CommitRequest { mutations, ..CommitRequest::default() };
-        // Whether it comes to be is not asked.
         let commit = leader.endpoint().commit(request);
-        let _ = self.sim.run_until_within(ATTEMPT, commit);
+        let answer = self.sim.run_until_within(ATTEMPT, commit);
+        // What was asked for before, and has an unknown fate, can't come to be behind a commit.
+        if let Some(Ok(CommitReply::Committed { .. })) = answer {
+            self.excluded.clear();
+        }
+        self.excluded.extend(excluded);
     }
 
     /// With everything at work again all machines come back.
