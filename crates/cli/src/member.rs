@@ -164,7 +164,7 @@ fn follow_members(mesh: &Mesh, database: &Database) {
     mesh.when_moved(move |node, address| moved.note_move(node, address));
 }
 
-/// The server's cluster file names those who vote.
+/// The server's cluster file names those who vote, whoever writes it besides: a client that heard of others a while ago may do so last.
 fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
     let (task_env, database) = (env.clone(), database.clone());
     drop(env.spawn_network("cluster file", async move {
@@ -181,7 +181,13 @@ fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
             }
             let voters = members.nodes.iter().filter(|node| node.part.stays());
             let voters: Vec<_> = voters.map(|node| node.address.clone()).collect();
-            let Some(next) = file.naming(&voters) else { continue };
+            let found = match file.path() {
+                Some(path) => ClusterFile::read(&env, path).await.ok(),
+                None => None,
+            };
+            let is_ours = |found: &&ClusterFile| found.key() == file.key();
+            let stands = found.as_ref().filter(is_ours).unwrap_or(&file);
+            let Some(next) = stands.naming(&voters) else { continue };
             match next.rewrite(&env).await {
                 Ok(()) => (file, told) = (next, None),
                 // It is tried again, and told once.

@@ -248,7 +248,7 @@ pub struct ReadVersionReply {
 pub struct Description {
     /// Where the connection string was read from; empty if nowhere.
     pub cluster_file_path: String,
-    /// `description:id@ip:port,...`; empty in process.
+    /// `description:id@ip:port,...`, with the coordinators that were heard of last; empty in process.
     pub connection_string: String,
     /// The identity of the database: 16 bytes, as 32 hexadecimal digits.
     pub cluster_id: String,

@@ -46,7 +46,10 @@ const CUT_BYTES: i64 = 32 << 20;
 /// those of the databases. The destination stays locked then, and a run with the same arguments goes on.
 pub fn migrate(source: &Database, destination: &Database, name: &str, settings: &Settings) -> Result<Report> {
     let ids = [source, destination].map(|db| db.endpoint().describe());
-    let same = ids[0] == ids[1] && ids[0].cluster_file_path != MEMORY;
+    // One of two clients may have heard of other coordinators than their common file names.
+    let is_one_file =
+        !ids[0].cluster_file_path.is_empty() && ids[0].cluster_file_path == ids[1].cluster_file_path;
+    let same = (is_one_file || ids[0] == ids[1]) && ids[0].cluster_file_path != MEMORY;
     if same || Arc::ptr_eq(source.endpoint(), destination.endpoint()) {
         let detail = "source and destination are the same database";
         return Err(Error::client_invalid_operation().with_detail(detail));

@@ -4,6 +4,7 @@ use super::common::scratch;
 use super::{Cluster, command, count, free_addresses, members, status_until};
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -79,15 +80,34 @@ fn a_cluster_file_that_names_one_server_leads_to_the_others() {
     let other = (leader + 1) % 3;
     cluster.servers[other].take().unwrap().kill();
     count(&alone[other].1, "alone/again").unwrap();
-    for _ in 0..100 {
-        let text = block_on(env.files().read(&alone[other].0)).unwrap();
+    let known = alone[other].1.endpoint().describe().connection_string;
+    assert!(cluster.addresses.iter().all(|address| known.contains(address)), "{known}");
+    until_all_are_named(&cluster, &alone[other].0);
+}
+
+/// Waits until a cluster file names all servers.
+fn until_all_are_named(cluster: &Cluster, file: &Path) {
+    let env = Env::real();
+    for _ in 0..200 {
+        let text = block_on(env.files().read(file)).unwrap();
         let text = String::from_utf8_lossy(&text);
         if cluster.addresses.iter().all(|address| text.contains(address)) {
             return;
         }
         block_on(env.sleep(Duration::from_millis(100)));
     }
-    panic!("the cluster file names one server still");
+    panic!("the cluster file {} doesn't name all", file.display());
+}
+
+/// A client that had heard of two voters wrote so after the third had its vote back: it had the last word, as servers compared the voters
+/// with what they had written themselves.
+#[test]
+fn servers_have_their_cluster_file_name_all_who_vote_whoever_wrote_it_last() {
+    let place = scratch();
+    let cluster = Cluster::form(place.path());
+    let line = format!("test:three@{}\n", cluster.addresses[..2].join(","));
+    block_on(Env::real().files().replace(&cluster.file, line.as_bytes())).unwrap();
+    until_all_are_named(&cluster, &cluster.file);
 }
 
 /// It ended with exit code 1, so that systemd started it again, and until the leader's next word it could vote for servers that lacked what

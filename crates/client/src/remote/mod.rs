@@ -422,7 +422,13 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn describe(&self) -> Description {
-        self.core.describe()
+        let description = self.core.describe();
+        match self.cluster() {
+            Some(cluster) => {
+                Description { connection_string: cluster.file().connection_string(), ..description }
+            }
+            None => description,
+        }
     }
 
     fn status_json(&self) -> Reply<String> {
