@@ -22,6 +22,7 @@ const LEAF: u32 = 9;
 const LAYERS: &[Layer] = &[
     Layer { level: 0, name: "plinth-types", uses: &[], tests_use: &[] },
     Layer { level: 0, name: "plinth-usdt", uses: &[], tests_use: &[] },
+    Layer { level: 0, name: "plinth-promql", uses: &[], tests_use: &[] },
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
@@ -96,7 +97,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 4,
         name: "plinth-series",
-        uses: &["plinth-types", "plinth-env", "plinth-client"],
+        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-promql"],
         tests_use: &["plinth"],
     },
     Layer {

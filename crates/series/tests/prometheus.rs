@@ -84,7 +84,7 @@ fn a_range_alone_is_the_points_themselves() {
         + r#""values":[[270,"180"],[285,"190"],[300,"0"]]}],"resultType":"matrix"}"#;
     assert_eq!(text, expected);
     assert_eq!(data(&store, "query", "query=nothing[5m]"), r#"{"result":[],"resultType":"matrix"}"#);
-    for wrong in ["x[5m", "x[5]", "x[5m]%2B1", "[5m]"] {
+    for wrong in ["x[5m", "x[0]", "x[5m]%2B1", "[5m]"] {
         assert_eq!(ask(&store, "query", &format!("query={wrong}")).0, 400, "{wrong}");
     }
     // In a range of times it has no meaning.
@@ -179,17 +179,20 @@ fn what_is_wrong_is_named() {
     let long = format!("query=1{}", "%2B1".repeat(3000));
     for (path, parameters, named) in [
         ("query", "", "`query`"),
-        ("query", "query=", "byte 0"),
-        ("query", "query=topk(1,x)", "`topk`"),
-        ("query", "query=rate(x)", "`[`"),
-        ("query", "query=rate(x[5])", "duration"),
+        ("query", "query=", "1:1: parse error: no expression found in input"),
+        ("query", "query=top(1,x)", "1:1: parse error: unknown function with name \\\"top\\\""),
+        ("query", "query=rate(x)", "1:6: parse error: expected type range vector in call to function"),
+        ("query", "query=rate(x[5q])", "bad number or duration syntax"),
         ("query", "query=x{a=~%22(%22}", "regular expression"),
-        ("query", "query=x{a=%22", "no end"),
-        ("query", "query=x%20y", "operator"),
-        ("query", "query=sum(1)", "series expected"),
+        ("query", "query=x{a=%22", "unterminated quoted string"),
+        ("query", "query=x%20y", "1:3: parse error: unexpected identifier"),
+        ("query", "query=sum(1)", "expected type instant vector in aggregation expression, got scalar"),
         ("query", "query=x&time=yesterday", "`time`"),
-        ("query", &deep, "deeper"),
-        ("query", &long, "parts"),
+        ("query", "query=x&limit=some", "limit"),
+        ("query", "query=x&timeout=-1", "`timeout`"),
+        ("query", "query=x&lookback_delta=0", "`lookback_delta`"),
+        ("query", &deep, "nested more than"),
+        ("query", &long, "levels"),
         ("query_range", "query=x&start=0&end=10", "`step`"),
         ("query_range", "query=x&start=0&end=10&step=0", "`step`"),
         ("query_range", "query=x&start=0&end=99999999&step=1", "steps"),
@@ -199,6 +202,60 @@ fn what_is_wrong_is_named() {
         let (status, text) = ask(&store, path, parameters);
         assert!(status == 400 && text.contains(named), "{path} {parameters}: {text}");
     }
+}
+
+/// Dashboards and alert rules were refused that need any of these.
+#[test]
+fn all_of_promql_is_answered() {
+    let store = store();
+    block_on(async {
+        for (bound, count) in [("0.1", 10), ("0.5", 60), ("+Inf", 100)] {
+            let bucket = store.series(&format!("latency_bucket le={bound}")).await.unwrap();
+            bucket.append(590_000_000_000, count).unwrap();
+        }
+    });
+    for (query, expected) in [
+        ("histogram_quantile(0.5, latency_bucket)", "{},0.42000000000000004"),
+        ("topk(1, http_requests_total)", "{__name__:http_requests_total,code:200,host:a},400"),
+        ("http_requests_total > 300", "{__name__:http_requests_total,code:200,host:a},400"),
+        (
+            "http_requests_total offset 5m",
+            "{__name__:http_requests_total,code:200,host:a},200,{__name__:http_requests_total,code:200,host:b},0",
+        ),
+        ("http_requests_total and on (host) cpu.user", "{__name__:http_requests_total,code:200,host:a},400"),
+        ("cpu.user * on (host) group_right http_requests_total", "{code:200,host:a},1000"),
+        ("max_over_time(sum(http_requests_total)[5m:1m])", "{},600"),
+        ("{\"cpu.user\"} @ end()", "{__name__:cpu.user,host:a},2.5"),
+        ("absent(nothing{host='x'})", "{host:x},1"),
+    ] {
+        assert_eq!(vector(&store, query), expected, "{query}");
+    }
+}
+
+/// What a request says of the answer beside the expression was left unread.
+#[test]
+fn a_request_says_how_much_and_how_far_back() {
+    let store = store();
+    let cut = ask(&store, "query", "query=http_requests_total&limit=1").1;
+    assert!(cut.contains(r#""warnings":["results truncated due to limit"]"#), "{cut}");
+    assert!(cut.contains(r#""host":"a""#) && !cut.contains(r#""host":"b""#), "{cut}");
+    assert!(ask(&store, "label/host/values", "limit=1").1.starts_with(r#"{"data":["a"],"#));
+    assert!(ask(&store, "series", "match[]=http_requests_total&limit=1").1.contains("truncated"));
+    assert_eq!(data(&store, "label/host/values", "limit=2"), r#"["a","b"]"#);
+    // The point is ten seconds old.
+    assert_eq!(
+        data(&store, "query", "query=cpu.user&lookback_delta=9s"),
+        r#"{"result":[],"resultType":"vector"}"#
+    );
+    assert!(data(&store, "query", "query=cpu.user&lookback_delta=11").contains("2.5"));
+    // What may be meant otherwise is told, and what can't be is an error of its own kind.
+    let told = ask(&store, "query", "query=rate(http_requests_total[1m])%2Brate(cpu.user[1m])").1;
+    assert!(!told.contains("infos"), "nothing came of it: {told}");
+    let told = ask(&store, "query", "query=increase(cpu.user[1m:5s])").1;
+    assert!(told.contains(r#""infos":["PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"cpu.user\" (1:10)"]"#), "{told}");
+    let (status, text) = ask(&store, "query", "query=cpu.user%20*%20on%28%29%20http_requests_total");
+    assert!(status == 422 && text.contains("many-to-many matching not allowed"), "{status} {text}");
+    assert!(text.contains(r#""errorType":"execution""#), "{text}");
 }
 
 /// Labels with blanks and backslashes were shown as names have them, and were not found by what they are.

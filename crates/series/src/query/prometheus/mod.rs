@@ -1,25 +1,33 @@
-//! Prometheus' query interface over the same series, so that Grafana shows them with the data source that it has: a documented part of PromQL.
+//! Prometheus' query interface over the same series, so that Grafana shows them with the data source that it has.
 //!
-//! A request is a path and parameters; its answer a status and JSON, as Prometheus gives them. A metric may have points in its name, since
-//! those of Akumuli do; everything else is as Prometheus' manual has it, or an error that says what is understood.
+//! A request is a path and parameters; its answer a status and JSON, as Prometheus gives them. What expressions mean is `plinth-promql`'s;
+//! here are the requests, the series that they are about, and the form of answers.
 
-mod evaluate;
-mod parse;
+mod answer;
+mod source;
 
 use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
 use crate::time::{duration, parse_iso};
-use evaluate::{Evaluator, Failure, Steps, Values, find, labels_of};
-use parse::NAME;
-use serde_json::{Map, Value as Json, json};
+use answer::{Reply, metric};
+use plinth_promql::{Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, parse_selector};
+use serde_json::{Value as Json, json};
+use source::{StoreSource, find, labels_of};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-/// Steps of a range at most, as in Prometheus.
-const MAX_STEPS: i64 = 11_000;
 /// Series, labels or values in one list.
 const MAX_LISTED: usize = 100_000;
-const SECOND: i64 = 1_000_000_000;
-const MILLISECOND: i64 = 1_000_000;
+/// Samples of an answer.
+const MAX_SAMPLES: usize = 4 << 20;
+/// How long an expression is evaluated, as in Prometheus.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest that a point may be seen for, if a request says how long.
+const MAX_LOOKBACK: i64 = 366 * 86_400 * 1_000_000_000;
+/// What Prometheus says of an answer that was cut off because a request asked for it.
+const TRUNCATED: &str = "results truncated due to limit";
+
+type Failure = Error<crate::Error>;
 
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
@@ -51,26 +59,52 @@ fn label_of(path: &str) -> Option<&str> {
 pub async fn prometheus(store: &SeriesStore, path: &str, encoded: &[&[u8]], now: i64) -> (u16, String) {
     let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
-    let data = match path {
+    let reply = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
-        "labels" => labels(store, &parameters).await,
-        "series" => series(store, &parameters).await,
+        "labels" => labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters)),
+        "series" => series(store, &parameters).await.and_then(|series| limited(series, &parameters)),
         path => match fixed_answer(path) {
-            Some(data) => Ok(data),
-            None => label_values(store, label_of(path).unwrap_or_default(), &parameters).await,
+            Some(data) => Ok(Reply::of(&data)),
+            None => {
+                let values = label_values(store, label_of(path).unwrap_or_default(), &parameters).await;
+                values.and_then(|values| limited(values, &parameters))
+            }
         },
     };
-    match data {
-        Ok(data) => (200, json!({ "status": "success", "data": data }).to_string()),
+    match reply {
+        Ok(reply) => (200, reply.told()),
         Err(failure) => failed(failure),
     }
+}
+
+/// A list, of which a request may want no more than so many.
+fn limited(mut list: Vec<Json>, parameters: &Parameters) -> Result<Reply, Failure> {
+    let is_cut = cut(&mut list, parameters)?;
+    let warnings = is_cut.then(|| TRUNCATED.to_string()).into_iter().collect();
+    Ok(Reply { warnings, ..Reply::of(&Json::from(list)) })
+}
+
+/// Cuts off what a request doesn't want; whether something was.
+fn cut<T>(list: &mut Vec<T>, parameters: &Parameters) -> Result<bool, Failure> {
+    let Some(text) = parameters.get("limit") else { return Ok(false) };
+    let limit: usize = text.parse().map_err(|_| {
+        Failure::Asked("invalid parameter \"limit\": a number, or 0 for none, expected".into())
+    })?;
+    let is_cut = limit > 0 && list.len() > limit;
+    if is_cut {
+        list.truncate(limit);
+    }
+    Ok(is_cut)
 }
 
 /// The status and JSON of what came to nothing.
 fn failed(failure: Failure) -> (u16, String) {
     let (status, kind, text) = match failure {
+        Failure::Parse(error) => (400, "bad_data", format!("invalid parameter \"query\": {error}")),
         Failure::Asked(text) => (400, "bad_data", text),
-        Failure::Store(error) => (503, "unavailable", error.to_string()),
+        Failure::Execution(text) => (422, "execution", text),
+        Failure::Timeout(text) => (503, "timeout", text),
+        Failure::Source(error) => (503, "unavailable", error.to_string()),
     };
     (status, json!({ "status": "error", "errorType": kind, "error": text }).to_string())
 }
@@ -91,6 +125,17 @@ impl Parameters {
         let Some(text) = self.get(name) else { return Ok(None) };
         let wrong = || Failure::Asked(format!("parameter `{name}`: seconds since 1970 or RFC 3339 expected"));
         time(text).map(Some).ok_or_else(wrong)
+    }
+
+    /// Nanoseconds, more than none.
+    fn duration(&self, name: &str) -> Result<Option<i64>, Failure> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let found = time(text).or_else(|| duration(text)).filter(|duration| *duration > 0);
+        let wrong = || {
+            let wanted = "seconds or a duration such as 15s expected, more than 0";
+            Failure::Asked(format!("parameter `{name}`: {wanted}"))
+        };
+        found.map(Some).ok_or_else(wrong)
     }
 }
 
@@ -135,123 +180,86 @@ async fn query(
     is_range: bool,
     parameters: &Parameters,
     now: i64,
-) -> Result<Json, Failure> {
+) -> Result<Reply, Failure> {
     let Some(text) = parameters.get("query") else {
         return Err(Failure::Asked("parameter `query` is missing".into()));
     };
-    let steps = if is_range {
-        range(parameters)?
-    } else {
-        Steps { first: parameters.time("time")?.unwrap_or(now), count: 1, step: 1 }
-    };
-    let mut evaluator = Evaluator::new(store, steps);
-    if !is_range && let Some((selector, range)) = parse::points(text).map_err(Failure::Asked)? {
-        let series = evaluator.points(&selector, range).await?;
-        let samples = |points: Vec<(i64, f64)>| -> Vec<Json> {
-            points.into_iter().map(|(time, value)| json!([seconds(time), number(value)])).collect()
-        };
-        let series =
-            series.into_iter().map(|(labels, points)| json!({ "metric": labels, "values": samples(points) }));
-        return Ok(json!({ "resultType": "matrix", "result": series.collect::<Vec<Json>>() }));
+    let mut options = Options::default();
+    if let Some(lookback) = parameters.duration("lookback_delta")? {
+        options.lookback = lookback.min(MAX_LOOKBACK);
     }
-    let expression = parse::expression(text).map_err(Failure::Asked)?;
-    let values = evaluator.value(&expression).await?;
-    let sample = |place: usize, value: f64| json!([seconds(steps.time(place)), number(value)]);
-    let vector = match values {
-        Values::Scalar(value) if !is_range => {
-            return Ok(json!({ "resultType": "scalar", "result": sample(0, value) }));
-        }
-        Values::Scalar(value) => vec![(evaluate::Labels::new(), vec![Some(value); steps.count])],
-        Values::Vector(vector) => vector,
+    let timeout = parameters.duration("timeout")?.and_then(|timeout| u64::try_from(timeout).ok());
+    let timeout = timeout.map_or(TIMEOUT, |timeout| Duration::from_nanos(timeout).min(TIMEOUT));
+    let source = StoreSource::new(store, timeout);
+    let time = parameters.time("time")?.unwrap_or(now);
+    let mut answer = match is_range {
+        true => plinth_promql::range(&source, text, range(parameters)?, &options).await?,
+        false => plinth_promql::instant(&source, text, time, &options).await?,
     };
-    let series = |(labels, column): (evaluate::Labels, evaluate::Column)| {
-        let metric: Map<String, Json> =
-            labels.into_iter().map(|(label, value)| (label, Json::from(value))).collect();
-        let samples = column.into_iter().enumerate().filter_map(|(place, cell)| Some(sample(place, cell?)));
-        let mut samples: Vec<Json> = samples.collect();
-        match is_range {
-            _ if samples.is_empty() => None,
-            true => Some(json!({ "metric": metric, "values": samples })),
-            false => Some(json!({ "metric": metric, "value": samples.swap_remove(0) })),
-        }
+    let is_cut = match &mut answer.value {
+        Answered::Vector(series) => cut(series, parameters)?,
+        Answered::Matrix(series) => cut(series, parameters)?,
+        Answered::Scalar(_) | Answered::String(_) => false,
     };
-    let result: Vec<Json> = vector.into_iter().filter_map(series).collect();
-    Ok(json!({ "resultType": if is_range { "matrix" } else { "vector" }, "result": result }))
+    answer.warnings.extend(is_cut.then(|| TRUNCATED.to_string()));
+    if let Answered::Matrix(series) = &answer.value {
+        let samples: usize = series.iter().map(|(_, points)| points.len()).sum();
+        if samples > MAX_SAMPLES {
+            let why = format!(
+                "more than {MAX_SAMPLES} points; take a larger step, a shorter range or fewer series"
+            );
+            return Err(Failure::Asked(why));
+        }
+    }
+    let data = answer::data(&answer.value, time);
+    Ok(Reply { data, warnings: answer.warnings, infos: answer.infos })
 }
 
-fn range(parameters: &Parameters) -> Result<Steps, Failure> {
+/// The first step, the end, and from one step to the next.
+fn range(parameters: &Parameters) -> Result<(i64, i64, i64), Failure> {
     let missing = |name: &str| Failure::Asked(format!("parameter `{name}` is missing"));
     let start = parameters.time("start")?.ok_or_else(|| missing("start"))?;
     let end = parameters.time("end")?.ok_or_else(|| missing("end"))?;
-    let text = parameters.get("step").ok_or_else(|| missing("step"))?;
-    let step = time(text).or_else(|| duration(text)).filter(|step| *step > 0);
-    let step = step.ok_or_else(|| {
-        Failure::Asked("parameter `step`: seconds or a duration such as 15s expected, more than 0".into())
-    })?;
+    let step = parameters.duration("step")?.ok_or_else(|| missing("step"))?;
     let count = (i128::from(end) - i128::from(start)) / i128::from(step) + 1;
     if end < start || count > i128::from(MAX_STEPS) {
         return Err(Failure::Asked(format!(
             "from `start` to `end` there have to be 1 to {MAX_STEPS} steps, not {count}"
         )));
     }
-    Ok(Steps { first: start, count: count as usize, step })
-}
-
-/// Seconds with milliseconds, as a number of JSON.
-fn seconds(time: i64) -> Json {
-    match time {
-        time if time % SECOND == 0 => json!(time / SECOND),
-        // Rounded once, by the division: nanoseconds since 1970 are more than a float holds.
-        time if time % MILLISECOND == 0 => json!((time / MILLISECOND) as f64 / 1e3),
-        time => json!(time as f64 / 1e9),
-    }
-}
-
-/// A value as Prometheus prints it.
-fn number(value: f64) -> String {
-    match value {
-        value if value.is_nan() => "NaN".into(),
-        f64::INFINITY => "+Inf".into(),
-        f64::NEG_INFINITY => "-Inf".into(),
-        value if value == 0.0 || (1e-6..1e21).contains(&value.abs()) => value.to_string(),
-        // Go's form: the exponent has a sign, and two digits at least.
-        value => {
-            let text = format!("{value:e}");
-            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            match exponent.strip_prefix('-') {
-                Some(exponent) => format!("{digits}e-{exponent:0>2}"),
-                None => format!("{digits}e+{exponent:0>2}"),
-            }
-        }
-    }
+    Ok((start, end, step))
 }
 
 /// The series that `match[]` names; `None` if it names none.
-async fn matched(
-    store: &SeriesStore,
-    parameters: &Parameters,
-) -> Result<Option<Vec<evaluate::Labels>>, Failure> {
+async fn matched(store: &SeriesStore, parameters: &Parameters) -> Result<Option<Vec<Labels>>, Failure> {
     let mut found = BTreeSet::new();
     let mut is_any = false;
     for text in parameters.all("match[]") {
         is_any = true;
-        let selector = parse::selector(text).map_err(Failure::Asked)?;
-        found.extend(find(store, &selector, MAX_LISTED).await?.iter().map(|found| labels_of(&found.name)));
+        let matchers = parse_selector(text).map_err(|error| wrong_match(&error))?;
+        found.extend(find(store, &matchers, MAX_LISTED).await?.iter().map(|found| labels_of(&found.name)));
     }
     Ok(is_any.then(|| found.into_iter().collect()))
 }
 
-async fn series(store: &SeriesStore, parameters: &Parameters) -> Result<Json, Failure> {
+fn wrong_match(error: &ParseError) -> Failure {
+    Failure::Asked(format!("invalid parameter \"match[]\": {error}"))
+}
+
+async fn series(store: &SeriesStore, parameters: &Parameters) -> Result<Vec<Json>, Failure> {
     match matched(store, parameters).await? {
-        Some(series) => Ok(json!(series)),
+        Some(series) => Ok(series.iter().map(metric).collect()),
         None => Err(Failure::Asked("parameter `match[]` is missing".into())),
     }
 }
 
-async fn labels(store: &SeriesStore, parameters: &Parameters) -> Result<Json, Failure> {
+async fn labels(store: &SeriesStore, parameters: &Parameters) -> Result<Vec<Json>, Failure> {
     let mut labels = BTreeSet::new();
     match matched(store, parameters).await? {
-        Some(series) => labels.extend(series.into_iter().flat_map(|labels| labels.into_keys())),
+        Some(series) => {
+            let names = series.iter().flat_map(Labels::iter).map(|(name, _)| name.to_string());
+            labels.extend(names);
+        }
         None => {
             for metric in listed(store, Listing::Metrics).await? {
                 labels.insert(NAME.to_string());
@@ -261,19 +269,22 @@ async fn labels(store: &SeriesStore, parameters: &Parameters) -> Result<Json, Fa
             }
         }
     }
-    Ok(json!(labels))
+    Ok(labels.into_iter().map(Json::from).collect())
 }
 
-async fn label_values(store: &SeriesStore, label: &str, parameters: &Parameters) -> Result<Json, Failure> {
+async fn label_values(
+    store: &SeriesStore,
+    label: &str,
+    parameters: &Parameters,
+) -> Result<Vec<Json>, Failure> {
     if let Some(series) = matched(store, parameters).await? {
-        let values: BTreeSet<String> =
-            series.into_iter().filter_map(|mut labels| labels.remove(label)).collect();
-        return Ok(json!(values));
+        let values: BTreeSet<&str> = series.iter().map(|labels| labels.get(label)).collect();
+        return Ok(values.into_iter().filter(|value| !value.is_empty()).map(Json::from).collect());
     }
     let metrics = listed(store, Listing::Metrics).await?;
     if label == NAME {
         let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
-        return Ok(json!(metrics));
+        return Ok(metrics.into_iter().map(Json::from).collect());
     }
     let mut values = BTreeSet::new();
     for metric in metrics {
@@ -282,12 +293,12 @@ async fn label_values(store: &SeriesStore, label: &str, parameters: &Parameters)
         bounded(values.len())?;
         super::pause().await;
     }
-    Ok(json!(values))
+    Ok(values.into_iter().map(Json::from).collect())
 }
 
 /// All there is in a list.
 async fn listed(store: &SeriesStore, listing: Listing) -> Result<Vec<String>, Failure> {
-    let found = store.list(&listing, "", None, MAX_LISTED + 1).await?;
+    let found = store.list(&listing, "", None, MAX_LISTED + 1).await.map_err(Error::Source)?;
     bounded(found.len())?;
     Ok(found)
 }
@@ -312,8 +323,8 @@ pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, Stri
 
 async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), Failure> {
     let (start, end) = (parameters.time("start")?, parameters.time("end")?);
-    let selectors = parameters.all("match[]").map(parse::selector).collect::<Result<Vec<_>, _>>();
-    let selectors = selectors.map_err(Failure::Asked)?;
+    let selectors = parameters.all("match[]").map(parse_selector).collect::<Result<Vec<_>, _>>();
+    let selectors = selectors.map_err(|error| wrong_match(&error))?;
     if selectors.is_empty() {
         return Err(Failure::Asked("parameter `match[]` is missing".into()));
     }
@@ -329,7 +340,7 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
             match deleted {
                 // Somebody else did so.
                 Ok(()) | Err(crate::Error::Deleted) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(Error::Source(error)),
             }
         }
     }

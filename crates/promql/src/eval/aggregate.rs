@@ -1,0 +1,230 @@
+//! Aggregations: one series of many, or some of many.
+//!
+//! Which series a group has is found out once; then each series' steps are added to its group's, one series after the other. A group
+//! has a value at the steps at which one of its series has one.
+
+use super::column::{ABSENT, Column, is_absent};
+use super::numbers::{Mean, Sum, ascending, quantile};
+use crate::ast::{Aggregate, Aggregation};
+use crate::labels::{Labels, NAME};
+use std::collections::HashMap;
+
+/// What groups series have, and the places of the series of each.
+fn grouped(aggregate: &Aggregate, columns: &[Column]) -> Vec<(Labels, Vec<usize>)> {
+    let mut places: HashMap<Labels, usize> = HashMap::new();
+    let mut groups: Vec<(Labels, Vec<usize>)> = Vec::new();
+    for (place, column) in columns.iter().enumerate() {
+        let labels = group_labels(aggregate, &column.labels);
+        let group = *places.entry(labels).or_insert_with_key(|labels| {
+            groups.push((labels.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(place);
+    }
+    groups
+}
+
+fn group_labels(aggregate: &Aggregate, labels: &Labels) -> Labels {
+    let listed = |name: &str| aggregate.grouping.iter().any(|label| label == name);
+    match aggregate.without {
+        true => labels.only(|name| name != NAME && !listed(name)),
+        false => labels.only(listed),
+    }
+}
+
+/// One series a group; `params` is what `quantile` wants, a number a step.
+pub(super) fn aggregated(
+    aggregate: &Aggregate,
+    columns: &[Column],
+    params: &[f64],
+    steps: usize,
+) -> Vec<Column> {
+    let mut out = Vec::new();
+    for (labels, places) in grouped(aggregate, columns) {
+        let mut column = Column::new(labels, steps);
+        // Where names go late, `by (__name__)` keeps one until then.
+        column.drop_name = places.iter().any(|place| columns[*place].drop_name);
+        match aggregate.op {
+            Aggregation::Quantile => {
+                for (step, cell) in column.cells.iter_mut().enumerate() {
+                    let values = places.iter().map(|place| columns[*place].cells[step]);
+                    let mut values: Vec<f64> = values.filter(|value| !is_absent(*value)).collect();
+                    if !values.is_empty() {
+                        *cell = quantile(params[step], &mut values);
+                    }
+                }
+            }
+            op => {
+                let mut states: Vec<Option<State>> = vec![None; steps];
+                for place in &places {
+                    for (state, value) in states.iter_mut().zip(&columns[*place].cells) {
+                        if is_absent(*value) {
+                            continue;
+                        }
+                        match state {
+                            Some(state) => state.add(*value),
+                            None => *state = Some(State::new(op, *value)),
+                        }
+                    }
+                }
+                for (cell, state) in column.cells.iter_mut().zip(states) {
+                    *cell = state.map_or(ABSENT, State::value);
+                }
+            }
+        }
+        out.push(column);
+    }
+    out
+}
+
+/// What a group's values came to so far at a step.
+#[derive(Clone, Copy)]
+enum State {
+    Sum(Sum),
+    Mean(Mean),
+    Min(f64),
+    Max(f64),
+    Count(f64),
+    Group,
+    /// The squares of how far values are from the mean, the mean, how many; and whether the root is asked for.
+    Spread(f64, f64, f64, bool),
+}
+
+impl State {
+    fn new(op: Aggregation, first: f64) -> Self {
+        match op {
+            Aggregation::Avg => Self::Mean(Mean::new(first)),
+            Aggregation::Min => Self::Min(first),
+            Aggregation::Max => Self::Max(first),
+            Aggregation::Count => Self::Count(1.0),
+            Aggregation::Group => Self::Group,
+            Aggregation::Stddev | Aggregation::Stdvar => {
+                let squares = if first.is_finite() { 0.0 } else { f64::NAN };
+                Self::Spread(squares, first, 1.0, op == Aggregation::Stddev)
+            }
+            _ => Self::Sum(Sum { sum: first, lost: 0.0 }),
+        }
+    }
+
+    fn add(&mut self, value: f64) {
+        match self {
+            Self::Sum(sum) => sum.add(value),
+            Self::Mean(mean) => mean.add(value),
+            Self::Min(least) if *least > value || least.is_nan() => *least = value,
+            Self::Max(most) if *most < value || most.is_nan() => *most = value,
+            Self::Min(_) | Self::Max(_) | Self::Group => {}
+            Self::Count(count) => *count += 1.0,
+            Self::Spread(squares, mean, count, _) => {
+                *count += 1.0;
+                let delta = value - *mean;
+                *mean += delta / *count;
+                *squares += delta * (value - *mean);
+            }
+        }
+    }
+
+    fn value(self) -> f64 {
+        match self {
+            Self::Sum(sum) => sum.sum + sum.lost,
+            Self::Mean(mean) => mean.value(),
+            Self::Min(value) | Self::Max(value) | Self::Count(value) => value,
+            Self::Group => 1.0,
+            Self::Spread(squares, _, count, false) => squares / count,
+            Self::Spread(squares, _, count, true) => (squares / count).sqrt(),
+        }
+    }
+}
+
+/// What is wrong with the numbers that say how many, if something is.
+pub(super) fn wrong_counts(params: &[f64]) -> Option<String> {
+    if params.iter().any(|param| param.is_nan()) {
+        return Some("Parameter value is NaN".to_string());
+    }
+    let most = params.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Prometheus looks at nothing else if none is asked for.
+    if most < 1.0 {
+        return None;
+    }
+    let least = params.iter().copied().fold(f64::INFINITY, f64::min);
+    match () {
+        () if least <= i64::MIN as f64 => Some(format!("Scalar value {least} underflows int64")),
+        () if most >= i64::MAX as f64 => Some(format!("Scalar value {most} overflows int64")),
+        () => None,
+    }
+}
+
+/// Some series of each group, so many a step: the largest, the smallest, any.
+pub(super) fn some(aggregate: &Aggregate, columns: &[Column], params: &[f64], steps: usize) -> Vec<Column> {
+    let groups = grouped(aggregate, columns);
+    let mut kept: Vec<Option<Vec<f64>>> = vec![None; columns.len()];
+    // In the order in which an answer for one time gives them.
+    let mut order: Vec<usize> = Vec::new();
+    for (_, places) in &groups {
+        for (step, param) in params.iter().enumerate().take(steps) {
+            let values = places.iter().map(|place| (columns[*place].cells[step], *place));
+            let mut values: Vec<(f64, usize)> = values.filter(|(value, _)| !is_absent(*value)).collect();
+            let count = if *param < 1.0 || param.is_nan() { 0 } else { (*param as usize).min(values.len()) };
+            match aggregate.op {
+                // What is no number comes last in both.
+                Aggregation::Topk => values.sort_by(|a, b| ascending(b.0, a.0)),
+                Aggregation::Bottomk => {
+                    values.sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(ascending(a.0, b.0)));
+                }
+                _ => {}
+            }
+            for (value, place) in &values[..count] {
+                let cells = kept[*place].get_or_insert_with(|| {
+                    order.push(*place);
+                    vec![ABSENT; steps]
+                });
+                cells[step] = *value;
+            }
+        }
+    }
+    let column = |place: usize| {
+        let cells = kept[place].take().unwrap_or_default();
+        Column { labels: columns[place].labels.clone(), drop_name: columns[place].drop_name, cells }
+    };
+    order.into_iter().map(column).collect()
+}
+
+/// How many series have each value: one series a value.
+pub(super) fn counted(
+    aggregate: &Aggregate,
+    label: &str,
+    columns: &[Column],
+    steps: usize,
+    most: usize,
+) -> Result<Vec<Column>, String> {
+    let mut out: Vec<Column> = Vec::new();
+    let mut places: HashMap<Labels, usize> = HashMap::new();
+    for column in columns {
+        // Of this series, by the value's bits: most come again and again.
+        let mut known: HashMap<u64, usize> = HashMap::new();
+        for (step, value) in column.cells.iter().enumerate().filter(|(_, value)| !is_absent(**value)) {
+            let place = *known.entry(value.to_bits()).or_insert_with(|| {
+                let labels = column.labels.with(label, &written(*value));
+                *places.entry(group_labels(aggregate, &labels)).or_insert_with_key(|labels| {
+                    out.push(Column::new(labels.clone(), steps));
+                    out.len() - 1
+                })
+            });
+            if out.len() * steps > most {
+                return Err("count_values finds too many different values".to_string());
+            }
+            let cell = &mut out[place].cells[step];
+            *cell = if is_absent(*cell) { 1.0 } else { *cell + 1.0 };
+        }
+    }
+    Ok(out)
+}
+
+/// A value as Go writes it without an exponent.
+fn written(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "NaN".to_string(),
+        f64::INFINITY => "+Inf".to_string(),
+        f64::NEG_INFINITY => "-Inf".to_string(),
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,294 @@
+//! Reads series forward: their last values, the points of windows, and the steps of subqueries as if they were points.
+//!
+//! Windows of ascending ends share what is held: points come in at the end of the list and go at its begin, where they are counted
+//! and moved once in a while. Marks are no points of a window; a last value that is one is none.
+
+use super::column::{ABSENT, Column, SAME_LABELSET};
+use super::window::{Over, Window};
+use super::{Evaluator, Steps, drop_name};
+use crate::Error;
+use crate::ast::{Selector, Subquery};
+use crate::labels::Labels;
+use crate::source::{STALE, Sample, Samples, Source};
+use std::ops::Range;
+
+/// When a selector looks, and how many nanoseconds back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Its own steps: the query's, moved, or one.
+    pub(super) steps: Steps,
+    pub(super) range: i64,
+    /// Whether it looks at the same time at every step.
+    pub(super) is_fixed: bool,
+}
+
+impl Reading {
+    /// Where points begin, that of the bound not among them, and where they end.
+    fn bounds(&self) -> (i64, i64) {
+        (self.steps.first.saturating_sub(self.range), self.steps.last())
+    }
+}
+
+/// A series with points.
+pub(super) struct Series {
+    pub(super) labels: Labels,
+    pub(super) drop_name: bool,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// Series by the labels that they have in the end.
+pub(super) fn named<E>(series: Vec<Series>, late: bool) -> Result<Vec<(Labels, Vec<Sample>)>, Error<E>> {
+    let named = |series: Series| match late && series.drop_name {
+        true => (series.labels.without_metric(), series.samples),
+        false => (series.labels, series.samples),
+    };
+    let mut all: Vec<_> = series.into_iter().map(named).filter(|(_, samples)| !samples.is_empty()).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    match all.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        true => Err(Error::Execution(SAME_LABELSET.to_string())),
+        false => Ok(all),
+    }
+}
+
+/// What is held of a series that is read.
+struct Held<R> {
+    rest: Option<R>,
+    samples: Vec<Sample>,
+    begin: usize,
+    end: usize,
+}
+
+impl<R: Samples> Held<R> {
+    fn new(rest: Option<R>, samples: Vec<Sample>) -> Self {
+        Self { rest, samples, begin: 0, end: 0 }
+    }
+
+    /// The points of a window, which ends no earlier than the last one did.
+    async fn window(&mut self, end: i64, range: i64, keeps_stale: bool) -> Result<&[Sample], R::Error> {
+        while self.samples.last().is_none_or(|(time, _)| *time <= end) {
+            if self.rest.is_none() {
+                break;
+            }
+            self.skip(end.saturating_sub(range));
+            if self.begin > self.samples.len() / 2 {
+                self.samples.drain(..self.begin);
+                self.end -= self.begin;
+                self.begin = 0;
+            }
+            let before = self.samples.len();
+            let Some(rest) = &mut self.rest else { break };
+            if !rest.more(&mut self.samples).await? {
+                self.rest = None;
+            }
+            let is_stale = |(_, value): &Sample| value.to_bits() == STALE;
+            if !keeps_stale && self.samples[before..].iter().any(is_stale) {
+                let more = self.samples.split_off(before);
+                self.samples.extend(more.into_iter().filter(|sample| !is_stale(sample)));
+            }
+        }
+        self.skip(end.saturating_sub(range));
+        while self.samples.get(self.end).is_some_and(|(time, _)| *time <= end) {
+            self.end += 1;
+        }
+        Ok(&self.samples[self.begin..self.end])
+    }
+
+    /// Leaves out what is too old.
+    fn skip(&mut self, begin: i64) {
+        while self.samples.get(self.begin).is_some_and(|(time, _)| *time <= begin) {
+            self.begin += 1;
+        }
+        self.end = self.end.max(self.begin);
+    }
+}
+
+/// A function of a range with what it takes.
+pub(super) struct Asked<'a> {
+    pub(super) over: Over,
+    /// Its numbers, a list for each of them, with one for each step.
+    pub(super) numbers: &'a [Vec<f64>],
+    /// The steps of the query.
+    pub(super) steps: Steps,
+    pub(super) reading: Reading,
+    /// Where the range stands in the text.
+    pub(super) span: &'a Range<usize>,
+}
+
+impl<S: Source> Evaluator<'_, S> {
+    /// The last value of each series at each step, or when it was taken.
+    pub(super) async fn last_values(
+        &mut self,
+        selector: &Selector,
+        reading: Reading,
+        steps: Steps,
+        asks_time: bool,
+    ) -> Result<Vec<Column>, Error<S::Error>> {
+        let mut columns = Vec::new();
+        let (after, until) = reading.bounds();
+        for (labels, series) in self.source.find(&selector.matchers).await? {
+            self.source.pause().await?;
+            let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+            let mut held = Held::new(Some(rest), Vec::new());
+            let mut cells = Vec::with_capacity(reading.steps.count);
+            let mut is_any = false;
+            for place in 0..reading.steps.count {
+                let end = reading.steps.time(place);
+                let window = held.window(end, reading.range, true).await.map_err(Error::Source)?;
+                let found = window.last().filter(|(_, value)| value.to_bits() != STALE);
+                let value =
+                    found.map(|(time, value)| if asks_time { super::seconds(0, *time) } else { *value });
+                is_any |= value.is_some();
+                cells.push(value.unwrap_or(ABSENT));
+            }
+            if is_any {
+                if reading.is_fixed {
+                    cells = vec![cells[0]; steps.count];
+                }
+                self.hold(cells.len())?;
+                columns.push(Column { labels, drop_name: false, cells });
+            }
+        }
+        Ok(columns)
+    }
+
+    /// The points of each series in a range, without marks.
+    pub(super) async fn points(
+        &mut self,
+        selector: &Selector,
+        reading: Reading,
+    ) -> Result<Vec<Series>, Error<S::Error>> {
+        let mut all = Vec::new();
+        let (after, until) = reading.bounds();
+        for (labels, series) in self.source.find(&selector.matchers).await? {
+            self.source.pause().await?;
+            let mut rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+            let mut samples = Vec::new();
+            let mut counted = 0;
+            while rest.more(&mut samples).await.map_err(Error::Source)? {
+                self.hold(2 * (samples.len() - counted))?;
+                counted = samples.len();
+            }
+            samples.retain(|(_, value)| value.to_bits() != STALE);
+            if !samples.is_empty() {
+                all.push(Series { labels, drop_name: false, samples });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The values of a subquery as points.
+    pub(super) async fn subquery(
+        &mut self,
+        subquery: &Subquery,
+        reading: Reading,
+    ) -> Result<Vec<Series>, Error<S::Error>> {
+        let step = subquery.step.unwrap_or(self.options.subquery_step).max(1);
+        let (after, until) = reading.bounds();
+        // The steps lie where they would lie for any query: at multiples.
+        let mut first = (after / step).saturating_mul(step);
+        if first <= after {
+            first = first.saturating_add(step);
+        }
+        if first > until {
+            return Ok(Vec::new());
+        }
+        let count = (i128::from(until) - i128::from(first)) / i128::from(step) + 1;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if count > self.options.max_values {
+            self.hold(count)?;
+        }
+        let steps = Steps { first, count, step };
+        let columns = self.columns(&subquery.inner, steps).await?;
+        let series = |column: Column| {
+            let cells = column.cells.into_iter().enumerate();
+            let cells = cells.filter(|(_, cell)| !super::column::is_absent(*cell));
+            let samples = cells.map(|(place, cell)| (steps.time(place), cell)).collect();
+            Series { labels: column.labels, drop_name: column.drop_name, samples }
+        };
+        Ok(columns.into_iter().map(series).collect())
+    }
+
+    /// A function over a selector's ranges.
+    pub(super) async fn over_selector(
+        &mut self,
+        selector: &Selector,
+        asked: &Asked<'_>,
+    ) -> Result<Vec<Column>, Error<S::Error>> {
+        let mut columns = Vec::new();
+        let (after, until) = asked.reading.bounds();
+        for (labels, series) in self.source.find(&selector.matchers).await? {
+            self.source.pause().await?;
+            let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+            let held = Held::new(Some(rest), Vec::new());
+            columns.extend(self.over(labels, false, held, asked).await?);
+        }
+        Ok(columns)
+    }
+
+    /// A function over a subquery's ranges.
+    pub(super) async fn over_subquery(
+        &mut self,
+        series: Vec<Series>,
+        asked: &Asked<'_>,
+    ) -> Result<Vec<Column>, Error<S::Error>> {
+        let mut columns = Vec::new();
+        for Series { labels, drop_name, samples } in series {
+            let held: Held<S::Samples> = Held::new(None, samples);
+            columns.extend(self.over(labels, drop_name, held, asked).await?);
+        }
+        Ok(columns)
+    }
+
+    async fn over<R: Samples<Error = S::Error>>(
+        &mut self,
+        labels: Labels,
+        dropped: bool,
+        mut held: Held<R>,
+        asked: &Asked<'_>,
+    ) -> Result<Option<Column>, Error<S::Error>> {
+        let (reading, steps) = (asked.reading, asked.steps);
+        let mut cells = vec![ABSENT; steps.count];
+        let mut numbers = vec![0.0; asked.numbers.len()];
+        let mut is_any = false;
+        // With a fixed window and nothing that differs from step to step, one value is all.
+        let is_same = asked.numbers.is_empty();
+        for (place, cell) in cells.iter_mut().enumerate() {
+            let end = reading.steps.time(if reading.is_fixed { 0 } else { place });
+            let window = held.window(end, reading.range, false).await.map_err(Error::Source)?;
+            if window.is_empty() {
+                if reading.is_fixed { break } else { continue }
+            }
+            self.visits += window.len() as u64;
+            if window.len() > self.options.max_window || self.visits > self.options.max_visits {
+                return Err(Error::Asked(
+                    "it looks at too many points; take a larger step, a shorter range or fewer series"
+                        .to_string(),
+                ));
+            }
+            for (number, all) in numbers.iter_mut().zip(asked.numbers) {
+                *number = all[place];
+            }
+            let span = Window { end, range: reading.range, step: steps.time(place) };
+            if let Some(value) = asked.over.value(window, span, &numbers) {
+                (*cell, is_any) = (value, true);
+            }
+            if reading.is_fixed && is_same {
+                let first = *cell;
+                cells.fill(first);
+                break;
+            }
+        }
+        if !is_any {
+            return Ok(None);
+        }
+        if matches!(asked.over, Over::Rate | Over::Increase) {
+            self.tell_of_counter(labels.metric(), asked.span);
+        }
+        self.hold(cells.len())?;
+        let mut column = Column { labels, drop_name: dropped, cells };
+        if !asked.over.keeps_name() {
+            drop_name(&mut column, self.options.late_names);
+        }
+        Ok(Some(column))
+    }
+}

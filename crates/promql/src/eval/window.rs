@@ -1,0 +1,224 @@
+//! Functions of the points of a range.
+//!
+//! A window has its points in the order of time, at least one and without marks; most functions go through it once. All are computed as
+//! Prometheus does, to the order of additions.
+
+use super::numbers::{Mean, Sum, line, quantile};
+use super::seconds;
+use crate::source::Sample;
+
+/// A range that ends at a time, and the step that asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) end: i64,
+    pub(crate) range: i64,
+    pub(crate) step: i64,
+}
+
+/// The functions of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    Rate,
+    Increase,
+    Delta,
+    Irate,
+    Idelta,
+    Avg,
+    Sum,
+    Count,
+    Min,
+    Max,
+    First,
+    Last,
+    Present,
+    Absent,
+    Stddev,
+    Stdvar,
+    Quantile,
+    Changes,
+    Resets,
+    Deriv,
+    PredictLinear,
+    Mad,
+    Smoothing,
+    TimeOfFirst,
+    TimeOfLast,
+    TimeOfMin,
+    TimeOfMax,
+}
+
+impl Over {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "rate" => Self::Rate,
+            "increase" => Self::Increase,
+            "delta" => Self::Delta,
+            "irate" => Self::Irate,
+            "idelta" => Self::Idelta,
+            "avg_over_time" => Self::Avg,
+            "sum_over_time" => Self::Sum,
+            "count_over_time" => Self::Count,
+            "min_over_time" => Self::Min,
+            "max_over_time" => Self::Max,
+            "first_over_time" => Self::First,
+            "last_over_time" => Self::Last,
+            "present_over_time" => Self::Present,
+            "absent_over_time" => Self::Absent,
+            "stddev_over_time" => Self::Stddev,
+            "stdvar_over_time" => Self::Stdvar,
+            "quantile_over_time" => Self::Quantile,
+            "changes" => Self::Changes,
+            "resets" => Self::Resets,
+            "deriv" => Self::Deriv,
+            "predict_linear" => Self::PredictLinear,
+            "mad_over_time" => Self::Mad,
+            "double_exponential_smoothing" => Self::Smoothing,
+            "ts_of_first_over_time" => Self::TimeOfFirst,
+            "ts_of_last_over_time" => Self::TimeOfLast,
+            "ts_of_min_over_time" => Self::TimeOfMin,
+            "ts_of_max_over_time" => Self::TimeOfMax,
+            _ => return None,
+        })
+    }
+
+    /// Whether the value is still one of the metric.
+    pub(crate) fn keeps_name(self) -> bool {
+        matches!(self, Self::First | Self::Last)
+    }
+
+    /// The value of the points of a window; `args` are the numbers that the function takes.
+    pub(crate) fn value(self, points: &[Sample], window: Window, args: &[f64]) -> Option<f64> {
+        let (first, last) = (points.first()?, points.last()?);
+        let values = || points.iter().map(|(_, value)| *value);
+        let pairs = || points.windows(2).map(|pair| (pair[0].1, pair[1].1));
+        let arg = |place: usize| args.get(place).copied().unwrap_or(f64::NAN);
+        let value = match self {
+            Self::Rate | Self::Increase | Self::Delta => self.extrapolated(points, window)?,
+            Self::Irate | Self::Idelta => self.of_the_last_two(points)?,
+            Self::Avg => {
+                let mut mean = Mean::new(first.1);
+                points[1..].iter().for_each(|(_, value)| mean.add(*value));
+                mean.value()
+            }
+            Self::Sum => total(values()),
+            Self::Count => points.len() as f64,
+            Self::Min | Self::Max | Self::TimeOfMin | Self::TimeOfMax => self.extreme(points),
+            Self::First => first.1,
+            Self::Last => last.1,
+            Self::Present | Self::Absent => 1.0,
+            Self::Stdvar => variance(values()),
+            Self::Stddev => variance(values()).sqrt(),
+            Self::Quantile => quantile(arg(0), &mut values().collect::<Vec<f64>>()),
+            Self::Changes => pairs().filter(|(a, b)| a != b && !(a.is_nan() && b.is_nan())).count() as f64,
+            Self::Resets => pairs().filter(|(a, b)| b < a).count() as f64,
+            Self::Deriv => (points.len() > 1).then(|| line(points, first.0).0)?,
+            Self::PredictLinear => {
+                let (slope, value) = (points.len() > 1).then(|| line(points, window.step))?;
+                slope * arg(0) + value
+            }
+            Self::Mad => deviation(values())?,
+            Self::Smoothing => smoothed(points, arg(0), arg(1))?,
+            Self::TimeOfFirst => seconds(0, first.0),
+            Self::TimeOfLast => seconds(0, last.0),
+        };
+        Some(value)
+    }
+
+    /// How far a value rose, with what lies between the window's ends and its points.
+    fn extrapolated(self, points: &[Sample], window: Window) -> Option<f64> {
+        let (first, last) = (points.first()?, points.last()?);
+        let is_counter = self != Self::Delta;
+        if points.len() < 2 || first.0 == last.0 {
+            return None;
+        }
+        let mut rise = last.1 - first.1;
+        if is_counter {
+            let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1);
+            rise += falls.map(|pair| pair[0].1).sum::<f64>();
+        }
+        let seen = seconds(first.0, last.0);
+        // It is taken to go on alike, but not beyond about one point, nor below zero.
+        let each = seen / (points.len() - 1) as f64;
+        let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
+        let mut before = reach(seconds(window.end.saturating_sub(window.range), first.0));
+        if is_counter && rise > 0.0 && first.1 >= 0.0 {
+            before = before.min(seen * (first.1 / rise));
+        }
+        let mut factor = (seen + before + reach(seconds(last.0, window.end))) / seen;
+        if self == Self::Rate {
+            factor /= window.range as f64 / 1e9;
+        }
+        Some(rise * factor)
+    }
+
+    fn of_the_last_two(self, points: &[Sample]) -> Option<f64> {
+        let [.., before, last] = points else { return None };
+        if before.0 == last.0 {
+            return None;
+        }
+        match self {
+            Self::Irate if last.1 < before.1 => Some(last.1 / seconds(before.0, last.0)),
+            Self::Irate => Some((last.1 - before.1) / seconds(before.0, last.0)),
+            _ => Some(last.1 - before.1),
+        }
+    }
+
+    /// The least or the greatest value, or when it was last; what is no number gives way to what is.
+    fn extreme(self, points: &[Sample]) -> f64 {
+        let is_least = matches!(self, Self::Min | Self::TimeOfMin);
+        let is_time = matches!(self, Self::TimeOfMin | Self::TimeOfMax);
+        let Some((mut found, rest)) = points.split_first().map(|(first, rest)| (*first, rest)) else {
+            return f64::NAN;
+        };
+        for (time, value) in rest {
+            let is_better = match is_least {
+                true => *value < found.1 || (is_time && *value == found.1),
+                false => *value > found.1 || (is_time && *value == found.1),
+            };
+            if is_better || found.1.is_nan() {
+                found = (*time, *value);
+            }
+        }
+        if is_time { seconds(0, found.0) } else { found.1 }
+    }
+}
+
+fn total(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = Sum::default();
+    values.for_each(|value| sum.add(value));
+    sum.total()
+}
+
+fn variance(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut mean, mut squares) = (0.0, Sum::default(), Sum::default());
+    for value in values {
+        count += 1.0;
+        let delta = value - (mean.sum + mean.lost);
+        mean.add(delta / count);
+        squares.add(delta * (value - (mean.sum + mean.lost)));
+    }
+    (squares.sum + squares.lost) / count
+}
+
+/// The median of how far values are from their median.
+fn deviation(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    if values.iter().any(|value| value.is_nan()) {
+        return Some(f64::NAN);
+    }
+    let median = quantile(0.5, &mut values);
+    values.iter_mut().for_each(|value| *value = (*value - median).abs());
+    Some(quantile(0.5, &mut values))
+}
+
+fn smoothed(points: &[Sample], smoothing: f64, trend: f64) -> Option<f64> {
+    let [first, second, ..] = points else { return None };
+    let (mut before, mut value, mut slope) = (0.0, first.1, second.1 - first.1);
+    for (place, (_, point)) in points[1..].iter().enumerate() {
+        if place > 0 {
+            slope = trend * (value - before) + (1.0 - trend) * slope;
+        }
+        (before, value) = (value, smoothing * point + (1.0 - smoothing) * (value + slope));
+    }
+    Some(value)
+}

@@ -1,0 +1,189 @@
+//! PromQL: reads an expression, checks its types, and evaluates it over whatever gives series.
+//!
+//! ## Role
+//! A text comes in, and a [`Source`] of series; values of one time or of a range of times come out, with the warnings and infos that
+//! Prometheus would give. What an expression means is what it means to Prometheus 3, to the words of its errors. It does no I/O
+//! of its own and knows of no store, so it is tested over series in memory.
+//!
+//! ## Data structure
+//! ```text
+//!   text --lexer--> tokens --parse--> Node (a tree, of bounded depth) --check--> Node whose types fit
+//!                                                                          |
+//!   Source: find(conditions) -> series; read(series) -> points, forward    | eval: calls itself down the tree
+//!                       \                                                  v
+//!                        window of one series --function--> Column: labels and a value a step
+//!                                                             |  operators, aggregations: columns to columns
+//!                                                             v
+//!                                                           Answer
+//! ```
+//! The one rule: points are held for one window of one series, values as columns, and both are counted. What would exceed
+//! [`Options`] ends with an error that says what to narrow.
+//!
+//! ## Invariants
+//! 1. No text makes it panic, loop, or run out of stack: length, nesting and depth are bounded by the parser.
+//! 2. No two series of an answer have the same labels.
+//! 3. The same series and the same text give the same answer in the same order.
+//!
+//! ## Not here
+//! Native histograms: a value is a float. HTTP and JSON (`series`). Functions of Prometheus that are experimental and change more than themselves:
+//! `info`, `limit_ratio`, fill modifiers, `anchored` and `smoothed`, arithmetic in durations.
+//! Read next: `ast.rs`, `parse.rs`, then `eval/mod.rs`.
+#![forbid(unsafe_code)]
+
+mod annotations;
+pub mod ast;
+mod check;
+mod eval;
+mod fault;
+pub mod functions;
+mod labels;
+mod lexer;
+mod matcher;
+mod parse;
+mod source;
+
+pub use fault::ParseError;
+pub use labels::{Labels, NAME, is_plain_label, quoted};
+pub use matcher::{MatchOp, Matcher};
+pub use parse::{parse, parse_selector};
+pub use source::{Memory, STALE, Sample, Samples, Source};
+
+use eval::{Evaluator, Steps};
+use std::fmt;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Steps of a range query at most, as in Prometheus.
+pub const MAX_STEPS: i64 = 11_000;
+
+/// How an expression is evaluated, and what it may hold.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Nanoseconds for which a point is seen that is followed by none.
+    pub lookback: i64,
+    /// Nanoseconds from step to step of a subquery that doesn't say.
+    pub subquery_step: i64,
+    /// Whether metrics are dropped when all is done, as Prometheus does behind a flag.
+    pub late_names: bool,
+    /// Values that are held at once.
+    pub max_values: usize,
+    /// Points of one window.
+    pub max_window: usize,
+    /// Points that functions look at, again for each window that has them.
+    pub max_visits: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lookback: 300 * SECOND,
+            subquery_step: 60 * SECOND,
+            late_names: false,
+            max_values: 16 << 20,
+            max_window: 1 << 20,
+            max_visits: 1 << 32,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Error<E> {
+    /// The text is no expression.
+    Parse(ParseError),
+    /// What is asked can't be answered: it is too much, or of a wrong kind.
+    Asked(String),
+    /// Series don't fit together, or a value is one that a function doesn't take.
+    Execution(String),
+    /// It took too long.
+    Timeout(String),
+    /// Series couldn't be read.
+    Source(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parse(error) => error.fmt(out),
+            Self::Asked(why) | Self::Execution(why) | Self::Timeout(why) => out.write_str(why),
+            Self::Source(error) => error.fmt(out),
+        }
+    }
+}
+
+/// What an expression came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer {
+    /// The value.
+    pub value: Answered,
+    /// What may be wrong with it.
+    pub warnings: Vec<String>,
+    /// What may have been meant otherwise.
+    pub infos: Vec<String>,
+}
+
+/// The kinds of values.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answered {
+    /// A number, at the time that was asked for.
+    Scalar(f64),
+    /// A text.
+    String(String),
+    /// A value of each series at the time that was asked for, in an order that `sort` and `topk` made.
+    Vector(Vec<(Labels, f64)>),
+    /// Points of each series, by labels.
+    Matrix(Vec<(Labels, Vec<Sample>)>),
+}
+
+/// The value of a text at one time.
+pub async fn instant<S: Source>(
+    source: &S,
+    text: &str,
+    time: i64,
+    options: &Options,
+) -> Result<Answer, Error<S::Error>> {
+    let node = parse(text).map_err(Error::Parse)?;
+    Evaluator::new(source, options, Steps::one(time)).answer(text, &node, false).await
+}
+
+/// The values of a text from one time to another, both of them included, every so many nanoseconds.
+pub async fn range<S: Source>(
+    source: &S,
+    text: &str,
+    (first, last, step): (i64, i64, i64),
+    options: &Options,
+) -> Result<Answer, Error<S::Error>> {
+    if step <= 0 || last < first {
+        return Err(Error::Asked(
+            "a step above 0, and an end that is no earlier than the start, expected".into(),
+        ));
+    }
+    let count = (i128::from(last) - i128::from(first)) / i128::from(step) + 1;
+    if count > i128::from(MAX_STEPS) {
+        return Err(Error::Asked(format!(
+            "exceeded maximum resolution of {MAX_STEPS} points per timeseries: {count} steps; take a larger step"
+        )));
+    }
+    let node = parse(text).map_err(Error::Parse)?;
+    let steps = Steps { first, count: count as usize, step };
+    Evaluator::new(source, options, steps).answer(text, &node, true).await
+}
+
+/// A value as Prometheus prints it.
+pub fn format_value(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "NaN".into(),
+        f64::INFINITY => "+Inf".into(),
+        f64::NEG_INFINITY => "-Inf".into(),
+        value if value == 0.0 || (1e-6..1e21).contains(&value.abs()) => value.to_string(),
+        // Go's form: the exponent has a sign, and two digits at least.
+        value => {
+            let text = format!("{value:e}");
+            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            match exponent.strip_prefix('-') {
+                Some(exponent) => format!("{digits}e-{exponent:0>2}"),
+                None => format!("{digits}e+{exponent:0>2}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Where series come from: a narrow trait, and series in memory for tests.
+//!
+//! An evaluator asks which series meet some conditions, then reads each of them once, forward, a piece at a time. So what is held
+//! of points is one window of one series, however many there are.
+
+use crate::labels::Labels;
+use crate::matcher::Matcher;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+/// The value that says that a series has ended: Prometheus writes it when what it measured is gone.
+pub const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+/// A point: nanoseconds since 1970, and the value, which may be [`STALE`].
+pub type Sample = (i64, f64);
+
+/// The series that meet conditions, or why they can't be told.
+pub type Found<S> = Result<Vec<(Labels, <S as Source>::Series)>, crate::Error<<S as Source>::Error>>;
+
+/// Gives series. Times are nanoseconds since 1970.
+pub trait Source: Sync + Sized {
+    /// What names a series to [`read`](Self::read).
+    type Series: Send + Sync;
+    /// A series being read.
+    type Samples: Samples<Error = Self::Error>;
+    /// Why something can't be read.
+    type Error: Send;
+
+    /// The series that meet all conditions. A source may refuse if there are too many.
+    fn find(&self, matchers: &[Matcher]) -> impl Future<Output = Found<Self>> + Send;
+
+    /// Points later than the first time, up to and with the second, in the order of time.
+    fn read(
+        &self,
+        series: &Self::Series,
+        after: i64,
+        until: i64,
+    ) -> impl Future<Output = Result<Self::Samples, Self::Error>> + Send;
+
+    /// Called between series, so that others get their turn. An error ends the evaluation.
+    fn pause(&self) -> impl Future<Output = Result<(), crate::Error<Self::Error>>> + Send;
+
+    /// Called with how many values are held, each time that these are more. An error ends the evaluation.
+    fn hold(&self, _values: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// A series being read.
+pub trait Samples: Send {
+    /// Why something can't be read.
+    type Error: Send;
+
+    /// Appends the next points; `false` at the end, when nothing was appended.
+    fn more(&mut self, samples: &mut Vec<Sample>) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+}
+
+/// Series in memory.
+#[derive(Default, Clone, Debug)]
+pub struct Memory {
+    series: BTreeMap<Labels, BTreeMap<i64, f64>>,
+}
+
+impl Memory {
+    /// Adds a point; one of the same time is replaced.
+    pub fn add(&mut self, labels: &Labels, time: i64, value: f64) {
+        self.series.entry(labels.clone()).or_default().insert(time, value);
+    }
+}
+
+impl Source for Memory {
+    type Series = Labels;
+    type Samples = Vec<Sample>;
+    type Error = Infallible;
+
+    async fn find(&self, matchers: &[Matcher]) -> Result<Vec<(Labels, Labels)>, crate::Error<Infallible>> {
+        let fits =
+            |labels: &&Labels| matchers.iter().all(|matcher| matcher.matches(labels.get(&matcher.label)));
+        Ok(self.series.keys().filter(fits).map(|labels| (labels.clone(), labels.clone())).collect())
+    }
+
+    async fn read(&self, series: &Labels, after: i64, until: i64) -> Result<Vec<Sample>, Infallible> {
+        if after >= until {
+            return Ok(Vec::new());
+        }
+        let bounds = (std::ops::Bound::Excluded(after), std::ops::Bound::Included(until));
+        let points = self.series.get(series).into_iter().flat_map(|points| points.range(bounds));
+        let mut points: Vec<Sample> = points.map(|(time, value)| (*time, *value)).collect();
+        points.reverse();
+        Ok(points)
+    }
+
+    async fn pause(&self) -> Result<(), crate::Error<Infallible>> {
+        Ok(())
+    }
+}
+
+/// Points in reverse, of which a few are given at a time: as a store's blocks, they end in the midst of windows.
+impl Samples for Vec<Sample> {
+    type Error = Infallible;
+
+    async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, Infallible> {
+        let rest = self.len().saturating_sub(3);
+        let is_any = !self.is_empty();
+        samples.extend(self.drain(rest..).rev());
+        Ok(is_any)
+    }
+}

@@ -1,0 +1,147 @@
+//! The store's series, as the evaluator of PromQL reads them.
+//!
+//! Which series meet conditions is looked up by what has to be equal, and told by comparing labels otherwise. What an expression holds is counted
+//! with what all other queries hold; between series the time is looked at, and others get their turn.
+
+use crate::name::{Name, plain, written};
+use crate::store::{Found, Listing, PointStream, SeriesStore, Share};
+use crate::tree::Direction;
+use plinth_promql::{Error, Labels, Matcher, NAME, Sample, Samples, Source};
+use std::ops::Bound;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Series that an expression may read.
+const MAX_SERIES: usize = 20_000;
+/// Metrics that a condition on names is compared with.
+const MAX_METRICS: usize = 10_000;
+/// Series that are looked up and compared with conditions without a pause for others.
+const AT_ONCE: usize = 1000;
+/// Values of a list in a condition that are looked up one by one; more of them are compared.
+const MAX_LOOKED_UP: usize = 1000;
+
+/// A store for the time of one query.
+pub(super) struct StoreSource<'a> {
+    store: &'a SeriesStore,
+    share: Mutex<Share>,
+    deadline: Duration,
+    timeout: Duration,
+}
+
+impl<'a> StoreSource<'a> {
+    pub(super) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
+        let deadline = store.env().now().saturating_add(timeout);
+        Self { store, share: Mutex::new(Share::new(store)), deadline, timeout }
+    }
+}
+
+impl Source for StoreSource<'_> {
+    type Series = Found;
+    type Samples = Points;
+    type Error = crate::Error;
+
+    async fn find(&self, matchers: &[Matcher]) -> Result<Vec<(Labels, Found)>, Error<crate::Error>> {
+        let found = find(self.store, matchers, MAX_SERIES).await?;
+        Ok(found.into_iter().map(|found| (labels_of(&found.name), found)).collect())
+    }
+
+    async fn read(&self, series: &Found, after: i64, until: i64) -> Result<Points, crate::Error> {
+        let bounds = (Bound::Excluded(after), Bound::Included(until));
+        Ok(Points(self.store.reading(series).scan(bounds, Direction::Forward).await?))
+    }
+
+    async fn pause(&self) -> Result<(), Error<crate::Error>> {
+        crate::query::pause().await;
+        if self.store.env().now() <= self.deadline {
+            return Ok(());
+        }
+        let seconds = self.timeout.as_secs_f64();
+        Err(Error::Timeout(format!("query timed out in expression evaluation, after {seconds} s")))
+    }
+
+    fn hold(&self, values: usize) -> Result<(), crate::Error> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner).hold(values * size_of::<f64>())
+    }
+}
+
+/// The points of a series.
+pub(super) struct Points(PointStream);
+
+impl Samples for Points {
+    type Error = crate::Error;
+
+    async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, crate::Error> {
+        let Some(points) = self.0.next().await? else { return Ok(false) };
+        samples.extend(points.iter().map(|point| (point.time, point.value.as_f64())));
+        Ok(true)
+    }
+}
+
+/// The labels of a series, as they were meant.
+pub(super) fn labels_of(name: &Name) -> Labels {
+    let tags = name.tags().map(|(tag, value)| (plain(tag).into_owned(), plain(value).into_owned()));
+    tags.chain([(NAME.to_string(), plain(name.metric()).into_owned())]).collect()
+}
+
+/// The series that meet conditions.
+pub(super) async fn find(
+    store: &SeriesStore,
+    matchers: &[Matcher],
+    limit: usize,
+) -> Result<Vec<Found>, Error<crate::Error>> {
+    let (names, others): (Vec<&Matcher>, Vec<&Matcher>) =
+        matchers.iter().partition(|matcher| matcher.label == NAME);
+    let metrics = metrics(store, &names).await?;
+    // What a label has to be exactly is looked up in each form that it may have in a name, and compared with what it means like all others.
+    let exactly = |matcher: &&Matcher| {
+        let values = matcher.only_values().filter(|values| values.len() <= MAX_LOOKED_UP)?;
+        let values = values.into_iter().map(|value| (!value.is_empty()).then(|| written(value)));
+        let values: Option<Vec<Vec<String>>> = values.collect();
+        Some((matcher.label.clone(), values?.concat()))
+    };
+    let tags: Vec<(String, Vec<String>)> = others.iter().filter_map(exactly).collect();
+    let fits = |found: &Found| {
+        let labels = labels_of(&found.name);
+        others.iter().all(|matcher| matcher.matches(labels.get(&matcher.label)))
+    };
+    let mut all = Vec::new();
+    for metric in metrics {
+        if !names.iter().all(|matcher| matcher.matches(&plain(&metric))) {
+            continue;
+        }
+        let mut begin = Some(0);
+        while let Some(least) = begin {
+            let found;
+            (found, begin) = store.search(&metric, &tags, least, AT_ONCE).await.map_err(Error::Source)?;
+            all.extend(found.into_iter().filter(&fits));
+            if all.len() > limit {
+                return Err(Error::Asked(format!("more than {limit} series match; name more labels")));
+            }
+            crate::query::pause().await;
+        }
+    }
+    Ok(all)
+}
+
+/// The metrics that conditions on names may mean.
+async fn metrics(store: &SeriesStore, names: &[&Matcher]) -> Result<Vec<String>, Error<crate::Error>> {
+    let exactly = |matcher: &&Matcher| {
+        let values = matcher.only_values()?;
+        let mut metrics: Vec<String> =
+            values.into_iter().filter(|v| !v.is_empty()).flat_map(written).collect();
+        metrics.sort();
+        metrics.dedup();
+        Some(metrics)
+    };
+    let metrics = match names.iter().find_map(exactly) {
+        Some(metrics) => metrics,
+        None => {
+            let listed = store.list(&Listing::Metrics, "", None, MAX_METRICS + 1).await;
+            listed.map_err(Error::Source)?
+        }
+    };
+    match metrics.len() > MAX_METRICS {
+        true => Err(Error::Asked(format!("there are more than {MAX_METRICS} metrics; name one"))),
+        false => Ok(metrics),
+    }
+}
