@@ -13,9 +13,9 @@ use crate::matcher::{MatchOp, Matcher};
 /// Longest expression in bytes.
 const MAX_BYTES: usize = 256 << 10;
 /// How deep parentheses, calls and signs may be nested.
-const MAX_NESTING: usize = 100;
+const MAX_NESTING: usize = 64;
 /// How many levels the tree may have, which a long sum has as well.
-const MAX_DEPTH: usize = 250;
+const MAX_DEPTH: usize = 150;
 
 /// The expression of a text, whose types fit.
 pub fn parse(text: &str) -> Result<Node, ParseError> {
@@ -538,7 +538,7 @@ fn shift_of(node: &mut Node) -> Option<&mut Shift> {
 /// Nanoseconds of seconds, to the millisecond.
 fn nanoseconds(seconds: f64) -> Option<i64> {
     let milliseconds = (seconds * 1000.0).round();
-    (milliseconds.abs() < 9.2e12).then_some(milliseconds as i64 * 1_000_000)
+    (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000)
 }
 
 const AGGREGATIONS: [(&str, Aggregation); 13] = [

@@ -230,7 +230,8 @@ struct Loaded {
 
 impl Loaded {
     fn line(&mut self, line: &str, step: i64, is_nhcb: bool) {
-        let is_float = script::load(&mut self.memory, line, step);
+        let (line, is_float) = (&without_histograms(line), !line.contains("{{"));
+        script::load(&mut self.memory, line, step);
         let Some((labels, _)) = labels(line) else { return };
         let metric = labels.metric().strip_suffix("_bucket").filter(|_| is_nhcb);
         match metric {
@@ -265,6 +266,25 @@ impl Loaded {
         }
         false
     }
+}
+
+/// A line of values with none where there are histograms.
+fn without_histograms(line: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), line);
+    while let Some((before, after)) = rest.split_once("{{") {
+        let behind = after.split_once("}}").map_or("", |(_, behind)| behind);
+        let digits = behind.strip_prefix('x').unwrap_or_default();
+        let digits = &digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len())];
+        plain.push_str(before.trim_end_matches(['+', '-']));
+        // So often again, and the first.
+        match digits.parse::<usize>() {
+            Ok(times) => plain.push_str(&format!(" _x{}", times + 1)),
+            Err(_) => plain.push_str(" _"),
+        }
+        rest = if digits.is_empty() { behind } else { &behind[1 + digits.len()..] };
+    }
+    // What is added to a histogram goes with it.
+    plain + rest
 }
 
 fn run(name: &str, text: &str, tell: bool) -> Counts {
@@ -308,7 +328,15 @@ fn judge(name: &str, case: &Case, loaded: &Loaded, counts: &mut Counts, tell: bo
     let is_experimental =
         EXPERIMENTAL_FILES.contains(&name) || EXPERIMENTAL.iter().any(|word| case.expression.contains(word));
     match () {
-        () if is_native => counts.native += 1,
+        () if is_native => {
+            counts.native += 1;
+            if tell && !case.lines.iter().any(|line| line.contains("{{")) {
+                println!(
+                    "native {name}:{}: {}\n    wanted {:?}\n    {why}",
+                    case.line, case.expression, case.lines
+                );
+            }
+        }
         () if is_experimental => counts.experimental += 1,
         () => {
             match why.starts_with(OTHERWISE) {

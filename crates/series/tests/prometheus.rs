@@ -232,6 +232,16 @@ fn all_of_promql_is_answered() {
     }
 }
 
+/// `time=1e300` made a server that was built with checks of overflow panic.
+#[test]
+fn a_time_that_no_clock_reaches_is_refused() {
+    let store = store();
+    for time in ["1e300", "-1e300", "9.3e9", "NaN", "Inf"] {
+        let (status, text) = ask(&store, "query", &format!("query=1&time={time}"));
+        assert!(status == 400 && text.contains("`time`"), "{time}: {text}");
+    }
+}
+
 /// What a request says of the answer beside the expression was left unread.
 #[test]
 fn a_request_says_how_much_and_how_far_back() {

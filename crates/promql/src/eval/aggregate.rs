@@ -204,7 +204,12 @@ pub(super) fn counted(
         for (step, value) in column.cells.iter().enumerate().filter(|(_, value)| !is_absent(**value)) {
             let place = *known.entry(value.to_bits()).or_insert_with(|| {
                 let labels = column.labels.with(label, &written(*value));
-                *places.entry(group_labels(aggregate, &labels)).or_insert_with_key(|labels| {
+                let labels = match aggregate.without {
+                    true => group_labels(aggregate, &labels),
+                    // The value is part of a group's labels, whichever others are.
+                    false => group_labels(aggregate, &labels).with(label, labels.get(label)),
+                };
+                *places.entry(labels).or_insert_with_key(|labels| {
                     out.push(Column::new(labels.clone(), steps));
                     out.len() - 1
                 })

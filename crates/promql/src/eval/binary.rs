@@ -166,10 +166,11 @@ pub(super) fn vectors(
     let (many, one) = if swapped { (right, left) } else { (left, right) };
     let groups = groups(&many, &one, &binary.matching);
     let mut meeting = Meeting { binary, many, one, swapped, steps, out: Vec::new(), places: HashMap::new() };
+    let all: Vec<usize> = (0..meeting.many.len()).collect();
+    let present = presence(&meeting.many, &all, steps);
     for group in groups {
-        if !group.left.is_empty() && !group.right.is_empty() {
-            meeting.group(&group, late)?;
-        }
+        meeting.check_one_side(&group, &present)?;
+        meeting.group(&group, late)?;
     }
     meeting.out.retain(|column| !column.is_empty());
     Ok(meeting.out)
@@ -188,7 +189,6 @@ struct Meeting<'a> {
 
 impl Meeting<'_> {
     fn group(&mut self, group: &Group, late: bool) -> Result<(), String> {
-        self.check_one_side(group)?;
         let is_one_to_one = self.binary.matching.cardinality == Cardinality::OneToOne;
         // Steps at which something met, by what the result is told apart.
         let mut met: HashMap<Labels, Vec<bool>> = HashMap::new();
@@ -208,15 +208,16 @@ impl Meeting<'_> {
         Ok(())
     }
 
-    /// Fails where two series of the side that has one have a value at the same step.
-    fn check_one_side(&self, group: &Group) -> Result<(), String> {
+    /// Fails where two series of the side that has one have a value at the same step, whether they meet any or not; but not where
+    /// the other side has nothing at all.
+    fn check_one_side(&self, group: &Group, present: &[bool]) -> Result<(), String> {
         if group.right.len() < 2 {
             return Ok(());
         }
         let mut owners: Vec<Option<usize>> = vec![None; self.steps];
         for place in &group.right {
-            for (owner, cell) in owners.iter_mut().zip(&self.one[*place].cells) {
-                if is_absent(*cell) {
+            for ((owner, cell), present) in owners.iter_mut().zip(&self.one[*place].cells).zip(present) {
+                if is_absent(*cell) || !present {
                     continue;
                 }
                 let Some(other) = owner.replace(*place) else { continue };

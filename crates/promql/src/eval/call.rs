@@ -6,7 +6,7 @@
 use super::column::{ABSENT, Column, is_absent};
 use super::read::Asked;
 use super::window::Over;
-use super::{Evaluator, Steps, Value, drop_name, histogram, instant, refuse_twins};
+use super::{Boxed, Evaluator, Steps, Value, drop_name, histogram, instant, refuse_twins};
 use crate::Error;
 use crate::ast::{Expr, Node, Type};
 use crate::labels::Labels;
@@ -17,204 +17,227 @@ use std::ops::Range;
 const COUNTERS: [&str; 4] = ["_total", "_sum", "_count", "_bucket"];
 
 impl<S: Source> Evaluator<'_, S> {
-    pub(super) async fn call(
-        &mut self,
-        name: &str,
-        node: &Node,
-        arguments: &[Node],
+    pub(super) fn call<'b>(
+        &'b mut self,
+        name: &'b str,
+        node: &'b Node,
+        arguments: &'b [Node],
         steps: Steps,
-    ) -> Result<Value, Error<S::Error>> {
-        if let Some(over) = Over::named(name) {
-            return self.over_time(over, name, arguments, steps).await.map(Value::Vector);
-        }
-        let late = self.options.late_names;
-        let times = |function: fn(f64) -> f64| {
-            let times = (0..steps.count).map(|place| function(super::seconds(0, steps.time(place))));
-            times.collect::<Vec<f64>>()
-        };
-        let one =
-            |cells: Vec<f64>| Value::Vector(vec![Column { cells, ..Column::new(Labels::default(), 0) }]);
-        match (name, arguments) {
-            ("time", _) => Ok(Value::Scalar(times(|time| time))),
-            ("pi", _) => Ok(Value::Scalar(vec![std::f64::consts::PI; steps.count])),
-            ("vector", [number]) => Ok(one(self.numbers(number, steps).await?)),
-            ("scalar", [series]) => {
-                let columns = self.columns(series, steps).await?;
-                Ok(Value::Scalar(only_values(&columns, steps.count)))
+    ) -> Boxed<'b, Value, S::Error> {
+        Box::pin(async move {
+            if let Some(over) = Over::named(name) {
+                return self.over_time(over, name, arguments, steps).await.map(Value::Vector);
             }
-            ("absent", [series]) => {
-                let columns = self.columns(series, steps).await?;
-                let labels = instant::labels_of_absent(series);
-                Ok(Value::Vector(instant::absence(&columns, labels, steps.count)))
-            }
-            ("timestamp", [series]) => self.timestamps(series, steps).await.map(Value::Vector),
-            ("histogram_quantile" | "histogram_fraction", [numbers @ .., series]) => {
-                let mut all = Vec::new();
-                for number in numbers {
-                    all.push(self.numbers(number, steps).await?);
+            let times = |function: fn(f64) -> f64| {
+                let times = (0..steps.count).map(|place| function(super::seconds(0, steps.time(place))));
+                times.collect::<Vec<f64>>()
+            };
+            let one =
+                |cells: Vec<f64>| Value::Vector(vec![Column { cells, ..Column::new(Labels::default(), 0) }]);
+            match (name, arguments) {
+                ("time", _) => Ok(Value::Scalar(times(|time| time))),
+                ("pi", _) => Ok(Value::Scalar(vec![std::f64::consts::PI; steps.count])),
+                ("vector", [number]) => Ok(one(self.numbers(number, steps).await?)),
+                ("scalar", [series]) => {
+                    let columns = self.columns(series, steps).await?;
+                    Ok(Value::Scalar(only_values(&columns, steps.count)))
                 }
-                let columns = self.columns(series, steps).await?;
-                let asked = match all.as_slice() {
-                    [q] => histogram::Asked::Quantile(q),
-                    [from, to] => histogram::Asked::Fraction(from, to),
-                    _ => return Ok(Value::Vector(Vec::new())),
-                };
-                if let histogram::Asked::Quantile(q) = asked {
-                    q.iter().for_each(|q| self.check_quantile(*q, &numbers[0].span));
+                ("absent", [series]) => {
+                    let columns = self.columns(series, steps).await?;
+                    let labels = instant::labels_of_absent(series);
+                    Ok(Value::Vector(instant::absence(&columns, labels, steps.count)))
                 }
-                let time = |place| steps.time(place);
-                let told = (&mut self.told, &series.span);
-                let columns = histogram::histograms(&columns, asked, time, told, late);
-                self.together(columns).map(Value::Vector)
+                ("timestamp", [series]) => self.timestamps(series, steps).await.map(Value::Vector),
+                ("histogram_quantile" | "histogram_fraction", [numbers @ .., series]) => {
+                    self.histograms(numbers, series, steps).await.map(Value::Vector)
+                }
+                // Of samples that are native histograms, of which there are none.
+                (name, [series]) if name.starts_with("histogram_") => {
+                    self.columns(series, steps).await?;
+                    Ok(Value::Vector(Vec::new()))
+                }
+                (_, [series, texts @ ..])
+                    if matches!(texts.first().map(Node::value_type), Some(Type::String))
+                        || name.starts_with("sort") =>
+                {
+                    self.with_texts(name, node, (series, texts), steps).await.map(Value::Vector)
+                }
+                (_, []) => match instant::of_one(name) {
+                    Some(function) => Ok(one(times(function))),
+                    None => Err(Error::Asked(format!("{name} needs an argument"))),
+                },
+                (_, [series, numbers @ ..]) => {
+                    self.of_values(name, series, numbers, steps).await.map(Value::Vector)
+                }
             }
-            // Of samples that are native histograms, of which there are none.
-            (name, [series]) if name.starts_with("histogram_") => {
-                self.columns(series, steps).await?;
-                Ok(Value::Vector(Vec::new()))
+        })
+    }
+
+    /// Functions of histograms whose buckets are series.
+    fn histograms<'b>(
+        &'b mut self,
+        numbers: &'b [Node],
+        series: &'b Node,
+        steps: Steps,
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for number in numbers {
+                all.push(self.numbers(number, steps).await?);
             }
-            (_, [series, texts @ ..])
-                if matches!(texts.first().map(Node::value_type), Some(Type::String))
-                    || name.starts_with("sort") =>
-            {
-                self.with_texts(name, node, (series, texts), steps).await.map(Value::Vector)
+            let columns = self.columns(series, steps).await?;
+            let asked = match all.as_slice() {
+                [q] => histogram::Asked::Quantile(q),
+                [from, to] => histogram::Asked::Fraction(from, to),
+                _ => return Ok(Vec::new()),
+            };
+            if let histogram::Asked::Quantile(q) = asked {
+                q.iter().for_each(|q| self.check_quantile(*q, &numbers[0].span));
             }
-            (_, []) => match instant::of_one(name) {
-                Some(function) => Ok(one(times(function))),
-                None => Err(Error::Asked(format!("{name} needs an argument"))),
-            },
-            (_, [series, numbers @ ..]) => {
-                self.of_values(name, series, numbers, steps).await.map(Value::Vector)
-            }
-        }
+            let (told, late) = ((&mut self.told, &series.span), self.options.late_names);
+            let columns = histogram::histograms(&columns, asked, |place| steps.time(place), told, late);
+            self.together(columns)
+        })
     }
 
     /// Functions of each value by itself.
-    async fn of_values(
-        &mut self,
-        name: &str,
-        series: &Node,
-        numbers: &[Node],
+    fn of_values<'b>(
+        &'b mut self,
+        name: &'b str,
+        series: &'b Node,
+        numbers: &'b [Node],
         steps: Steps,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let mut columns = self.columns(series, steps).await?;
-        let mut all = Vec::new();
-        for number in numbers {
-            all.push(self.numbers(number, steps).await?);
-        }
-        let function = instant::of_one(name);
-        let mut now = vec![0.0; all.len()];
-        for column in &mut columns {
-            for (place, cell) in column.cells.iter_mut().enumerate().filter(|(_, cell)| !is_absent(**cell)) {
-                for (number, all) in now.iter_mut().zip(&all) {
-                    *number = all[place];
-                }
-                *cell = match function {
-                    Some(function) => function(*cell),
-                    None => instant::with_numbers(name, *cell, &now).unwrap_or(ABSENT),
-                };
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut columns = self.columns(series, steps).await?;
+            let mut all = Vec::new();
+            for number in numbers {
+                all.push(self.numbers(number, steps).await?);
             }
-            drop_name(column, self.options.late_names);
-        }
-        columns.retain(|column| !column.is_empty());
-        self.together(columns)
+            let function = instant::of_one(name);
+            let mut now = vec![0.0; all.len()];
+            for column in &mut columns {
+                for (place, cell) in
+                    column.cells.iter_mut().enumerate().filter(|(_, cell)| !is_absent(**cell))
+                {
+                    for (number, all) in now.iter_mut().zip(&all) {
+                        *number = all[place];
+                    }
+                    *cell = match function {
+                        Some(function) => function(*cell),
+                        None => instant::with_numbers(name, *cell, &now).unwrap_or(ABSENT),
+                    };
+                }
+                drop_name(column, self.options.late_names);
+            }
+            columns.retain(|column| !column.is_empty());
+            self.together(columns)
+        })
     }
 
     /// Functions of labels, and of the order of series.
-    async fn with_texts(
-        &mut self,
-        name: &str,
-        node: &Node,
-        (series, texts): (&Node, &[Node]),
+    fn with_texts<'b>(
+        &'b mut self,
+        name: &'b str,
+        node: &'b Node,
+        (series, texts): (&'b Node, &'b [Node]),
         steps: Steps,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let text = |text: &Node| match &text.expr {
-            Expr::String(text) => Ok(text.clone()),
-            _ => Err(Error::Asked(format!("{name} takes texts in quotes"))),
-        };
-        let texts = texts.iter().map(text).collect::<Result<Vec<String>, _>>()?;
-        let mut columns = self.columns(series, steps).await?;
-        let done = match name {
-            "label_replace" => instant::label_replace(&mut columns, &texts),
-            "label_join" => instant::label_join(&mut columns, &texts),
-            _ => {
-                if self.whole.count > 1 {
-                    let why =
-                        "sort is ineffective for range queries since results are always ordered by labels";
-                    self.told.warn(why.to_string(), &node.span);
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let text = |text: &Node| match &text.expr {
+                Expr::String(text) => Ok(text.clone()),
+                _ => Err(Error::Asked(format!("{name} takes texts in quotes"))),
+            };
+            let texts = texts.iter().map(text).collect::<Result<Vec<String>, _>>()?;
+            let mut columns = self.columns(series, steps).await?;
+            let done = match name {
+                "label_replace" => instant::label_replace(&mut columns, &texts),
+                "label_join" => instant::label_join(&mut columns, &texts),
+                _ => {
+                    if self.whole.count > 1 {
+                        let why = "sort is ineffective for range queries since results are always ordered by labels";
+                        self.told.warn(why.to_string(), &node.span);
+                    }
+                    instant::sort(name, &mut columns, &texts);
+                    return Ok(columns);
                 }
-                instant::sort(name, &mut columns, &texts);
-                return Ok(columns);
-            }
-        };
-        done.map_err(Error::Execution)?;
-        super::merged(columns).map_err(Error::Execution)
+            };
+            done.map_err(Error::Execution)?;
+            super::merged(columns).map_err(Error::Execution)
+        })
     }
 
     /// When the value of each series was taken.
-    async fn timestamps(&mut self, series: &Node, steps: Steps) -> Result<Vec<Column>, Error<S::Error>> {
-        let mut columns = match &series.expr {
-            Expr::Vector(selector) => {
-                let reading = self.reading(self.options.lookback, selector.shift, steps);
-                self.last_values(selector, reading, steps, true).await?
-            }
-            _ => self.columns(series, steps).await?,
-        };
-        let is_computed = !matches!(series.expr, Expr::Vector(_));
-        for column in &mut columns {
-            for (place, cell) in column.cells.iter_mut().enumerate() {
-                if is_computed && !is_absent(*cell) {
-                    *cell = super::seconds(0, steps.time(place));
+    fn timestamps<'b>(&'b mut self, series: &'b Node, steps: Steps) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut columns = match &series.expr {
+                Expr::Vector(selector) => {
+                    let reading = self.reading(self.options.lookback, selector.shift, steps);
+                    self.last_values(selector, reading, steps, true).await?
                 }
+                _ => self.columns(series, steps).await?,
+            };
+            let is_computed = !matches!(series.expr, Expr::Vector(_));
+            for column in &mut columns {
+                for (place, cell) in column.cells.iter_mut().enumerate() {
+                    if is_computed && !is_absent(*cell) {
+                        *cell = super::seconds(0, steps.time(place));
+                    }
+                }
+                drop_name(column, self.options.late_names);
             }
-            drop_name(column, self.options.late_names);
-        }
-        self.together(columns)
+            self.together(columns)
+        })
     }
 
     /// Functions of ranges.
-    async fn over_time(
-        &mut self,
+    fn over_time<'b>(
+        &'b mut self,
         over: Over,
-        name: &str,
-        arguments: &[Node],
+        name: &'b str,
+        arguments: &'b [Node],
         steps: Steps,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let (mut ranges, mut numbers) = (None, Vec::new());
-        for argument in arguments {
-            match argument.value_type() {
-                Type::Matrix => ranges = Some(argument),
-                _ => {
-                    let all = self.numbers(argument, steps).await?;
-                    if over == Over::Quantile {
-                        all.iter().for_each(|q| self.check_quantile(*q, &argument.span));
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let (mut ranges, mut numbers) = (None, Vec::new());
+            for argument in arguments {
+                match argument.value_type() {
+                    Type::Matrix => ranges = Some(argument),
+                    _ => {
+                        let all = self.numbers(argument, steps).await?;
+                        if over == Over::Quantile {
+                            all.iter().for_each(|q| self.check_quantile(*q, &argument.span));
+                        }
+                        numbers.push(all);
                     }
-                    numbers.push(all);
                 }
             }
-        }
-        if over == Over::Smoothing {
-            check_factors(&numbers).map_err(Error::Execution)?;
-        }
-        let Some(ranges) = ranges else { return Err(Error::Asked(format!("{name} needs a range vector"))) };
-        let (numbers, span) = (numbers.as_slice(), &ranges.span);
-        let columns = match &ranges.expr {
-            Expr::Matrix(selector, range) => {
-                let reading = self.reading(*range, selector.shift, steps);
-                self.over_selector(selector, &Asked { over, numbers, steps, reading, span }).await?
+            if over == Over::Smoothing {
+                check_factors(&numbers).map_err(Error::Execution)?;
             }
-            Expr::Subquery(subquery) => {
-                let reading = self.reading(subquery.range, subquery.shift, steps);
-                let series = self.subquery(subquery, reading).await?;
-                self.over_subquery(series, &Asked { over, numbers, steps, reading, span }).await?
+            let Some(ranges) = ranges else {
+                return Err(Error::Asked(format!("{name} needs a range vector")));
+            };
+            let (numbers, span) = (numbers.as_slice(), &ranges.span);
+            let columns = match &ranges.expr {
+                Expr::Matrix(selector, range) => {
+                    let reading = self.reading(*range, selector.shift, steps);
+                    self.over_selector(selector, &Asked { over, numbers, steps, reading, span }).await?
+                }
+                Expr::Subquery(subquery) => {
+                    let reading = self.reading(subquery.range, subquery.shift, steps);
+                    let series = self.subquery(subquery, reading).await?;
+                    self.over_subquery(series, &Asked { over, numbers, steps, reading, span }).await?
+                }
+                _ => return Err(Error::Asked(format!("{name} needs a range vector"))),
+            };
+            if over == Over::Absent {
+                let mut columns = instant::absence(&columns, instant::labels_of_absent(ranges), steps.count);
+                columns.iter_mut().for_each(|column| column.drop_name = true);
+                return Ok(columns);
             }
-            _ => return Err(Error::Asked(format!("{name} needs a range vector"))),
-        };
-        if over == Over::Absent {
-            let mut columns = instant::absence(&columns, instant::labels_of_absent(ranges), steps.count);
-            columns.iter_mut().for_each(|column| column.drop_name = true);
-            return Ok(columns);
-        }
-        refuse_twins(columns, self.options.late_names)
+            refuse_twins(columns, self.options.late_names)
+        })
     }
 
     /// Tells of a metric that doesn't look like a counter.

@@ -163,40 +163,42 @@ impl<'a, S: Source> Evaluator<'a, S> {
         })
     }
 
-    async fn unbounded(&mut self, node: &Node, steps: Steps) -> Result<Value, Error<S::Error>> {
-        match &node.expr {
-            Expr::Number(number) => Ok(Value::Scalar(vec![*number; steps.count])),
-            Expr::String(text) => Ok(Value::String(text.clone())),
-            Expr::Vector(selector) => {
-                let reading = self.reading(self.options.lookback, selector.shift, steps);
-                Ok(Value::Vector(self.last_values(selector, reading, steps, false).await?))
-            }
-            Expr::Matrix(selector, range) => {
-                let reading = self.reading(*range, selector.shift, steps);
-                Ok(Value::Matrix(self.points(selector, reading).await?))
-            }
-            Expr::Subquery(subquery) => {
-                let reading = self.reading(subquery.range, subquery.shift, steps);
-                Ok(Value::Matrix(self.subquery(subquery, reading).await?))
-            }
-            Expr::Call(function, arguments) => self.call(function.name, node, arguments, steps).await,
-            Expr::Aggregate(aggregate) => self.aggregate(aggregate, steps).await.map(Value::Vector),
-            Expr::Positive(inner) => self.value(inner, steps).await,
-            Expr::Negative(inner) => match self.value(inner, steps).await? {
-                Value::Scalar(numbers) => {
-                    Ok(Value::Scalar(numbers.into_iter().map(|number| -number).collect()))
+    fn unbounded<'b>(&'b mut self, node: &'b Node, steps: Steps) -> Boxed<'b, Value, S::Error> {
+        Box::pin(async move {
+            match &node.expr {
+                Expr::Number(number) => Ok(Value::Scalar(vec![*number; steps.count])),
+                Expr::String(text) => Ok(Value::String(text.clone())),
+                Expr::Vector(selector) => {
+                    let reading = self.reading(self.options.lookback, selector.shift, steps);
+                    Ok(Value::Vector(self.last_values(selector, reading, steps, false).await?))
                 }
-                Value::Vector(mut columns) => {
-                    for column in &mut columns {
-                        column.change(|value| -value);
-                        drop_name(column, self.options.late_names);
+                Expr::Matrix(selector, range) => {
+                    let reading = self.reading(*range, selector.shift, steps);
+                    Ok(Value::Matrix(self.points(selector, reading).await?))
+                }
+                Expr::Subquery(subquery) => {
+                    let reading = self.reading(subquery.range, subquery.shift, steps);
+                    Ok(Value::Matrix(self.subquery(subquery, reading).await?))
+                }
+                Expr::Call(function, arguments) => self.call(function.name, node, arguments, steps).await,
+                Expr::Aggregate(aggregate) => self.aggregate(aggregate, steps).await.map(Value::Vector),
+                Expr::Positive(inner) => self.value(inner, steps).await,
+                Expr::Negative(inner) => match self.value(inner, steps).await? {
+                    Value::Scalar(numbers) => {
+                        Ok(Value::Scalar(numbers.into_iter().map(|number| -number).collect()))
                     }
-                    self.together(columns).map(Value::Vector)
-                }
-                value => Ok(value),
-            },
-            Expr::Binary(binary) => self.binary(binary, steps).await,
-        }
+                    Value::Vector(mut columns) => {
+                        for column in &mut columns {
+                            column.change(|value| -value);
+                            drop_name(column, self.options.late_names);
+                        }
+                        self.together(columns).map(Value::Vector)
+                    }
+                    value => Ok(value),
+                },
+                Expr::Binary(binary) => self.binary(binary, steps).await,
+            }
+        })
     }
 
     /// Columns whose labels may have become the same.
@@ -221,65 +223,69 @@ impl<'a, S: Source> Evaluator<'a, S> {
         }
     }
 
-    async fn binary(&mut self, binary: &Binary, steps: Steps) -> Result<Value, Error<S::Error>> {
-        let late = self.options.late_names;
-        let left = self.value(&binary.left, steps).await?;
-        let right = self.value(&binary.right, steps).await?;
-        self.hold(left.size().max(right.size()))?;
-        let (mut columns, numbers, swapped) = match (left, right) {
-            (Value::Scalar(left), Value::Scalar(right)) => {
-                return Ok(Value::Scalar(binary::scalars(binary, &left, &right)));
-            }
-            (Value::Vector(left), Value::Vector(right)) => {
-                let met = match binary.op.is_set() {
-                    true => binary::sets(binary, left, right, steps.count),
-                    false => binary::vectors(binary, left, right, steps.count, late),
-                };
-                return met.map(Value::Vector).map_err(Error::Execution);
-            }
-            (Value::Vector(columns), Value::Scalar(numbers)) => (columns, numbers, false),
-            (Value::Scalar(numbers), Value::Vector(columns)) => (columns, numbers, true),
-            _ => return Err(Error::Asked("numbers or series expected around an operator".to_string())),
-        };
-        binary::with_scalar(binary, &mut columns, &numbers, swapped, late);
-        self.together(columns).map(Value::Vector)
+    fn binary<'b>(&'b mut self, binary: &'b Binary, steps: Steps) -> Boxed<'b, Value, S::Error> {
+        Box::pin(async move {
+            let late = self.options.late_names;
+            let left = self.value(&binary.left, steps).await?;
+            let right = self.value(&binary.right, steps).await?;
+            self.hold(left.size().max(right.size()))?;
+            let (mut columns, numbers, swapped) = match (left, right) {
+                (Value::Scalar(left), Value::Scalar(right)) => {
+                    return Ok(Value::Scalar(binary::scalars(binary, &left, &right)));
+                }
+                (Value::Vector(left), Value::Vector(right)) => {
+                    let met = match binary.op.is_set() {
+                        true => binary::sets(binary, left, right, steps.count),
+                        false => binary::vectors(binary, left, right, steps.count, late),
+                    };
+                    return met.map(Value::Vector).map_err(Error::Execution);
+                }
+                (Value::Vector(columns), Value::Scalar(numbers)) => (columns, numbers, false),
+                (Value::Scalar(numbers), Value::Vector(columns)) => (columns, numbers, true),
+                _ => return Err(Error::Asked("numbers or series expected around an operator".to_string())),
+            };
+            binary::with_scalar(binary, &mut columns, &numbers, swapped, late);
+            self.together(columns).map(Value::Vector)
+        })
     }
 
-    async fn aggregate(
-        &mut self,
-        aggregate: &Aggregate,
+    fn aggregate<'b>(
+        &'b mut self,
+        aggregate: &'b Aggregate,
         steps: Steps,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let param = match &aggregate.param {
-            Some(param) => Some((self.value(param, steps).await?, &param.span)),
-            None => None,
-        };
-        let columns = self.columns(&aggregate.inner, steps).await?;
-        // Groups hold several numbers a step while they are computed.
-        self.hold(columns.iter().map(|column| column.cells.len()).sum())?;
-        match (aggregate.op, param) {
-            (Aggregation::Quantile, Some((Value::Scalar(params), span))) => {
-                for q in [f64::NEG_INFINITY, f64::INFINITY] {
-                    let worst = if q > 0.0 { f64::max } else { f64::min };
-                    self.check_quantile(params.iter().copied().reduce(worst).unwrap_or(f64::NAN), span);
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let param = match &aggregate.param {
+                Some(param) => Some((self.value(param, steps).await?, &param.span)),
+                None => None,
+            };
+            let columns = self.columns(&aggregate.inner, steps).await?;
+            // Groups hold several numbers a step while they are computed.
+            self.hold(columns.iter().map(|column| column.cells.len()).sum())?;
+            match (aggregate.op, param) {
+                (Aggregation::Quantile, Some((Value::Scalar(params), span))) => {
+                    for q in [f64::NEG_INFINITY, f64::INFINITY] {
+                        let worst = if q > 0.0 { f64::max } else { f64::min };
+                        self.check_quantile(params.iter().copied().reduce(worst).unwrap_or(f64::NAN), span);
+                    }
+                    Ok(aggregate::aggregated(aggregate, &columns, &params, steps.count))
                 }
-                Ok(aggregate::aggregated(aggregate, &columns, &params, steps.count))
-            }
-            (_, Some((Value::Scalar(params), _))) => {
-                if let Some(why) = aggregate::wrong_counts(&params) {
-                    return Err(Error::Execution(why));
+                (_, Some((Value::Scalar(params), _))) => {
+                    if let Some(why) = aggregate::wrong_counts(&params) {
+                        return Err(Error::Execution(why));
+                    }
+                    Ok(aggregate::some(aggregate, &columns, &params, steps.count))
                 }
-                Ok(aggregate::some(aggregate, &columns, &params, steps.count))
-            }
-            (_, Some((Value::String(label), _))) => {
-                if label.is_empty() {
-                    return Err(Error::Execution(format!("invalid label name {label:?}")));
+                (_, Some((Value::String(label), _))) => {
+                    if label.is_empty() {
+                        return Err(Error::Execution(format!("invalid label name {label:?}")));
+                    }
+                    let most = self.options.max_values;
+                    aggregate::counted(aggregate, &label, &columns, steps.count, most).map_err(Error::Asked)
                 }
-                let most = self.options.max_values;
-                aggregate::counted(aggregate, &label, &columns, steps.count, most).map_err(Error::Asked)
+                _ => Ok(aggregate::aggregated(aggregate, &columns, &[], steps.count)),
             }
-            _ => Ok(aggregate::aggregated(aggregate, &columns, &[], steps.count)),
-        }
+        })
     }
 
     fn check_quantile(&mut self, q: f64, span: &std::ops::Range<usize>) {

@@ -5,7 +5,7 @@
 
 use super::column::{ABSENT, Column, SAME_LABELSET};
 use super::window::{Over, Window};
-use super::{Evaluator, Steps, drop_name};
+use super::{Boxed, Evaluator, Steps, drop_name};
 use crate::Error;
 use crate::ast::{Selector, Subquery};
 use crate::labels::Labels;
@@ -116,127 +116,137 @@ pub(super) struct Asked<'a> {
 
 impl<S: Source> Evaluator<'_, S> {
     /// The last value of each series at each step, or when it was taken.
-    pub(super) async fn last_values(
-        &mut self,
-        selector: &Selector,
+    pub(super) fn last_values<'b>(
+        &'b mut self,
+        selector: &'b Selector,
         reading: Reading,
         steps: Steps,
         asks_time: bool,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let mut columns = Vec::new();
-        let (after, until) = reading.bounds();
-        for (labels, series) in self.source.find(&selector.matchers).await? {
-            self.source.pause().await?;
-            let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
-            let mut held = Held::new(Some(rest), Vec::new());
-            let mut cells = Vec::with_capacity(reading.steps.count);
-            let mut is_any = false;
-            for place in 0..reading.steps.count {
-                let end = reading.steps.time(place);
-                let window = held.window(end, reading.range, true).await.map_err(Error::Source)?;
-                let found = window.last().filter(|(_, value)| value.to_bits() != STALE);
-                let value =
-                    found.map(|(time, value)| if asks_time { super::seconds(0, *time) } else { *value });
-                is_any |= value.is_some();
-                cells.push(value.unwrap_or(ABSENT));
-            }
-            if is_any {
-                if reading.is_fixed {
-                    cells = vec![cells[0]; steps.count];
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut columns = Vec::new();
+            let (after, until) = reading.bounds();
+            for (labels, series) in self.source.find(&selector.matchers).await? {
+                self.source.pause().await?;
+                let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+                let mut held = Held::new(Some(rest), Vec::new());
+                let mut cells = Vec::with_capacity(reading.steps.count);
+                let mut is_any = false;
+                for place in 0..reading.steps.count {
+                    let end = reading.steps.time(place);
+                    let window = held.window(end, reading.range, true).await.map_err(Error::Source)?;
+                    let found = window.last().filter(|(_, value)| value.to_bits() != STALE);
+                    let value =
+                        found.map(|(time, value)| if asks_time { super::seconds(0, *time) } else { *value });
+                    is_any |= value.is_some();
+                    cells.push(value.unwrap_or(ABSENT));
                 }
-                self.hold(cells.len())?;
-                columns.push(Column { labels, drop_name: false, cells });
+                if is_any {
+                    if reading.is_fixed {
+                        cells = vec![cells[0]; steps.count];
+                    }
+                    self.hold(cells.len())?;
+                    columns.push(Column { labels, drop_name: false, cells });
+                }
             }
-        }
-        Ok(columns)
+            Ok(columns)
+        })
     }
 
     /// The points of each series in a range, without marks.
-    pub(super) async fn points(
-        &mut self,
-        selector: &Selector,
+    pub(super) fn points<'b>(
+        &'b mut self,
+        selector: &'b Selector,
         reading: Reading,
-    ) -> Result<Vec<Series>, Error<S::Error>> {
-        let mut all = Vec::new();
-        let (after, until) = reading.bounds();
-        for (labels, series) in self.source.find(&selector.matchers).await? {
-            self.source.pause().await?;
-            let mut rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
-            let mut samples = Vec::new();
-            let mut counted = 0;
-            while rest.more(&mut samples).await.map_err(Error::Source)? {
-                self.hold(2 * (samples.len() - counted))?;
-                counted = samples.len();
+    ) -> Boxed<'b, Vec<Series>, S::Error> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            let (after, until) = reading.bounds();
+            for (labels, series) in self.source.find(&selector.matchers).await? {
+                self.source.pause().await?;
+                let mut rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+                let mut samples = Vec::new();
+                let mut counted = 0;
+                while rest.more(&mut samples).await.map_err(Error::Source)? {
+                    self.hold(2 * (samples.len() - counted))?;
+                    counted = samples.len();
+                }
+                samples.retain(|(_, value)| value.to_bits() != STALE);
+                if !samples.is_empty() {
+                    all.push(Series { labels, drop_name: false, samples });
+                }
             }
-            samples.retain(|(_, value)| value.to_bits() != STALE);
-            if !samples.is_empty() {
-                all.push(Series { labels, drop_name: false, samples });
-            }
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 
     /// The values of a subquery as points.
-    pub(super) async fn subquery(
-        &mut self,
-        subquery: &Subquery,
+    pub(super) fn subquery<'b>(
+        &'b mut self,
+        subquery: &'b Subquery,
         reading: Reading,
-    ) -> Result<Vec<Series>, Error<S::Error>> {
-        let step = subquery.step.unwrap_or(self.options.subquery_step).max(1);
-        let (after, until) = reading.bounds();
-        // The steps lie where they would lie for any query: at multiples.
-        let mut first = (after / step).saturating_mul(step);
-        if first <= after {
-            first = first.saturating_add(step);
-        }
-        if first > until {
-            return Ok(Vec::new());
-        }
-        let count = (i128::from(until) - i128::from(first)) / i128::from(step) + 1;
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        if count > self.options.max_values {
-            self.hold(count)?;
-        }
-        let steps = Steps { first, count, step };
-        let columns = self.columns(&subquery.inner, steps).await?;
-        let series = |column: Column| {
-            let cells = column.cells.into_iter().enumerate();
-            let cells = cells.filter(|(_, cell)| !super::column::is_absent(*cell));
-            let samples = cells.map(|(place, cell)| (steps.time(place), cell)).collect();
-            Series { labels: column.labels, drop_name: column.drop_name, samples }
-        };
-        Ok(columns.into_iter().map(series).collect())
+    ) -> Boxed<'b, Vec<Series>, S::Error> {
+        Box::pin(async move {
+            let step = subquery.step.unwrap_or(self.options.subquery_step).max(1);
+            let (after, until) = reading.bounds();
+            // The steps lie where they would lie for any query: at multiples.
+            let mut first = (after / step).saturating_mul(step);
+            if first <= after {
+                first = first.saturating_add(step);
+            }
+            if first > until {
+                return Ok(Vec::new());
+            }
+            let count = (i128::from(until) - i128::from(first)) / i128::from(step) + 1;
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count > self.options.max_values {
+                self.hold(count)?;
+            }
+            let steps = Steps { first, count, step };
+            let columns = self.columns(&subquery.inner, steps).await?;
+            let series = |column: Column| {
+                let cells = column.cells.into_iter().enumerate();
+                let cells = cells.filter(|(_, cell)| !super::column::is_absent(*cell));
+                let samples = cells.map(|(place, cell)| (steps.time(place), cell)).collect();
+                Series { labels: column.labels, drop_name: column.drop_name, samples }
+            };
+            Ok(columns.into_iter().map(series).collect())
+        })
     }
 
     /// A function over a selector's ranges.
-    pub(super) async fn over_selector(
-        &mut self,
-        selector: &Selector,
-        asked: &Asked<'_>,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let mut columns = Vec::new();
-        let (after, until) = asked.reading.bounds();
-        for (labels, series) in self.source.find(&selector.matchers).await? {
-            self.source.pause().await?;
-            let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
-            let held = Held::new(Some(rest), Vec::new());
-            columns.extend(self.over(labels, false, held, asked).await?);
-        }
-        Ok(columns)
+    pub(super) fn over_selector<'b>(
+        &'b mut self,
+        selector: &'b Selector,
+        asked: &'b Asked<'b>,
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut columns = Vec::new();
+            let (after, until) = asked.reading.bounds();
+            for (labels, series) in self.source.find(&selector.matchers).await? {
+                self.source.pause().await?;
+                let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+                let held = Held::new(Some(rest), Vec::new());
+                columns.extend(self.over(labels, false, held, asked).await?);
+            }
+            Ok(columns)
+        })
     }
 
     /// A function over a subquery's ranges.
-    pub(super) async fn over_subquery(
-        &mut self,
+    pub(super) fn over_subquery<'b>(
+        &'b mut self,
         series: Vec<Series>,
-        asked: &Asked<'_>,
-    ) -> Result<Vec<Column>, Error<S::Error>> {
-        let mut columns = Vec::new();
-        for Series { labels, drop_name, samples } in series {
-            let held: Held<S::Samples> = Held::new(None, samples);
-            columns.extend(self.over(labels, drop_name, held, asked).await?);
-        }
-        Ok(columns)
+        asked: &'b Asked<'b>,
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let mut columns = Vec::new();
+            for Series { labels, drop_name, samples } in series {
+                let held: Held<S::Samples> = Held::new(None, samples);
+                columns.extend(self.over(labels, drop_name, held, asked).await?);
+            }
+            Ok(columns)
+        })
     }
 
     async fn over<R: Samples<Error = S::Error>>(

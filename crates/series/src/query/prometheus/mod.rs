@@ -169,7 +169,7 @@ pub fn form_pairs(text: &[u8]) -> Vec<(String, String)> {
 fn time(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {
         let milliseconds = (seconds * 1000.0).round();
-        return (milliseconds.abs() < 9.2e12).then_some(milliseconds as i64 * 1_000_000);
+        return (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000);
     }
     let basic: Vec<u8> = text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
     parse_iso(&basic)

@@ -1,0 +1,191 @@
+//! What expressions come to, as a table: each line has a time, an expression, and the answer that its meaning demands.
+//!
+//! The table is `cases.txt`, its series are here. A second test asks each for a range of times, which has to be the instants one after
+//! the other.
+
+use super::script::{SECOND, is_near, labels, load, now, time, values};
+use plinth_promql::{Answered, Labels, Memory, Options, instant, range};
+
+const CASES: &str = include_str!("cases.txt");
+
+/// A value a minute.
+const SERIES: [&str; 24] = [
+    r#"up_total{a="1", g="x"} 0+10x10"#,
+    r#"up_total{a="2", g="x"} 0+20x10"#,
+    r#"up_total{a="3", g="y"} 0 5 10 15 20 25 0 5 10 15 20"#,
+    r#"gauge{a="1"} 1+1x10"#,
+    r#"flat 3x10"#,
+    r#"factor{g="x", of="ex"} 2x10"#,
+    r#"factor{g="y", of="why"} 3x10"#,
+    r#"odd{a="nan"} NaNx10"#,
+    r#"odd{a="7"} 7x10"#,
+    r#"ended 1+1x4 stale"#,
+    r#"exact _x7 1 1e100 1 -1e100"#,
+    r#"huge 1.7e308x10"#,
+    r#"tiny{a="1"} 1x10"#,
+    r#"tiny{a="2"} 1e100x10"#,
+    r#"tiny{a="3"} 2x10"#,
+    r#"tiny{a="4"} -1e100x10"#,
+    r#"seconds_bucket{le="1"} 0+10x10"#,
+    r#"seconds_bucket{le="2"} 0+30x10"#,
+    r#"seconds_bucket{le="+Inf"} 0+40x10"#,
+    r#"{"na.me é", "la bel"="v"} 3x10"#,
+    r#"{"na.me"} 4x10"#,
+    r#"sum{by="x"} 1x10"#,
+    r#"{"offset"} 1x10"#,
+    r#"{"on"} 1x10"#,
+];
+
+fn memory() -> Memory {
+    let mut memory = Memory::default();
+    for line in SERIES.into_iter().chain([r#"{"and"} 1x10"#]) {
+        assert!(load(&mut memory, line, 60 * SECOND), "{line}");
+    }
+    memory
+}
+
+/// One series of an answer: its labels, and values with their times.
+type Row = (Labels, Vec<(Option<i64>, f64)>);
+
+fn row(text: &str) -> Option<Row> {
+    let (labels, rest) = labels(text.trim())?;
+    let point = |word: &str| match word.split_once('@') {
+        Some((value, at)) => Some((Some(time(at)?), values(value)?[0]?)),
+        None => Some((None, values(word)?[0]?)),
+    };
+    Some((labels, rest.split_whitespace().map(point).collect::<Option<_>>()?))
+}
+
+/// Whether an answer is the one of the table.
+fn is_it(found: &Answered, wanted: &str) -> bool {
+    let (is_ordered, wanted) = match wanted.strip_prefix('=') {
+        Some(rest) => (true, rest),
+        None => (false, wanted),
+    };
+    let mut found: Vec<Row> = match found {
+        Answered::Scalar(number) => {
+            return values(wanted).is_some_and(|all| is_near(all[0].unwrap(), *number));
+        }
+        Answered::String(text) => return wanted == plinth_promql::quoted(text),
+        Answered::Vector(series) => {
+            series.iter().map(|(labels, value)| (labels.clone(), vec![(None, *value)])).collect()
+        }
+        Answered::Matrix(series) => {
+            let points =
+                |points: &[(i64, f64)]| points.iter().map(|(at, value)| (Some(*at), *value)).collect();
+            series.iter().map(|(labels, all)| (labels.clone(), points(all))).collect()
+        }
+    };
+    let rows = wanted.split(';').filter(|row| !row.trim().is_empty()).map(row);
+    let Some(mut wanted) = rows.collect::<Option<Vec<Row>>>() else { panic!("not understood: {wanted}") };
+    if !is_ordered {
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        wanted.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    let is_same = |a: &Row, b: &Row| {
+        let points = a.1.iter().zip(&b.1);
+        a.0 == b.0
+            && a.1.len() == b.1.len()
+            && points.into_iter().all(|(a, b)| a.0 == b.0 && is_near(a.1, b.1))
+    };
+    found.len() == wanted.len() && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b))
+}
+
+fn cases() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
+    let lines = CASES.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| {
+        let (at, rest) = line.split_once(" | ").unwrap();
+        let (expression, wanted) = rest.rsplit_once(" |").unwrap();
+        (time(at).unwrap(), expression, wanted.trim())
+    })
+}
+
+#[test]
+fn expressions_come_to_what_they_mean() {
+    let (memory, mut wrong, mut count) = (memory(), Vec::new(), 0);
+    for (at, expression, wanted) in cases() {
+        count += 1;
+        let answer = now(instant(&memory, expression, at, &Options::default()));
+        let is_it = match (&answer, wanted.strip_prefix('!')) {
+            (Ok(answer), None) => is_it(&answer.value, wanted),
+            (Err(error), Some(part)) => error.to_string().contains(part),
+            _ => false,
+        };
+        if !is_it {
+            wrong.push(format!("{expression}\n    wanted {wanted}\n    {answer:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 150, "{count} cases");
+}
+
+/// A range of times has at each step what an instant has, unless the expression asks when the range begins and ends.
+#[test]
+fn a_range_is_what_instants_are() {
+    let memory = memory();
+    for (_, expression, _) in cases() {
+        let ask = |at| now(instant(&memory, expression, at, &Options::default()));
+        let steps = (120 * SECOND, 720 * SECOND, 90 * SECOND);
+        let Ok(answer) = now(range(&memory, expression, steps, &Options::default())) else { continue };
+        if expression.contains("start()") || expression.contains("end()") {
+            continue;
+        }
+        let Answered::Matrix(rows) = answer.value else { panic!("{expression}") };
+        for at in (steps.0..=steps.1).step_by(steps.2 as usize) {
+            let of =
+                |points: &[(i64, f64)]| points.iter().find(|(time, _)| *time == at).map(|(_, value)| *value);
+            let mut found: Vec<(Labels, f64)> =
+                rows.iter().filter_map(|(labels, points)| Some((labels.clone(), of(points)?))).collect();
+            let mut wanted = match ask(at).unwrap().value {
+                Answered::Scalar(value) => vec![(Labels::default(), value)],
+                Answered::Vector(series) => series,
+                other => panic!("{expression}: {other:?}"),
+            };
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            wanted.sort_by(|a, b| a.0.cmp(&b.0));
+            let is_same = |a: &(Labels, f64), b: &(Labels, f64)| a.0 == b.0 && is_near(a.1, b.1);
+            let are_same =
+                found.len() == wanted.len() && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b));
+            assert!(are_same, "{expression} at {at}:\n{found:?}\n{wanted:?}");
+        }
+    }
+}
+
+/// What is told beside the values, in Prometheus' words and with the place.
+#[test]
+fn warnings_and_infos_are_told() {
+    let memory = memory();
+    let told = |expression: &str, is_range: bool| {
+        let answer = match is_range {
+            true => now(range(&memory, expression, (0, 600 * SECOND, 60 * SECOND), &Options::default())),
+            false => now(instant(&memory, expression, 600 * SECOND, &Options::default())),
+        };
+        let answer = answer.unwrap();
+        [answer.warnings, answer.infos].concat()
+    };
+    for (expression, wanted) in [
+        ("rate(up_total[5m])", ""),
+        ("rate(nothing[5m])", ""),
+        (
+            "1 + rate(gauge[5m])",
+            "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"gauge\" (1:10)",
+        ),
+        (
+            "histogram_quantile(2, seconds_bucket)",
+            "PromQL warning: quantile value should be between 0 and 1, got 2 (1:20)",
+        ),
+        ("quantile(NaN, gauge)", "PromQL warning: quantile value should be between 0 and 1, got NaN (1:10)"),
+        (
+            "histogram_quantile(0.5, gauge)",
+            "PromQL warning: bucket label \"le\" is missing or has a malformed value of \"\" (1:25)",
+        ),
+    ] {
+        assert_eq!(told(expression, false).join(";"), wanted, "{expression}");
+    }
+    assert_eq!(
+        told("sort(gauge)", true),
+        [
+            "PromQL warning: sort is ineffective for range queries since results are always ordered by labels (1:1)"
+        ]
+    );
+}

@@ -1,0 +1,247 @@
+//! What a stranger may send: nothing of it makes the program panic, loop, or run out of stack or memory.
+//!
+//! Depth, length, lists, times at the ends of what a number holds, pieces in any order. `crates/fuzz` goes on from here, with
+//! mutations of what is valid.
+
+use super::script::{SECOND, load, now};
+use plinth_promql::{Memory, Options, functions, instant, parse, range};
+
+fn memory() -> Memory {
+    let mut memory = Memory::default();
+    for line in [r#"x{a="1"} 0+1x100"#, r#"x{a="2"} 0+2x100"#, r#"y{a="1"} 5 NaN Inf -Inf stale 1x90"#] {
+        assert!(load(&mut memory, line, 60 * SECOND));
+    }
+    memory
+}
+
+/// The error of an expression at one time.
+fn error(expression: &str) -> String {
+    match now(instant(&memory(), expression, 600 * SECOND, &Options::default())) {
+        Ok(answer) => panic!("{} gave {answer:?}", &expression[..expression.len().min(80)]),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn depth_is_refused() {
+    for (begin, middle, end) in [
+        ("(", "1", ")"),
+        ("-", "x", ""),
+        ("+", "1", ""),
+        ("sum(", "x", ")"),
+        ("abs(", "x", ")"),
+        ("1 ^ ", "1", ""),
+        ("", "x", "[5m:1m]"),
+        ("max_over_time((", "x", ")[5m:1m])"),
+        ("x > bool ", "1", ""),
+        ("", "1", " + 1"),
+        ("", "x", " or x"),
+        ("(", "", ""),
+        ("{a=\"", "", ""),
+    ] {
+        let expression = format!("{}{middle}{}", begin.repeat(10_000), end.repeat(10_000));
+        assert!(parse(&expression).is_err(), "{begin}{middle}{end}");
+    }
+}
+
+/// As deep and as long as it may be: the stack of a thread, two megabytes, has to be enough without optimisation too.
+#[test]
+fn the_deepest_expressions_have_a_value() {
+    let memory = memory();
+    for expression in [
+        format!("{}x{}", "(".repeat(63), ")".repeat(63)),
+        format!("{}x{}", "abs(".repeat(63), ")".repeat(63)),
+        format!("{}x{}", "sum(".repeat(63), ")".repeat(63)),
+        format!("{}x{}", "max_over_time(".repeat(63), "[5m:5m])".repeat(63)),
+        format!("{}x", "-".repeat(63)),
+        format!("x{}", " + x".repeat(149)),
+        format!("x{}", " or x".repeat(149)),
+        format!("2{}", " ^ 1".repeat(63)),
+    ] {
+        let answer = now(instant(&memory, &expression, 600 * SECOND, &Options::default()));
+        assert!(answer.is_ok(), "{}: {answer:?}", &expression[..20]);
+    }
+}
+
+#[test]
+fn long_lists_in_conditions_are_compared() {
+    let names: Vec<String> = (0..20_000).map(|number| format!("name{number}")).collect();
+    let memory = memory();
+    for expression in [
+        format!("x{{a=~\"{}\"}}", names.join("|")),
+        format!("x{{a=~\"({}|1)\"}}", names.join("|")),
+        format!("{{__name__=~\"{}|x\"}}", names.join("|")),
+    ] {
+        let answer = now(instant(&memory, &expression, 600 * SECOND, &Options::default()));
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    // What can only be compiled is bounded.
+    for pattern in
+        ["(((a{100}){100}){100}){100}", "(a|b", "\\\\p{Greek}", "a{4294967296}", "[[:x:]]", "(?P<1>a)"]
+    {
+        assert!(error(&format!("x{{a=~\"{pattern}\"}}")).contains("regular expression"), "{pattern}");
+    }
+    assert!(error(&format!("x{{a=\"{}\"}}", "b".repeat(300_000))).contains("longer than"));
+}
+
+#[test]
+fn times_and_durations_that_overflow_are_refused_or_reach_nothing() {
+    let memory = memory();
+    for expression in [
+        "x offset 9223372036854775807y",
+        "x[99999999999999999999s]",
+        "x @ 1e300",
+        "x @ Inf",
+        "x @ NaN",
+        "x offset 1e15",
+        "x[1e18]",
+        "1e999y",
+        "x[0x7fffffffffffffff]",
+    ] {
+        assert!(parse(expression).is_err(), "{expression}");
+    }
+    let ends = [i64::MIN, i64::MIN + 1, -1, 0, 600 * SECOND, i64::MAX - 1, i64::MAX];
+    for expression in [
+        "x offset 292y",
+        "x offset -292y",
+        "rate(x[292y])",
+        "x @ 9199999999",
+        "x @ -9199999999",
+        "count_over_time(x[290y:290y])",
+        "max_over_time(x[5m:1m] offset -292y)",
+        "timestamp(x) + time()",
+        "year(vector(1e300)) + days_in_month(vector(-1e300))",
+        "predict_linear(x[5m], 1e300)",
+    ] {
+        for end in ends {
+            let _ = now(instant(&memory, expression, end, &Options::default()));
+            let steps = (end.saturating_sub(9000), end, 1000);
+            let _ = now(range(&memory, expression, steps, &Options::default()));
+        }
+    }
+    for steps in [(0, i64::MAX, 1), (i64::MIN, i64::MAX, 1), (0, 10, 0), (10, 0, 1), (0, 10, -1)] {
+        assert!(now(range(&memory, "x", steps, &Options::default())).is_err(), "{steps:?}");
+    }
+}
+
+#[test]
+fn what_would_take_too_much_is_refused() {
+    let memory = memory();
+    let options = Options { max_values: 1000, max_window: 50, max_visits: 2000, ..Options::default() };
+    let hour = (0, 6000 * SECOND, 6 * SECOND);
+    for (expression, named) in [
+        ("x", "more than 1000 values"),
+        ("x[100m]", "too many"),
+        ("sum_over_time(x[90m])", "too many points"),
+        ("sum_over_time(x[40m])", "too many points"),
+        ("max_over_time(x[10h:1s])", "more than 1000 values"),
+        ("count_over_time(vector(1)[290y:1ms])", "more than 1000 values"),
+        ("count_values(\"v\", x)", "more than 1000 values"),
+        ("x + x + x", "more than 1000 values"),
+    ] {
+        let answer = match expression {
+            "x[100m]" => continue,
+            expression => now(range(&memory, expression, hour, &options)),
+        };
+        let told = answer.expect_err(expression).to_string();
+        assert!(told.contains(named), "{expression}: {told}");
+    }
+    let wide = Options { max_values: 100, ..Options::default() };
+    let told =
+        now(instant(&memory, "x[100m]", 6000 * SECOND, &wide)).expect_err("points are held").to_string();
+    assert!(told.contains("more than 100 values"), "{told}");
+}
+
+/// Each function that the parser knows is one that the evaluator knows.
+#[test]
+fn every_function_has_a_value() {
+    use plinth_promql::ast::Type;
+    let memory = memory();
+    for name in functions::names() {
+        let function = functions::find(name).unwrap();
+        let argument = |kind: &Type| match (kind, name) {
+            (Type::Scalar, _) => "0.5",
+            (Type::Vector, _) => "x",
+            (Type::Matrix, _) => "x[5m]",
+            (Type::String, "label_replace") => "\"a\"",
+            (Type::String, _) => "\"b\"",
+        };
+        let arguments: Vec<&str> = function.takes.iter().map(argument).collect();
+        let expression = format!("{name}({})", arguments.join(", "));
+        let answer = now(instant(&memory, &expression, 600 * SECOND, &Options::default()));
+        assert!(answer.is_ok(), "{expression}: {answer:?}");
+        let steps = (0, 6000 * SECOND, 60 * SECOND);
+        let answer = now(range(&memory, &expression, steps, &Options::default()));
+        assert!(answer.is_ok(), "{expression}: {answer:?}");
+    }
+}
+
+/// Pieces of expressions in any order: whatever comes of them, it comes.
+#[test]
+fn nonsense_is_an_error_or_a_value() {
+    const PIECES: [&str; 48] = [
+        "x",
+        "y",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[5m]",
+        "[5m:]",
+        "[1m:10s]",
+        "offset",
+        "5m",
+        "-",
+        "+",
+        "*",
+        "/",
+        "^",
+        "%",
+        "==",
+        ">",
+        "bool",
+        "and",
+        "or",
+        "unless",
+        "on",
+        "ignoring",
+        "group_left",
+        "by",
+        "without",
+        "(a)",
+        "sum",
+        "topk",
+        "rate",
+        "abs",
+        "1",
+        "0x1F",
+        "1e3",
+        "NaN",
+        "\"a\"",
+        "'",
+        ",",
+        "@",
+        "start()",
+        "end()",
+        "a=\"1\"",
+        "=~",
+        "é",
+        "\\",
+        "#",
+    ];
+    let (memory, options) = (memory(), Options::default());
+    let mut state = 7_u64;
+    let mut values = 0;
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..state % 9 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text.push_str(PIECES[(state >> 33) as usize % PIECES.len()]);
+            text.push_str(if state >> 62 == 0 { "" } else { " " });
+        }
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        values += usize::from(now(instant(&memory, &text, 600 * SECOND, &options)).is_ok());
+        let _ = now(range(&memory, &text, (0, 600 * SECOND, 60 * SECOND), &options));
+    }
+    assert!(values > 100, "only {values} of them had a value");
+}
