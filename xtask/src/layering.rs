@@ -192,6 +192,7 @@ const LAYERS: &[Layer] = &[
             "plinth-peers",
             "plinth-client",
             "plinth-series",
+            "plinth-promql",
             "plinth-pipeline",
             "plinth-server",
         ],

@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -57,6 +57,7 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "series_lines", run: series::lines },
     Target { name: "series_remote_write", run: series::remote_write },
     Target { name: "series_query", run: series::query },
+    Target { name: "series_promql", run: series::promql },
     Target { name: "replication_messages", run: nodes::messages },
     Target { name: "replication_frames", run: nodes::frames },
     Target { name: "peers_words", run: nodes::words },

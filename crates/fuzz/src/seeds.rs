@@ -25,6 +25,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "series_lines" => texts(&SERIES_LINES),
         "series_remote_write" => vec![("seed-two-series".to_owned(), series::remote_write_message())],
         "series_query" => texts(&SERIES_QUERIES),
+        "series_promql" => texts(&PROMQL),
         "replication_messages" => numbered(nodes::message_seeds().into_iter()),
         "replication_frames" => numbered(nodes::frame_seeds().into_iter()),
         "peers_words" => numbered(nodes::word_seeds().into_iter()),
@@ -196,6 +197,18 @@ const SERIES_LINES: [&str; 6] = [
     "1zput cpu.user 1767225600 0.25 host=a region=eu\nput cpu.user 1767225600000 7 host=a\nput x 20260101T000000 -inf a=b\nsync\nversion\nput\n",
     "2xcpu,host=a,os=x\\ y user=0.5,sys=7i,up=t,note=\"a \\\"text\\\"\" 1767225600000000001\n# a comment\ncpu user=1\n",
     "3~series,time,value\ncpu host=a,20260101T000000,0.5\n\"cpu host=a,b\",5,-7\n!deploy host=a,6,\"done, \"\"at last\"\"\"\n",
+];
+
+const PROMQL: [&str; 9] = [
+    "sum by (a) (rate(x_total[5m])) / on (a) group_left (b) y{a=~\"1|2\", b!=\"\"} > bool 0.5",
+    "histogram_quantile(0.9, sum without (a) (rate(h_bucket[1m:10s] offset -1m)))",
+    "topk(2, {\"x_total\", 'a'!~`1.*`} @ end()) or bottomk by (b) (1, y @ 12.5 offset 1h30m)",
+    "label_replace(label_join(y, \"c\", \"-\", \"a\", \"b\"), \"d\", \"$1-${2}\", \"c\", \"(.)-(.*)\") unless absent(z)",
+    "-2 ^ 3 ^ -0x1F % 1_000 atan2 NaN != bool Inf # all numbers",
+    "quantile_over_time(0.5, y[2m]) and predict_linear(y[5m], 60) >= count_values(\"v\", y)",
+    "max_over_time(deriv(y[2m])[5m:]) ignoring (a) group_right () sort_desc(clamp(y, 1, scalar(y)))",
+    "\"\\u00e9\\x41\\101\\n\"",
+    "days_in_month(vector(time())) + changes(stale[10m]) * stddev(y) - y",
 ];
 
 const SERIES_QUERIES: [&str; 7] = [

@@ -3,6 +3,8 @@
 //! A session is fed twice, in one piece and in pieces: the points and the answers have to be the same, since the pieces in which bytes arrive mean
 //! nothing. What it holds of an unfinished line stays within the longest line.
 
+use plinth_env::block_on;
+use plinth_promql::{Answered, Labels, Options};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Memory, Protocol, RemoteWrite, Session};
 use plinth_series::{Name, Query};
 
@@ -90,6 +92,45 @@ pub(crate) fn remote_write(bytes: &[u8]) {
 pub(crate) fn query(bytes: &[u8]) {
     for error in [Query::parse(bytes).err(), Query::parse_search(bytes).err()].into_iter().flatten() {
         assert!(!error.to_string().is_empty(), "it is refused without a word why");
+    }
+}
+
+/// An expression of PromQL: parsed, and if it is one evaluated over a few series, at one time and at some.
+pub(crate) fn promql(bytes: &[u8]) {
+    const SECOND: i64 = 1_000_000_000;
+    let text = String::from_utf8_lossy(bytes);
+    let mut memory = plinth_promql::Memory::default();
+    for (metric, a, b) in
+        [("x_total", "1", ""), ("x_total", "2", "p"), ("y", "1", "q"), ("h_bucket", "1", "")]
+    {
+        for (le, factor) in [("1", 1.0), ("+Inf", 2.0)] {
+            let le = if metric == "h_bucket" { le } else { "" };
+            let pairs = [(plinth_promql::NAME, metric), ("a", a), ("b", b), ("le", le)];
+            let labels: Labels = pairs.into_iter().collect();
+            for (time, value) in [1.0, 3.0, f64::NAN, 2.0, f64::INFINITY, -1.0, 7.0].into_iter().enumerate() {
+                memory.add(&labels, time as i64 * 30 * SECOND, value * factor);
+            }
+            memory.add(&labels, 240 * SECOND, f64::from_bits(plinth_promql::STALE));
+        }
+    }
+    let options = Options { max_values: 20_000, max_window: 1000, max_visits: 50_000, ..Options::default() };
+    let one = block_on(plinth_promql::instant(&memory, &text, 200 * SECOND, &options));
+    let steps = (0, 300 * SECOND, 20 * SECOND);
+    let some = block_on(plinth_promql::range(&memory, &text, steps, &options));
+    for answer in [one, some] {
+        match answer.map(|answer| answer.value) {
+            Ok(Answered::Vector(series)) => are_different(series.iter().map(|(labels, _)| labels)),
+            Ok(Answered::Matrix(series)) => are_different(series.iter().map(|(labels, _)| labels)),
+            Ok(Answered::Scalar(_) | Answered::String(_)) => {}
+            Err(error) => assert!(!error.to_string().is_empty(), "it is refused without a word why"),
+        }
+    }
+}
+
+fn are_different<'a>(all: impl Iterator<Item = &'a Labels>) {
+    let mut seen = std::collections::BTreeSet::new();
+    for labels in all {
+        assert!(seen.insert(labels), "two series of an answer are {labels}");
     }
 }
 
