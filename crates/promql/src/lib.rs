@@ -35,6 +35,7 @@ pub mod ast;
 mod check;
 mod eval;
 mod fault;
+mod format;
 pub mod functions;
 mod labels;
 mod lexer;

@@ -151,6 +151,34 @@ fn a_range_is_what_instants_are() {
     }
 }
 
+/// What is written is read as the same: it comes to the same, and is written so again.
+#[test]
+fn what_is_written_is_read_again() {
+    let memory = memory();
+    for (at, expression, _) in cases() {
+        let Ok(node) = plinth_promql::parse(expression) else { continue };
+        let written = node.to_string();
+        let again =
+            plinth_promql::parse(&written).unwrap_or_else(|error| panic!("{expression}: {written}: {error}"));
+        assert_eq!(again.to_string(), written, "{expression}");
+        let ask = |text: &str| match now(instant(&memory, text, at, &Options::default())) {
+            Ok(answer) => format!("{:?}", answer.value),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(ask(&written), ask(expression), "{expression}: {written}");
+    }
+    for (expression, wanted) in [
+        ("SUM(x{b='1',a!~\"2\"})   BY (g)", "sum by (g) (x{b=\"1\",a!~\"2\"})"),
+        ("rate(x[90s] offset -1h)*0x10", "rate(x[1m30s] offset -1h) * 16"),
+        ("{'my name', a='b'}@1.5", "{\"my name\",a=\"b\"} @ 1.500"),
+        ("a.b/on(\"x y\",z)group_left c", "a.b / on (\"x y\", z) group_left () c"),
+        ("-(1+2)^2", "-(1 + 2) ^ 2"),
+        ("max_over_time(x[1w:]) >bool 36h", "max_over_time(x[1w:]) > bool 129600"),
+    ] {
+        assert_eq!(plinth_promql::parse(expression).unwrap().to_string(), wanted);
+    }
+}
+
 /// What is told beside the values, in Prometheus' words and with the place.
 #[test]
 fn warnings_and_infos_are_told() {

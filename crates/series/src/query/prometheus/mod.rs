@@ -32,7 +32,7 @@ type Failure = Error<crate::Error>;
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
     let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let fixed = ["query", "query_range", "labels", "series"];
+    let fixed = ["query", "query_range", "format_query", "labels", "series"];
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
@@ -61,6 +61,7 @@ pub async fn prometheus(store: &SeriesStore, path: &str, encoded: &[&[u8]], now:
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let reply = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
+        "format_query" => formatted(&parameters),
         "labels" => labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters)),
         "series" => series(store, &parameters).await.and_then(|series| limited(series, &parameters)),
         path => match fixed_answer(path) {
@@ -173,6 +174,15 @@ fn time(text: &str) -> Option<i64> {
     }
     let basic: Vec<u8> = text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
     parse_iso(&basic)
+}
+
+/// An expression as it is written best.
+fn formatted(parameters: &Parameters) -> Result<Reply, Failure> {
+    let Some(text) = parameters.get("query") else {
+        return Err(Failure::Asked("parameter `query` is missing".into()));
+    };
+    let node = plinth_promql::parse(text).map_err(Failure::Parse)?;
+    Ok(Reply::of(&Json::from(node.to_string())))
 }
 
 async fn query(
