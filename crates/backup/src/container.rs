@@ -183,6 +183,11 @@ impl Backup {
         self.is_sealed
     }
 
+    /// What tells it from others, as 32 hexadecimal digits.
+    pub fn id_in_hex(&self) -> String {
+        names::hex(&self.id)
+    }
+
     /// Where it is, without secrets.
     pub fn url(&self) -> String {
         self.target.url()
@@ -348,6 +353,13 @@ impl Contents {
             }
         }
         stretches
+    }
+
+    /// The versions behind this one, the last that can be restored of a stretch, of which no file of the log has anything although there
+    /// are later ones: first and last. The backup was broken or begun anew then, or files are missing.
+    pub fn gap_behind(&self, last: Version) -> Option<(Version, Version)> {
+        let next = self.logs.iter().map(|log| log.from).find(|from| *from > last + 1)?;
+        Some((last + 1, next - 1))
     }
 
     /// The versions that a snapshot can be brought to with the log that is there.

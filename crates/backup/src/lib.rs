@@ -61,4 +61,4 @@ pub use ranges::{everything, show_ranges};
 pub use rows::Piece;
 pub use snapshot::{SnapshotReport, SnapshotSettings, take_snapshot};
 pub use target::{Directory, Object, Target};
-pub use verify::{Problem, VerifyReport, verify};
+pub use verify::{Help, Problem, VerifyReport, verify};

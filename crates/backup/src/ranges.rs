@@ -16,7 +16,10 @@ pub fn show_ranges(ranges: &[KeyRange]) -> String {
     if *ranges == everything()[..] {
         return "everything".to_owned();
     }
-    let shown = |range: &KeyRange| format!("{} to {}", printable(&range.begin), printable(&range.end));
+    let shown = |range: &KeyRange| match range.begin.is_empty() {
+        true => format!("up to {}", printable(&range.end)),
+        false => format!("{} to {}", printable(&range.begin), printable(&range.end)),
+    };
     format!("the keys {}", ranges.iter().map(shown).collect::<Vec<_>>().join(", and "))
 }
 

@@ -18,8 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Problem {
     /// What is wrong with which file.
     pub error: Error,
-    /// Versions that can't be restored because of it, first and last, unless another snapshot reaches them.
+    /// Versions that can't be restored because of it, first and last; those of a file of the log are its own.
     pub costs: Option<(Version, Version)>,
+    /// What can be done about it, if there is something.
+    pub help: Option<Help>,
+}
+
+/// How to restore in spite of a file that isn't what it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Help {
+    /// An older snapshot reaches the same versions as this one; its version.
+    OlderThan(Version),
+    /// Other files have the versions of this one: it can be removed.
+    Remove,
 }
 
 impl fmt::Display for Problem {
@@ -39,6 +50,9 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The versions that can be restored all the same, first and last of each stretch.
     pub restorable: Vec<(Version, Version)>,
+    /// Versions of which no file of the log has anything although there are later ones: the backup was broken or begun anew then, or
+    /// files are missing, which nothing here tells from one another.
+    pub gaps: Vec<(Version, Version)>,
     /// Versions that were committed at such a time or later, in milliseconds since 1970, and those that were by then; each ascending.
     floors: Vec<(Version, u64)>,
     ceilings: Vec<(Version, u64)>,
@@ -55,9 +69,10 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
     let is_deep = !backup.is_sealed() || backup.key.is_some();
     let mut report = VerifyReport { is_deep, ..VerifyReport::default() };
     for (_, error) in std::mem::take(&mut contents.damaged) {
-        report.problems.push(Problem { error, costs: None });
+        report.problems.push(Problem { error, costs: None, help: None });
     }
     let whole = contents.clone();
+    let mut unsound = Vec::new();
     check_logs(backup, &mut contents, &mut report, read, stop).await?;
     for snapshot in &whole.snapshots {
         let reach = whole.reach(snapshot);
@@ -86,9 +101,15 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         if !errors.is_empty() {
             contents.snapshots.retain(|other| other.directory != snapshot.directory);
         }
-        report.problems.extend(errors.into_iter().map(|error| Problem { error, costs: reach }));
+        unsound.extend(errors.into_iter().map(|error| (error, reach, snapshot.header.to)));
     }
     report.restorable = contents.restorable();
+    report.gaps = whole.restorable().iter().filter_map(|(_, last)| whole.gap_behind(*last)).collect();
+    for (error, reach, version) in unsound {
+        let costs = reach.and_then(|reach| unreached(reach, &report.restorable));
+        let help = (reach.is_some() && costs.is_none()).then_some(Help::OlderThan(version));
+        report.problems.push(Problem { error, costs, help });
+    }
     report.floors.sort_unstable();
     report.ceilings.sort_unstable();
     Ok(report)
@@ -118,6 +139,22 @@ impl VerifyReport {
     }
 }
 
+/// The versions of a stretch that none of these reaches.
+fn unreached(
+    (mut from, mut to): (Version, Version),
+    reached: &[(Version, Version)],
+) -> Option<(Version, Version)> {
+    for (first, last) in reached {
+        if (*first..=*last).contains(&from) {
+            from = last + 1;
+        }
+        if (*first..=*last).contains(&to) {
+            to = first - 1;
+        }
+    }
+    (from <= to).then_some((from, to))
+}
+
 /// Reads the files of the log; `contents` has those that are sound then. One that was merged since it was listed is not missing: what
 /// has its versions now is read in its stead.
 async fn check_logs(
@@ -129,7 +166,7 @@ async fn check_logs(
 ) -> Result<()> {
     let mut waiting: VecDeque<LogFile> = contents.logs.iter().cloned().collect();
     let mut known: BTreeSet<String> = waiting.iter().map(|file| file.name.clone()).collect();
-    let mut sound = Vec::new();
+    let (mut sound, mut unsound) = (Vec::new(), Vec::new());
     let mut latest: Option<Contents> = None;
     while let Some(file) = waiting.pop_front() {
         if stop.load(Ordering::Relaxed) {
@@ -154,11 +191,16 @@ async fn check_logs(
         report.count(file.stored, read);
         match checked {
             Ok(()) => sound.push(file),
-            Err(error) => report.problems.push(Problem { error, costs: Some((file.from, file.to - 1)) }),
+            Err(error) => unsound.push((file, error)),
         }
     }
     sound.sort_by_key(|file| (file.from, file.to));
     contents.logs = sound;
+    for (file, error) in unsound {
+        let is_covered = contents.chain(file.from, file.to).1 >= file.to;
+        let costs = (!is_covered).then_some((file.from, file.to - 1));
+        report.problems.push(Problem { error, costs, help: is_covered.then_some(Help::Remove) });
+    }
     Ok(())
 }
 

@@ -1,16 +1,19 @@
 //! What a restore of ranges tells: the rows that it brought in, cut to the ranges, wherever they went and however often it was cut short;
-//! and how far it is, which comes to the whole.
+//! and how far it is, which comes to the whole. And what is told of a backup of which something is damaged or missing: what that
+//! costs, what stands in for it, and never that something old is the newest.
 
 mod common;
 
 use common::*;
-use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, RestoreReport, restore_into};
-use plinth::backup::{Backup, LogBuilder, SnapshotSettings, take_snapshot};
-use plinth::{Database, Env, KeyRange, MutationType};
+use plinth::backup::restore::{
+    Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, abort, is_whole, restore_into, status,
+};
+use plinth::backup::{Backup, Help, LogBuilder, SnapshotSettings, take_snapshot, verify};
+use plinth::{Database, Env, Error, KeyRange, MutationType};
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
 use plinth_types::MutationList;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A backup with a snapshot in files of some rows each and 40 changes behind it, and what there was.
@@ -34,6 +37,7 @@ async fn backed_up(machine: &Env) -> (Backup, Model) {
         log.push(end - 1, list.iter());
     }
     backup.put_log(log, end).await.unwrap();
+    db.close_async().await.unwrap();
     (backup, saved)
 }
 
@@ -104,6 +108,117 @@ fn a_restore_that_goes_on_tells_what_earlier_runs_brought_in() {
             let control = RestoreControl::default();
             let told = serve(&backup, &plan, &control, &to).await.unwrap();
             assert_eq!((told, done(&control)), (expected(&plan, &saved, 17), whole), "{part}");
+        }
+    });
+}
+
+/// The newest that can be restored was taken for the newest that there is, and nothing said that a file of the log is missing.
+#[test]
+fn a_gap_in_the_log_is_told_and_what_lies_before_it_is_not_taken_for_the_newest() {
+    let simulation = Simulation::new(6);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (backup, _) = backed_up(&machine).await;
+        let whole = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!((whole.gap, whole.older), (None, None));
+        let mut log = LogBuilder::new(whole.version + 101);
+        log.push(whole.version + 101, MutationList::new().iter());
+        backup.put_log(log, whole.version + 200).await.unwrap();
+        let gap = (whole.version + 1, whole.version + 100);
+        let refused = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap_err();
+        assert_eq!(refused, Error::restore_missing_data());
+        let words = format!("versions {} to {}", gap.0, gap.1);
+        assert!(refused.detail().is_some_and(|detail| detail.contains(&words)), "{refused}");
+        let before = plan(&backup, Goal::Version(whole.version), Mapping::default()).await.unwrap();
+        assert_eq!(before.gap, Some(gap));
+        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        assert_eq!((report.problems, report.gaps), (vec![], vec![gap]));
+    });
+}
+
+/// A snapshot that is damaged costs nothing that an older one reaches, which can be asked for.
+#[test]
+fn an_older_snapshot_stands_in_for_one_that_is_damaged() {
+    let simulation = Simulation::new(7);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (backup, saved) = backed_up(&machine).await;
+        let newest = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let target = backup_target(&machine);
+        let db = open(&machine, "/db", "memory").await;
+        let settings = SnapshotSettings::default();
+        let second = take_snapshot(&backup, &db, &settings).await.unwrap().version;
+        let mut log = LogBuilder::new(newest.version + 1);
+        log.push(second, MutationList::new().iter());
+        backup.put_log(log, second + 1).await.unwrap();
+        let chosen = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!((chosen.snapshot.header.to, chosen.older), (second, Some(newest.snapshot.header.to)));
+        let name = format!("{}00000000.rows", chosen.snapshot.directory);
+        let mut bytes = target.get(&name).await.unwrap().to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        target.put(&name, bytes.into()).await.unwrap();
+        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        let [problem] = &report.problems[..] else { panic!("{report:?}") };
+        assert_eq!((problem.costs, &problem.help), (None, &Some(Help::OlderThan(second))));
+        assert_eq!(report.restorable, [(newest.snapshot.header.to, second)]);
+        let choice = Choice::Before(second);
+        let plan = Plan::make_from(&backup, Goal::Newest, Mapping::default(), &choice).await.unwrap();
+        assert_eq!(plan.snapshot.directory, newest.snapshot.directory);
+        let to = open(&machine, "/to", "memory").await;
+        serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+        assert!(rows_of(&to).await.len() >= saved.len());
+    });
+}
+
+/// A damaged file of the log whose versions others have costs nothing, once it is gone.
+#[test]
+fn a_damaged_file_of_the_log_that_others_stand_in_for_can_be_removed() {
+    let simulation = Simulation::new(8);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (backup, _) = backed_up(&machine).await;
+        let logs = backup.contents().await.unwrap().logs;
+        let (from, to) = (logs[0].from, logs[0].to);
+        let mut again = LogBuilder::new(from);
+        again.push(from, MutationList::new().iter());
+        backup.put_log(again, to).await.unwrap();
+        let target = backup_target(&machine);
+        let mut bytes = target.get(&logs[0].name).await.unwrap().to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        target.put(&logs[0].name, bytes.into()).await.unwrap();
+        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        let [problem] = &report.problems[..] else { panic!("{report:?}") };
+        assert_eq!((problem.costs, &problem.help), (None, &Some(Help::Remove)));
+    });
+}
+
+/// Whoever waits for a restore that is given up is not told that it is whole.
+#[test]
+fn how_a_restore_ended_is_known_behind_its_end() {
+    let simulation = Simulation::new(9);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (backup, _) = backed_up(&machine).await;
+        let plan = plan(&backup, Goal::Newest, mapping()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        let control = RestoreControl::default();
+        for gives_up in [true, false] {
+            control.stop.store(true, Ordering::SeqCst);
+            serve(&backup, &plan, &control, &to).await.unwrap_err();
+            let found = status(&to).await.unwrap().unwrap();
+            assert_eq!((&found.backup, found.version), (&backup.id_in_hex(), plan.version));
+            assert_eq!(
+                (found.snapshot, found.ranges.contains("row/003")),
+                (plan.snapshot.directory.clone(), true)
+            );
+            assert_ne!(is_whole(&to, &found.id).await, Ok(Some(true)));
+            if gives_up {
+                abort(&to).await.unwrap();
+            } else {
+                serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+            }
+            assert_eq!(is_whole(&to, &found.id).await, Ok(Some(!gives_up)));
+            assert_eq!(is_whole(&to, "another").await, Ok(None));
         }
     });
 }

@@ -60,6 +60,7 @@ mod series;
 mod server;
 mod settings;
 mod shell;
+mod silence;
 mod sim;
 mod starting;
 mod target;

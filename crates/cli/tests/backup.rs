@@ -221,7 +221,16 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
         told.contains(": 0 of ") && told.contains("files of rows") && told.contains("is locked"),
         "{told}"
     );
+    // What is half there isn't backed up.
+    let refused = ended(1, &["backup", "now", "--cluster-file", &file, &format!("{url}-half")]);
+    assert!(refused.contains("a restore into the database is unfinished"), "{refused}");
+    let mut wait = begun(&[&["restore", "wait"], &to[..]].concat());
+    let (mut lines, mut said) = (BufReader::new(wait.stderr.take().unwrap()), String::new());
+    while !said.contains("waiting for the restore") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "it ended: {said}");
+    }
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("given up"));
+    assert_eq!(wait.wait().unwrap().code(), Some(1), "it waited for what never came");
     assert_eq!(rows(&db), []);
     cut_short();
     let wait = Command::new(env!("CARGO_BIN_EXE_plinth"))

@@ -33,6 +33,10 @@ pub struct Plan {
     pub version: Version,
     /// Where a time was asked for: the last one at or before it that is noted, and its version.
     pub moment: Option<Moment>,
+    /// Versions behind what its snapshot can be brought to that no file of the log has, although there are later ones.
+    pub gap: Option<(Version, Version)>,
+    /// The version of an older snapshot that reaches it, too, should this one be damaged.
+    pub older: Option<Version>,
     /// The snapshot that it begins with.
     pub snapshot: Snapshot,
     /// The ranges that are restored, by their names in the backup.
@@ -43,6 +47,28 @@ pub struct Plan {
     pub(crate) logs: Vec<LogFile>,
 }
 
+/// Which snapshot a restore begins with, of those that reach its version.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Choice {
+    /// The latest, which has the least log behind it.
+    #[default]
+    Latest,
+    /// The latest of those before this version: a later one is damaged.
+    Before(Version),
+    /// The one in this directory, as a restore that was cut short had it.
+    Directory(String),
+}
+
+impl Choice {
+    fn allows(&self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Latest => true,
+            Self::Before(version) => snapshot.header.to < *version,
+            Self::Directory(directory) => snapshot.directory == *directory,
+        }
+    }
+}
+
 impl Plan {
     /// What brings a backup's ranges back as they were.
     ///
@@ -51,6 +77,14 @@ impl Plan {
     /// it doesn't have, or without its key; `file_corrupt`, also if the newest snapshot that fits can't be read, unless a version is
     /// asked for; those of the target.
     pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
+        Self::make_from(backup, goal, mapping, &Choice::Latest).await
+    }
+
+    /// The same, of the snapshots that may be chosen.
+    ///
+    /// # Errors
+    /// As [`Plan::make`].
+    pub async fn make_from(backup: &Backup, goal: Goal, mapping: Mapping, choice: &Choice) -> Result<Self> {
         backup.needs_key()?;
         let mut contents = backup.contents().await?;
         let moment = match goal {
@@ -60,21 +94,18 @@ impl Plan {
         let version = match goal {
             Goal::Version(version) => version,
             Goal::Time(_) => moment.map_or(0, |moment| moment.version),
-            Goal::Newest => contents
-                .restorable()
-                .last()
-                .map(|(_, to)| *to)
-                .ok_or_else(|| unreachable_goal(backup, &contents, "anything"))?,
+            Goal::Newest => newest(backup, &contents)?,
         };
         // The latest has the least log behind it.
         let fits = |snapshot: &&Snapshot| {
-            contents.reach(snapshot).is_some_and(|(from, to)| (from..=to).contains(&version))
+            let reach = contents.reach(snapshot);
+            reach.is_some_and(|(from, to)| (from..=to).contains(&version)) && choice.allows(snapshot)
         };
         let snapshot = contents.snapshots.iter().rev().find(fits);
         let snapshot = snapshot
             .ok_or_else(|| unreachable_goal(backup, &contents, &format!("version {version}")))?
             .clone();
-        if !matches!(goal, Goal::Version(_)) {
+        if !matches!(goal, Goal::Version(_)) && *choice == Choice::Latest {
             check_none_is_hidden(backup, &contents, &snapshot, version)?;
         }
         let manifest = Manifest::read(backup, &snapshot).await?;
@@ -87,7 +118,11 @@ impl Plan {
             true => contents.chain(snapshot.header.from + 1, version + 1).0.into_iter().cloned().collect(),
             false => Vec::new(),
         };
-        Ok(Self { version, moment, snapshot, ranges, mapping, files, logs })
+        let gap = contents.reach(&snapshot).and_then(|(_, last)| contents.gap_behind(last));
+        let older = contents.snapshots.iter().rev().filter(|other| other.header.to < snapshot.header.to);
+        let older =
+            older.map(|other| other.header.to).find(|to| *to <= version && reaches(&contents, *to, version));
+        Ok(Self { version, moment, gap, older, snapshot, ranges, mapping, files, logs })
     }
 
     /// Whether the ranges cut files that are read, of which fewer rows are restored than they have.
@@ -126,6 +161,24 @@ impl Plan {
     pub fn log_bytes(&self) -> u64 {
         self.logs.iter().map(|log| log.stored).sum()
     }
+}
+
+/// Whether the snapshot of one version can be brought to another.
+fn reaches(contents: &Contents, of: Version, version: Version) -> bool {
+    let mut snapshots = contents.snapshots.iter().filter(|snapshot| snapshot.header.to == of);
+    snapshots.any(|snapshot| contents.reach(snapshot).is_some_and(|(_, last)| version <= last))
+}
+
+/// The newest version that can be restored, unless there is something newer that can't: whoever wants the newest would get what is old.
+fn newest(backup: &Backup, contents: &Contents) -> Result<Version> {
+    let last = contents.restorable().last().map(|(_, to)| *to);
+    let last = last.ok_or_else(|| unreachable_goal(backup, contents, "anything"))?;
+    let Some((from, to)) = contents.gap_behind(last) else { return Ok(last) };
+    Err(Error::restore_missing_data().with_detail(format!(
+        "no file of the log in {} has versions {from} to {to}, and no snapshot reaches what was saved behind them; give --version \
+         {last} to take what there was before",
+        backup.url()
+    )))
 }
 
 /// Refuses what is older than asked for, for want of a snapshot whose manifest is damaged.

@@ -7,6 +7,7 @@
 //!   \xff\x02/plinth/restore/head           format, the restore's id, the run's id, what is restored as JSON
 //!   \xff\x02/plinth/restore/file/NAME      how far a file of rows is: the key behind the last row
 //!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
+//!   \xff\x02/plinth/restored               how the last one ended: its id, 1 if it is whole, 0 if it was given up
 //! ```
 //! Rows and how far they are come in one transaction, and so do changes of the log, of which additions may not come twice: the record
 //! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that
@@ -36,6 +37,8 @@ const FILES: &[u8] = b"\xff\x02/plinth/restore/file/";
 const LOG: &[u8] = b"\xff\x02/plinth/restore/log";
 /// All rows of a restore.
 const ALL: (&[u8], &[u8]) = (b"\xff\x02/plinth/restore/", b"\xff\x02/plinth/restore0");
+/// How the last one ended.
+const LAST: &[u8] = b"\xff\x02/plinth/restored";
 const FORMAT: u8 = 1;
 /// Workers that bring rows in.
 const WORKERS: usize = 4;
@@ -45,14 +48,22 @@ const ATTEMPTS: usize = 300;
 /// A restore into a database, for whoever asks how it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restoring {
-    /// Where the backup is.
+    /// Its id, as hexadecimal digits.
+    pub id: String,
+    /// Where the backup is, and its id, as hexadecimal digits.
     pub url: String,
+    /// The backup's id, as hexadecimal digits.
+    pub backup: String,
     /// The version that is restored.
     pub version: Version,
+    /// The directory of the snapshot that it began with.
+    pub snapshot: String,
     /// Files of rows that it has, and how many of them are there.
     pub files: (u64, u64),
     /// How far the log is, once all rows are there.
     pub log: Option<Version>,
+    /// The ranges, as they are called in the database, in words.
+    pub ranges: String,
 }
 
 /// A restore into a database that is running, which has been begun.
@@ -120,16 +131,31 @@ fn renamed(plan: &Plan) -> Vec<KeyRange> {
 pub async fn status(db: &Database) -> Result<Option<Restoring>> {
     let (version, head) = read_one(db, HEAD).await?;
     let Some(head) = head else { return Ok(None) };
-    let (_, fields) = decode_head(&head)?;
+    let (id, fields) = decode_head(&head)?;
     let done = rows(db, version, FILES, &strinc(FILES).unwrap_or_default()).await?;
     let finished = done.iter().filter(|(_, value)| value.first() == Some(&1)).count() as u64;
     let log = read_one(db, LOG).await?.1.and_then(|value| decode_place(&value));
+    let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
     Ok(Some(Restoring {
-        url: fields["url"].as_str().unwrap_or_default().to_owned(),
+        id: crate::names::hex(&id),
+        url: text("url"),
+        backup: text("backup"),
         version: fields["version"].as_i64().unwrap_or_default(),
+        snapshot: text("snapshot"),
+        ranges: crate::ranges::show_ranges(&ranges_in(&fields)),
         files: (fields["files"].as_u64().unwrap_or_default(), finished),
         log: log.map(|place| place.version),
     }))
+}
+
+/// Whether a restore that was under way has come to its end, by its id: `None` if that isn't known, since others have come behind it.
+///
+/// # Errors
+/// Those of the database.
+pub async fn is_whole(db: &Database, id: &str) -> Result<Option<bool>> {
+    let last = read_one(db, LAST).await?.1;
+    let last = last.and_then(|last| last.split_last().map(|(how, of)| (*how == 1, crate::names::hex(of))));
+    Ok(last.filter(|(_, of)| of == id).map(|(is_whole, _)| is_whole))
 }
 
 /// Gives a restore up: clears what it has brought in, and unlocks it. Gives false if there is none.
@@ -151,20 +177,38 @@ pub async fn abort(db: &Database) -> Result<bool> {
     mutations.push(MutationType::Set, HEAD, &new);
     taken.commit(mutations, None, &[]).await?;
     let taken = Run { db: db.clone(), id, head: new.into() };
-    let mut ranges = Vec::new();
-    for range in fields["ranges"].as_array().into_iter().flatten() {
-        let bound = |at: usize| {
-            let text = range[at].as_str().unwrap_or_default();
-            printable::parse(text).unwrap_or_default()
-        };
-        ranges.push(KeyRange::new(bound(0), bound(1)));
-    }
+    let ranges = ranges_in(&fields);
     let mut clears = MutationList::new();
     for range in &ranges {
         clears.push(MutationType::ClearRange, &range.begin, &range.end);
     }
-    taken.finish_with(clears, &ranges).await?;
+    taken.finish_with(clears, &ranges, false).await?;
     Ok(true)
+}
+
+/// Whether a record is of this very restore, from wherever the backup is reached.
+fn is_same(one: &serde_json::Value, other: &serde_json::Value) -> bool {
+    let names = ["backup", "version", "snapshot", "files", "ranges", "of"];
+    names.iter().all(|name| one[*name] == other[*name])
+}
+
+/// What is said to whoever would begin another one.
+fn another(fields: &serde_json::Value) -> String {
+    format!(
+        "the database holds an unfinished restore of version {} of {} from {}; finish it by the same command, with the same -k and \
+         prefixes, or give it up: plinth restore abort",
+        fields["version"],
+        crate::ranges::show_ranges(&ranges_in(fields)),
+        fields["url"].as_str().unwrap_or_default()
+    )
+}
+
+/// The ranges of a record, as they are called in the database.
+fn ranges_in(fields: &serde_json::Value) -> Vec<KeyRange> {
+    let bound =
+        |bound: &serde_json::Value| printable::parse(bound.as_str().unwrap_or_default()).unwrap_or_default();
+    let ranges = fields["ranges"].as_array().into_iter().flatten();
+    ranges.map(|range| KeyRange::new(bound(&range[0]), bound(&range[1]))).collect()
 }
 
 fn encode_place(place: Place) -> [u8; 16] {
@@ -239,14 +283,8 @@ impl Run {
             match &head {
                 Some(head) => {
                     let (before, other) = decode_head(head)?;
-                    if other != fields {
-                        let what = format!(
-                            "the database holds an unfinished restore of version {} from {}; finish it by the same command, or \
-                             give it up: plinth restore abort",
-                            other["version"],
-                            other["url"].as_str().unwrap_or_default()
-                        );
-                        return refuse(what);
+                    if !is_same(&other, &fields) {
+                        return refuse(another(&other));
                     }
                     id = before;
                 }
@@ -412,11 +450,17 @@ impl Run {
 
     /// Removes the record and the lock. Whoever read before the restore began conflicts.
     async fn finish(&self, ranges: &[KeyRange]) -> Result<()> {
-        self.finish_with(MutationList::new(), ranges).await
+        self.finish_with(MutationList::new(), ranges, true).await
     }
 
-    async fn finish_with(&self, mut mutations: MutationList, ranges: &[KeyRange]) -> Result<()> {
+    async fn finish_with(
+        &self,
+        mut mutations: MutationList,
+        ranges: &[KeyRange],
+        is_whole: bool,
+    ) -> Result<()> {
         mutations.push(MutationType::ClearRange, ALL.0, ALL.1);
+        mutations.push(MutationType::Set, LAST, &[&self.id[..], &[u8::from(is_whole)]].concat());
         let (_, values) = read_many(&self.db, &Locks::KEYS).await?;
         Locks::of(&values).give_back(self.id, &mut mutations);
         match self.commit(mutations, None, ranges).await {

@@ -6,8 +6,8 @@
 
 use super::progress::Waiting;
 use super::{
-    count, credentials, database_args, database_id, key_file, key_ranges, open_backup, open_database, ranges,
-    read_key, url,
+    check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges, open_backup,
+    open_database, ranges, read_key, url,
 };
 use crate::failure::Failure;
 use crate::terminal;
@@ -148,6 +148,7 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
     };
     let db = open_database(options)?.db;
     check_place(&wish, &database_id(&db)?, options)?;
+    check_is_whole(&db)?;
     block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
     let is_served = !options.contains_id("dir") || options.get_one::<PathBuf>("dir").is_none();
     if options.get_flag("wait") && is_served {

@@ -10,6 +10,7 @@ mod restore;
 mod show;
 
 use crate::failure::Failure;
+use crate::silence;
 use crate::target::Target as Named;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
@@ -157,7 +158,27 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
         path => path.display().to_string(),
     };
     let db = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
+    if dir.is_none() {
+        silence::watch(db.endpoint());
+    }
     Ok(Opened { db, is_exclusive: dir.is_some(), name })
+}
+
+/// What is half there isn't backed up: nobody could tell that from the whole.
+///
+/// # Errors
+/// If a restore into the database is unfinished.
+fn check_is_whole(db: &Database) -> Result<(), Failure> {
+    let unfinished = block_on(plinth::backup::restore::status(db));
+    let unfinished = unfinished.map_err(|error| Failure::of("cannot read the database", error))?;
+    match unfinished {
+        None => Ok(()),
+        Some(found) => Err(Failure::new(format!(
+            "a restore into the database is unfinished, of {}: a backup would have what is there of it by now; wait for it (plinth \
+             restore wait), or give it up (plinth restore abort)",
+            found.ranges
+        ))),
+    }
 }
 
 /// The id of a database. A server's is known once it has answered.

@@ -1,7 +1,7 @@
 //! `plinth backup now`: a snapshot, and nothing that runs on.
 
 use super::progress::watched;
-use super::{database_id, key_ranges, open_database, read_key, target, url};
+use super::{check_is_whole, database_id, key_ranges, open_database, read_key, target, url};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
@@ -25,6 +25,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let (db, name) = (opened.db, opened.name);
     let failed = |error: Error| Failure::of(format!("cannot back up {name} to {url}"), error);
     let id = database_id(&db)?;
+    check_is_whole(&db)?;
     let stop = interrupt::flag();
     let settings = SnapshotSettings {
         ranges: if ranges.is_empty() { everything() } else { ranges },

@@ -7,16 +7,18 @@ use super::progress::{Waiting, tenth, watched};
 use super::{count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
+use crate::silence;
 use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
+    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Moment, parse_time, show_ranges, show_time};
 use plinth::{Builder, Database, Error, printable};
 use plinth_bench::words::{bytes, grouped};
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -69,6 +71,13 @@ pub fn command() -> Command {
                 .conflicts_with("version")
                 .help("To what there was at this time: 2026-11-25T03:05:34Z, 2026/11/25.03:05:34+0100, seconds since 1970"),
         )
+        .arg(
+            Arg::new("snapshot-before")
+                .long("snapshot-before")
+                .value_name("V")
+                .value_parser(value_parser!(i64).range(0..))
+                .help("Begins with a snapshot older than this version: a later one is damaged"),
+        )
         .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
         .arg(prefix("add-prefix").help("Put before each key"))
         .arg(prefix("remove-prefix").help("Taken away from the begin of each key first"))
@@ -112,8 +121,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     }
     let backup = open_backup(&env, &url, read_key(options)?, options)?;
     let url = redacted(&url);
-    let plan = block_on(Plan::make(&backup, goal(options)?, mapping(options)?));
-    let plan = plan.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
+    let plan = plan(options, &backup, &url)?;
     if options.get_flag("dry-run") {
         terminal::print(&dry_run(&plan))?;
         return Ok(0);
@@ -143,8 +151,62 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             );
             Ok(INTERRUPTED)
         }
-        Err(error) => Err(Failure::of(format!("cannot restore {url} to {name}"), error)),
+        Err(error) => {
+            Err(Failure::of(format!("cannot restore {url} to {name}"), helped(error, &plan, options)))
+        }
     }
+}
+
+/// What is to be restored. An unfinished restore of the same backup into the database is gone on with: what is newest now may be another
+/// version, and another snapshot.
+fn plan(options: &ArgMatches, backup: &Backup, url: &str) -> Result<Plan, Failure> {
+    let (goal, mapping) = (goal(options)?, mapping(options)?);
+    let before = options.get_one::<i64>("snapshot-before").copied();
+    let choice = before.map_or(Choice::Latest, Choice::Before);
+    let failed = |error| Failure::of(format!("cannot restore from {url}"), error);
+    let unfinished = match options.get_one::<PathBuf>("dest-cluster-file") {
+        Some(file) => unfinished(file)?.filter(|found| found.backup == backup.id_in_hex()),
+        None => None,
+    };
+    let planned = block_on(Plan::make_from(backup, goal, mapping.clone(), &choice));
+    let Some(found) = unfinished.filter(|found| {
+        goal == Goal::Newest || planned.as_ref().is_ok_and(|plan| plan.version == found.version)
+    }) else {
+        return planned.map_err(failed);
+    };
+    eprintln!("plinth: goes on with the unfinished restore of version {} of {}", found.version, found.ranges);
+    let choice = Choice::Directory(found.snapshot);
+    block_on(Plan::make_from(backup, Goal::Version(found.version), mapping, &choice)).map_err(failed)
+}
+
+/// The restore that the database is being filled by, if it says so soon: one that doesn't answer is waited for when its rows come, with
+/// a bar, and refuses what it doesn't know.
+fn unfinished(file: &std::path::Path) -> Result<Option<Restoring>, Failure> {
+    let db = connect(file)?;
+    let env = db.endpoint().env();
+    match block_on(race(restore::status(&db), env.sleep(SOON))) {
+        First::Left(found) => found.map_err(|error| Failure::of("cannot read the database", error)),
+        First::Right(()) => Ok(None),
+    }
+}
+
+/// The error, with what can be done about a damaged or missing file of the backup.
+fn helped(error: Error, plan: &Plan, options: &ArgMatches) -> Error {
+    if ![Error::file_corrupt(), Error::restore_missing_data()].contains(&error) {
+        return error;
+    }
+    let detail = error.detail().unwrap_or(error.description()).to_owned();
+    let mut words = format!("{detail}; plinth backup verify names all that is damaged");
+    if let Some(older) = plan.older {
+        words += &format!(
+            "; the snapshot of version {older} reaches the same version: add --snapshot-before {}",
+            plan.snapshot.header.to
+        );
+    }
+    if options.contains_id("dest-cluster-file") {
+        words += "; what was brought in stays locked until it is given up: plinth restore abort";
+    }
+    error.with_detail(words)
 }
 
 enum Destination {
@@ -213,9 +275,13 @@ fn total(plan: &Plan) -> u64 {
 
 fn connect(file: &std::path::Path) -> Result<Database, Failure> {
     let opened = Named::ClusterFile(file.to_path_buf()).open(true);
-    opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
+    let db = opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))?;
+    silence::watch(db.endpoint());
+    Ok(db)
 }
 
+/// How long it is waited for what a database says before its restore begins.
+const SOON: Duration = Duration::from_secs(2);
 /// Bytes of rows that are restored in a second, about, for a guess: into a directory, and into a running database.
 const PACE: (f64, f64) = (150e6, 40e6);
 /// A byte of the log, compressed as it lies there, takes as long as so many of rows.
@@ -239,6 +305,7 @@ fn dry_run(plan: &Plan) -> String {
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
     lines.push(format!("ranges       {}", show_ranges(&plan.ranges)));
+    lines.extend(gap_line(plan));
     let (fast, slow) = (seconds(PACE.0), seconds(PACE.1));
     lines.push(format!("takes        about {fast:.0} s into a directory, {slow:.0} s into a running database; nothing was restored"));
     lines.join("\n") + "\n"
@@ -250,16 +317,25 @@ fn version_line(plan: &Plan) -> String {
     format!("version      {}{}", plan.version, plan.moment.map_or(String::new(), noted))
 }
 
+/// Whether something that may have been wanted is not there.
+fn gap_line(plan: &Plan) -> Option<String> {
+    let (from, to) = plan.gap?;
+    Some(format!(
+        "gap          no file of the log has versions {from} to {to}; what came in them, or behind them, is not restored"
+    ))
+}
+
 fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String {
     let rate = bytes((report.bytes as f64 / took.max(0.001)) as u64);
-    let lines = [
+    let mut lines = vec![
         format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
-        format!("changes      {} of the log", grouped(report.mutations)),
+        format!("changes      {} of the log, on top of those rows", grouped(report.mutations)),
         version_line(plan),
         format!("ranges       {}", show_ranges(&plan.ranges)),
         format!("took         {took:.1} s, {rate} of rows a second"),
-        format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")),
     ];
+    lines.extend(gap_line(plan));
+    lines.push(format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")));
     lines.join("\n") + "\n"
 }
 
@@ -282,10 +358,10 @@ fn under_way(db: &Database) -> Result<Option<Restoring>, Failure> {
 
 /// How far a restore is.
 fn told(found: &Restoring) -> String {
-    let Restoring { url, version, files: (files, done), log } = found;
+    let Restoring { url, version, files: (files, done), log, ranges, .. } = found;
     let log = log.map_or("not begun".to_owned(), |version| format!("up to version {version}"));
     format!(
-        "version {version} from {url}: {done} of {files} files of rows, the log {log}; the database is locked"
+        "version {version} of {ranges} from {url}: {done} of {files} files of rows are whole, the log {log}; what is restored is locked"
     )
 }
 
@@ -293,16 +369,26 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
     let (db, stop) = (served(options)?, interrupt::flag());
     let env = db.endpoint().env();
     let mut waiting = Waiting::begin(env, "waiting for the restore".into());
+    let mut last = None;
     while let Some(found) = under_way(&db)? {
         if stop.load(Ordering::Relaxed) {
             return Ok(INTERRUPTED);
         }
         let step = (tenth(found.files.1, found.files.0), found.log.is_some());
         waiting.set(env, step, told(&found));
+        last = Some(found.id);
         block_on(env.sleep(Duration::from_millis(500)));
     }
     drop(waiting);
-    terminal::print("no restore is under way\n")?;
+    let how = last.map(|id| block_on(restore::is_whole(&db, &id))).transpose();
+    let how = how.map_err(|error| Failure::of("cannot read how the restore has ended", error))?;
+    match how.flatten() {
+        None => terminal::print("no restore is under way\n")?,
+        Some(true) => terminal::print("no restore is under way any more: it is whole\n")?,
+        Some(false) => {
+            return Err(Failure::new("the restore was given up: what it had brought in is cleared"));
+        }
+    }
     Ok(0)
 }
 

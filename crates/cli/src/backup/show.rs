@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::backup::target::redacted;
-use plinth::backup::{self, Backup, Contents, show_ranges, show_time};
+use plinth::backup::{self, Backup, Contents, Help, show_ranges, show_time};
 use plinth::printable;
 use plinth_bench::words::bytes;
 use plinth_env::{Env, block_on};
@@ -184,13 +184,28 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
     }
     for problem in &report.problems {
         let cost = problem.costs.map_or(String::new(), |costs| cost(costs, report.times(costs)));
-        lines.push(format!("{}      {problem}{cost}", terminal.bad("damaged")));
+        let help = match &problem.help {
+            Some(Help::OlderThan(version)) => format!(
+                "; an older snapshot reaches the same versions: restore with --snapshot-before {version}, or remove this one's directory"
+            ),
+            Some(Help::Remove) => "; other files have its versions: remove it".into(),
+            None => String::new(),
+        };
+        lines.push(format!("{}      {problem}{cost}{help}", terminal.bad("damaged")));
+    }
+    for (from, to) in &report.gaps {
+        lines.push(format!(
+            "gap          no file of the log has versions {from} to {to}: the backup was begun anew then, or broken, or files are missing"
+        ));
     }
     for (from, to) in &report.restorable {
         lines.push(restorable(*from, *to));
     }
     match report.problems.is_empty() {
-        true => lines.push(format!("{}: every file is whole", terminal.good("ok"))),
+        true => {
+            let which = if report.gaps.is_empty() { "every file" } else { "every file that is there" };
+            lines.push(format!("{}: {which} is whole", terminal.good("ok")));
+        }
         false => lines.push("Take a new snapshot: plinth backup now".into()),
     }
     terminal::print(&(lines.join("\n") + "\n"))?;
