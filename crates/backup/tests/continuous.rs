@@ -432,6 +432,24 @@ fn a_place_that_was_emptied_gets_nothing() {
     });
 }
 
+/// It said that it was behind by nothing until it had saved something for the first time.
+#[test]
+fn a_backup_that_never_saved_anything_is_behind_since_it_was_begun() {
+    let simulation = Simulation::new(14);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        machine.sleep(Duration::from_secs(600)).await;
+        let told = status(&db).await;
+        assert!(told.error.is_some() && told.saved.is_none() && told.complete.is_none(), "{told:?}");
+        assert!((599.0..602.0).contains(&told.behind_seconds), "{told:?}");
+        runs.stop().await.unwrap();
+    });
+}
+
 /// Its place is away for hours, in which the wall clock jumps: it says how far behind it is, and catches up without a gap.
 #[test]
 fn a_backup_that_falls_behind_for_hours_catches_up() {

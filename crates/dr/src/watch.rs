@@ -8,6 +8,7 @@ use crate::sites::firsts;
 use crate::status::{Phase, Status, status};
 use crate::system;
 use plinth_client::Database;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, Task};
 use plinth_types::{Result, Version, version::VERSIONS_PER_SECOND};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(1);
+/// How soon it is noticed that it is to stop.
+const TICK: Duration = Duration::from_millis(100);
 /// An agent that has given no sign of life for so long works no more.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -59,14 +62,20 @@ impl Watch {
         let (told, found, inner, db) = (stop.clone(), seen.clone(), env.clone(), db.clone());
         let mut last = env.now();
         let task = env.spawn("second-site-watch", async move {
-            while !told.load(Ordering::Relaxed) {
-                match look(&db).await {
+            let until_stopped = async || {
+                while !told.load(Ordering::Relaxed) {
+                    inner.sleep(TICK).await;
+                }
+            };
+            // Without a majority nobody answers.
+            while let First::Left(looked) = race(look(&db), until_stopped()).await {
+                match looked {
                     Ok(sides) => (*lock(&found), last) = (sides, inner.now()),
                     // What can't be read for long is not known: measurements that stand still would say that all is well.
                     Err(_) if inner.now().saturating_sub(last) > SILENT => *lock(&found) = Sides::default(),
                     Err(_) => {}
                 }
-                inner.sleep(LOOK).await;
+                race(inner.sleep(LOOK), until_stopped()).await;
             }
         });
         Self { stop, task, seen }

@@ -127,7 +127,7 @@ pub struct TagStatus {
     pub complete: Option<Version>,
     /// From a snapshot on it can be restored.
     pub is_restorable: bool,
-    /// By how many seconds it is behind the database, counted from `complete`.
+    /// By how many seconds it is behind the database, counted from `complete`, and before that from when it was begun.
     pub behind_seconds: f64,
     /// By how many versions.
     pub behind_versions: Version,
@@ -154,7 +154,9 @@ impl TagStatus {
         let saved = done["saved"].as_i64();
         let number = |name: &str| done[name].as_u64().unwrap_or_default();
         let complete = complete(&done);
-        let behind = complete.map_or(0, |complete| (newest - complete).max(0));
+        // Before the first file it is behind from where it was asked for.
+        let from = complete.or_else(|| rows.wanted["asked_at"].as_i64());
+        let behind = from.map_or(0, |from| (newest - from).max(0));
         Ok(Self {
             tag,
             wish: Wish::of_json(&rows.wanted)?,
@@ -217,8 +219,9 @@ pub async fn start(db: &Database, tag: &str, wish: &Wish) -> Result<()> {
     let uid = db.endpoint().env().random_u64();
     let value = wish.to_json(uid);
     db.transact(|tr| {
-        let value = value.clone();
+        let mut value = value.clone();
         async move {
+            value["asked_at"] = tr.get_read_version().await?.into();
             let all = read_all(&tr).await?;
             let before = tr.get(tag_key(tag)).await?.map(|value| parse(&value));
             if before.as_ref().is_some_and(|before| before["uid"] == value["uid"]) {

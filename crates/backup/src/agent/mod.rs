@@ -21,6 +21,7 @@ use crate::format::Key;
 use crate::snapshot::lock;
 use crate::target::{Target, named};
 use plinth_client::Database;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, Task};
 use plinth_types::{Error, Result};
 use rows::{AGENT, Beat, TagRows, for_system, read_all};
@@ -31,6 +32,10 @@ use std::time::Duration;
 
 /// How often rows are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long an agent that ends tries to say so.
+const RETIRING: Duration = Duration::from_secs(1);
+/// How soon it is noticed that it is to stop, where nobody answers.
+const TICK: Duration = Duration::from_millis(100);
 /// How long another agent's beat must not move before it is taken for dead.
 const DEAD: Duration = Duration::from_secs(10);
 
@@ -122,7 +127,10 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
     let mut working = BTreeMap::<String, Working>::new();
     let mut other: Option<(Beat, Duration)> = None;
     while !stop.load(Ordering::Relaxed) {
-        match shared.look(&mut other, !working.is_empty(), &seen).await {
+        let looking = shared.look(&mut other, !working.is_empty(), &seen);
+        // Without a majority, as where all servers of a cluster end at once, nobody answers.
+        let First::Left(looked) = race(looking, until_stopped(&env, &stop)).await else { break };
+        match looked {
             Ok(Some(tags)) => shared.keep_working(tags, &mut working),
             // Another one does it, or nobody has anything to do.
             Ok(None) => end(&mut working).await,
@@ -135,7 +143,13 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
     end(&mut working).await;
     if was_at_work {
         // So that another needn't wait; if it can't be written, it waits.
-        let _ = shared.retire().await;
+        race(shared.retire(), env.sleep(RETIRING)).await;
+    }
+}
+
+async fn until_stopped(env: &Env, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        env.sleep(TICK).await;
     }
 }
 
