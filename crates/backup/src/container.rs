@@ -257,7 +257,8 @@ impl Backup {
         for object in self.target.list(names::LOGS).await? {
             contents.bytes += object.len;
             if let Some((from, to)) = names::parse_log(&object.name) {
-                contents.logs.push(LogFile { name: object.name, from, to, stored: object.len });
+                let begins = names::begins(&object.name);
+                contents.logs.push(LogFile { name: object.name, from, to, begins, stored: object.len });
             }
         }
         contents.logs.sort_by_key(|log| (log.from, log.to));
@@ -317,8 +318,21 @@ pub struct LogFile {
     pub from: Version,
     /// The first version that it no longer speaks of.
     pub to: Version,
+    /// Whether it is the first of its stream, or follows on another; `None` of those that the first programs put.
+    pub begins: Option<bool>,
     /// Its bytes.
     pub stored: u64,
+}
+
+/// Versions of which no file of the log has anything although there are later ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The first of them.
+    pub from: Version,
+    /// The last.
+    pub to: Version,
+    /// Whether a file is missing; else the log was begun anew behind it, or nobody knows.
+    pub is_missing: bool,
 }
 
 impl Contents {
@@ -355,11 +369,16 @@ impl Contents {
         stretches
     }
 
-    /// The versions behind this one, the last that can be restored of a stretch, of which no file of the log has anything although there
-    /// are later ones: first and last. The backup was broken or begun anew then, or files are missing.
-    pub fn gap_behind(&self, last: Version) -> Option<(Version, Version)> {
-        let next = self.logs.iter().map(|log| log.from).find(|from| *from > last + 1)?;
-        Some((last + 1, next - 1))
+    /// The gap behind this version, the last that can be restored of a stretch, if there are later files.
+    pub fn gap_behind(&self, last: Version) -> Option<Gap> {
+        let mut later = self.logs.iter().filter(|log| log.from > last + 1);
+        let next = later.next()?;
+        let mut alike = later.take_while(|log| log.from == next.from).chain([next]);
+        Some(Gap {
+            from: last + 1,
+            to: next.from - 1,
+            is_missing: alike.all(|log| log.begins == Some(false)),
+        })
     }
 
     /// The versions that a snapshot can be brought to with the log that is there.

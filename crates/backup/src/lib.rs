@@ -51,7 +51,7 @@ pub mod target;
 mod verify;
 
 pub use agent::Agent;
-pub use container::{Backup, Contents, LogFile, Snapshot};
+pub use container::{Backup, Contents, Gap, LogFile, Snapshot};
 pub use expire::{Expired, delete, expire};
 pub use format::Key;
 pub use lease::Lease;

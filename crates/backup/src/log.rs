@@ -54,6 +54,7 @@ impl std::ops::AddAssign for LogSizes {
 /// A file of the log that is being made.
 pub struct LogBuilder {
     from: Version,
+    begins: bool,
     /// Blocks that are full, and the mutations in each.
     blocks: Vec<(u32, Vec<u8>)>,
     body: Vec<u8>,
@@ -68,7 +69,13 @@ impl LogBuilder {
     /// A file that begins with the version `from`.
     pub fn new(from: Version) -> Self {
         let (blocks, body, times, scratch) = Default::default();
-        Self { from, blocks, body, count: 0, last: from, times, scratch }
+        Self { from, begins: false, blocks, body, count: 0, last: from, times, scratch }
+    }
+
+    /// Says that it is the first of its stream: what lies before it, and in no other file, is not missing.
+    #[must_use]
+    pub fn that_begins(self, begins: bool) -> Self {
+        Self { begins, ..self }
     }
 
     /// Adds what was committed at a version, in order.
@@ -123,7 +130,7 @@ impl LogBuilder {
     /// The file, which speaks of the versions up to, and without, `to`, and its name.
     pub(crate) fn finish(mut self, backup: &Backup, to: Version) -> (String, Vec<u8>) {
         assert!(self.from < to && self.last < to, "a log from {} up to {to}", self.from);
-        let name = names::log(self.from, to, backup.env.random_u64());
+        let name = names::log(self.from, to, backup.env.random_u64(), self.begins);
         let mut file: FileBuilder = backup.builder(Kind::Log, name.clone());
         if !self.body.is_empty() {
             self.blocks.push((self.count, self.body));

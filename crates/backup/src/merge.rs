@@ -88,7 +88,7 @@ fn covered(contents: &Contents) -> Vec<&LogFile> {
 /// Puts a file that has what these have; false if it would have no more than one of them.
 async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<bool> {
     let [first, .., last] = run else { return Ok(false) };
-    let mut merged = LogBuilder::new(first.from);
+    let mut merged = LogBuilder::new(first.from).that_begins(first.begins == Some(true));
     for file in run {
         let bytes = backup.target.get(&file.name).await?;
         let mut reader = backup.reader(&bytes, &file.name, Kind::Log)?;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn covered_files_are_those_that_one_other_has() {
-        let file = |from, to| LogFile { name: format!("{from}-{to}"), from, to, stored: 1 };
+        let file = |from, to| LogFile { name: format!("{from}-{to}"), from, to, begins: None, stored: 1 };
         let spans = [(1, 5), (1, 9), (5, 9), (7, 12), (9, 10), (12, 14), (12, 14), (20, 30)];
         let logs = spans.map(|(from, to)| file(from, to)).to_vec();
         let contents = Contents { logs, ..Contents::default() };

@@ -44,9 +44,19 @@ pub(crate) fn parse_snapshot_version(name: &str) -> Option<Version> {
     name.strip_prefix(SNAPSHOTS)?.split('-').next()?.parse().ok()
 }
 
-/// The log of the versions from `from` up to, and without, `to`.
-pub(crate) fn log(from: Version, to: Version, salt: u64) -> String {
-    format!("{LOGS}{from:020}-{to:020}-{salt:016x}.log")
+/// The log of the versions from `from` up to, and without, `to`. It follows on a file before, or begins anew.
+pub(crate) fn log(from: Version, to: Version, salt: u64, begins: bool) -> String {
+    let how = if begins { "begin" } else { "next" };
+    format!("{LOGS}{from:020}-{to:020}-{salt:016x}-{how}.log")
+}
+
+/// Whether a log file begins anew, if its name says so: those of the first programs don't.
+pub(crate) fn begins(name: &str) -> Option<bool> {
+    match name.strip_suffix(".log")?.rsplit('-').next()? {
+        "begin" => Some(true),
+        "next" => Some(false),
+        _ => None,
+    }
 }
 
 /// The versions that a log file speaks of.
@@ -73,9 +83,15 @@ mod tests {
 
     #[test]
     fn names_say_what_was_put_into_them() {
-        let name = log(7, 12_345_678_901, 0xab);
-        assert_eq!(name, "logs/00000000000000000007-00000000012345678901-00000000000000ab.log");
-        assert_eq!(parse_log(&name), Some((7, 12_345_678_901)));
+        let before = "logs/00000000000000000007-00000000012345678901-00000000000000ab";
+        for (how, is_first) in [("begin", true), ("next", false)] {
+            let name = log(7, 12_345_678_901, 0xab, is_first);
+            assert_eq!(name, format!("{before}-{how}.log"));
+            assert_eq!((parse_log(&name), begins(&name)), (Some((7, 12_345_678_901)), Some(is_first)));
+        }
+        // As the first programs wrote them.
+        let name = format!("{before}.log");
+        assert_eq!((parse_log(&name), begins(&name)), (Some((7, 12_345_678_901)), None));
         let snapshot = snapshot(42, 1);
         assert_eq!(parse_snapshot(&manifest(&snapshot)), Some((&*snapshot, true)));
         assert_eq!(parse_snapshot(&rows(&snapshot, 3)), Some((&*snapshot, false)));

@@ -3,7 +3,7 @@
 //! The backup may run meanwhile. Always: what is told to be wrong is; a file of the log that was merged since it was listed is not
 //! missing, and what has its versions is read instead.
 
-use crate::container::{Backup, Contents, LogFile};
+use crate::container::{Backup, Contents, Gap, LogFile};
 use crate::format::{FileReader, Header, Kind};
 use crate::log;
 use crate::manifest::{Manifest, RowsFile};
@@ -50,9 +50,9 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The versions that can be restored all the same, first and last of each stretch.
     pub restorable: Vec<(Version, Version)>,
-    /// Versions of which no file of the log has anything although there are later ones: the backup was broken or begun anew then, or
-    /// files are missing, which nothing here tells from one another.
-    pub gaps: Vec<(Version, Version)>,
+    /// Versions of which no file of the log has anything although there are later ones: the backup was broken or begun anew then. Where
+    /// files are missing that is among the problems.
+    pub gaps: Vec<Gap>,
     /// Versions that were committed at such a time or later, in milliseconds since 1970, and those that were by then; each ascending.
     floors: Vec<(Version, u64)>,
     ceilings: Vec<(Version, u64)>,
@@ -104,7 +104,12 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         unsound.extend(errors.into_iter().map(|error| (error, reach, snapshot.header.to)));
     }
     report.restorable = contents.restorable();
-    report.gaps = whole.restorable().iter().filter_map(|(_, last)| whole.gap_behind(*last)).collect();
+    for gap in whole.restorable().iter().filter_map(|(_, last)| whole.gap_behind(*last)) {
+        match gap.is_missing {
+            true => report.problems.push(missing(&gap, &whole)),
+            false => report.gaps.push(gap),
+        }
+    }
     for (error, reach, version) in unsound {
         let costs = reach.and_then(|reach| unreached(reach, &report.restorable));
         let help = (reach.is_some() && costs.is_none()).then_some(Help::OlderThan(version));
@@ -137,6 +142,20 @@ impl VerifyReport {
         self.bytes += bytes;
         read.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+/// A gap that is none of the backup's own.
+fn missing(gap: &Gap, contents: &Contents) -> Problem {
+    let next = contents.restorable().into_iter().map(|(first, _)| first).find(|first| *first > gap.from);
+    let end = contents.logs.iter().map(|log| log.to).max().unwrap_or(gap.to + 1);
+    let detail = format!(
+        "{}: a file of the log with the versions {} to {} is missing",
+        crate::names::LOGS,
+        gap.from,
+        gap.to
+    );
+    let error = Error::restore_missing_data().with_detail(detail);
+    Problem { error, costs: Some((gap.from, next.unwrap_or(end) - 1)), help: None }
 }
 
 /// The versions of a stretch that none of these reaches.

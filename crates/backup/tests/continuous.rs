@@ -255,6 +255,16 @@ fn a_broken_backup_begins_anew_by_itself() {
         let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
         let contents = backup.contents().await.unwrap();
         assert_eq!(contents.restorable().len(), 2, "a stretch before the gap, and one behind it");
+        // No file is missing, and where one is taken away that is told.
+        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        assert_eq!((report.problems, report.gaps.len()), (vec![], 1));
+        let last = contents.restorable()[1].1;
+        let between = contents.logs.iter().rev().nth(1).unwrap();
+        assert!(between.from > report.gaps[0].to && between.to <= last, "{between:?}");
+        backup_target(&machine).delete(&between.name).await.unwrap();
+        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        let [problem] = &report.problems[..] else { panic!("{report:?}") };
+        assert_eq!(problem.costs, Some((between.from, last)));
         runs.stop().await.unwrap();
     });
 }

@@ -8,7 +8,7 @@ use common::*;
 use plinth::backup::restore::{
     Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, abort, is_whole, restore_into, status,
 };
-use plinth::backup::{Backup, Help, LogBuilder, SnapshotSettings, take_snapshot, verify};
+use plinth::backup::{Backup, Gap, Help, LogBuilder, SnapshotSettings, take_snapshot, verify};
 use plinth::{Database, Env, Error, KeyRange, MutationType};
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
@@ -121,18 +121,30 @@ fn a_gap_in_the_log_is_told_and_what_lies_before_it_is_not_taken_for_the_newest(
         let (backup, _) = backed_up(&machine).await;
         let whole = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
         assert_eq!((whole.gap, whole.older), (None, None));
-        let mut log = LogBuilder::new(whole.version + 101);
-        log.push(whole.version + 101, MutationList::new().iter());
-        backup.put_log(log, whole.version + 200).await.unwrap();
-        let gap = (whole.version + 1, whole.version + 100);
-        let refused = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap_err();
-        assert_eq!(refused, Error::restore_missing_data());
-        let words = format!("versions {} to {}", gap.0, gap.1);
-        assert!(refused.detail().is_some_and(|detail| detail.contains(&words)), "{refused}");
-        let before = plan(&backup, Goal::Version(whole.version), Mapping::default()).await.unwrap();
-        assert_eq!(before.gap, Some(gap));
-        let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
-        assert_eq!((report.problems, report.gaps), (vec![], vec![gap]));
+        let (from, to) = (whole.version + 1, whole.version + 100);
+        for begins in [true, false] {
+            let mut log = LogBuilder::new(to + 1).that_begins(begins);
+            log.push(to + 1, MutationList::new().iter());
+            backup.put_log(log, to + 100).await.unwrap();
+            let refused = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap_err();
+            assert_eq!(refused, Error::restore_missing_data());
+            let words = format!("versions {from} to {to}");
+            assert!(refused.detail().is_some_and(|detail| detail.contains(&words)), "{refused}");
+            let before = plan(&backup, Goal::Version(whole.version), Mapping::default()).await.unwrap();
+            let gap = Gap { from, to, is_missing: !begins };
+            assert_eq!(before.gap, Some(gap));
+            // A stream that began there is no file that is missing.
+            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            if begins {
+                assert_eq!((report.problems, report.gaps), (vec![], vec![gap]));
+                let name = backup.contents().await.unwrap().logs.last().unwrap().name.clone();
+                backup_target(&machine).delete(&name).await.unwrap();
+                continue;
+            }
+            let [problem] = &report.problems[..] else { panic!("{report:?}") };
+            assert_eq!((problem.costs, report.gaps.len()), (Some((from, to + 99)), 0));
+            assert!(problem.to_string().contains(&words), "{problem}");
+        }
     });
 }
 

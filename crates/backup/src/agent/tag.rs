@@ -146,13 +146,15 @@ async fn work(
     }
     let consumer = source.consume_changes(&name).await?.with_bytes(4 << 20);
     let now = shared.env.now();
+    // Behind a stream that was lost, and at first, nothing comes before it.
+    let begins = done["saved"].as_i64().is_none_or(|saved| consumer.position() > saved);
     let mut writer = Writer {
         shared,
         tag,
         orders,
         backup,
         lease,
-        log: LogBuilder::new(consumer.position() + 1),
+        log: LogBuilder::new(consumer.position() + 1).that_begins(begins),
         reached: consumer.position(),
         consumer,
         times: Times::default(),

@@ -4,7 +4,7 @@
 //! word, as where the manifest of a later snapshot is damaged.
 
 use super::Mapping;
-use crate::container::{Backup, Contents, LogFile, Snapshot};
+use crate::container::{Backup, Contents, Gap, LogFile, Snapshot};
 use crate::format::Kind;
 use crate::log::{self, Moment};
 use crate::manifest::{Manifest, RowsFile};
@@ -34,7 +34,7 @@ pub struct Plan {
     /// Where a time was asked for: the last one at or before it that is noted, and its version.
     pub moment: Option<Moment>,
     /// Versions behind what its snapshot can be brought to that no file of the log has, although there are later ones.
-    pub gap: Option<(Version, Version)>,
+    pub gap: Option<Gap>,
     /// The version of an older snapshot that reaches it, too, should this one be damaged.
     pub older: Option<Version>,
     /// The snapshot that it begins with.
@@ -173,7 +173,7 @@ fn reaches(contents: &Contents, of: Version, version: Version) -> bool {
 fn newest(backup: &Backup, contents: &Contents) -> Result<Version> {
     let last = contents.restorable().last().map(|(_, to)| *to);
     let last = last.ok_or_else(|| unreachable_goal(backup, contents, "anything"))?;
-    let Some((from, to)) = contents.gap_behind(last) else { return Ok(last) };
+    let Some(Gap { from, to, .. }) = contents.gap_behind(last) else { return Ok(last) };
     Err(Error::restore_missing_data().with_detail(format!(
         "no file of the log in {} has versions {from} to {to}, and no snapshot reaches what was saved behind them; give --version \
          {last} to take what there was before",

@@ -15,7 +15,7 @@ use plinth::backup::restore::{
     self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
 };
 use plinth::backup::target::redacted;
-use plinth::backup::{Backup, Moment, parse_time, show_ranges, show_time};
+use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
 use plinth::{Builder, Database, Error, printable};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::sync::{First, race};
@@ -319,7 +319,7 @@ fn version_line(plan: &Plan) -> String {
 
 /// Whether something that may have been wanted is not there.
 fn gap_line(plan: &Plan) -> Option<String> {
-    let (from, to) = plan.gap?;
+    let Gap { from, to, .. } = plan.gap?;
     Some(format!(
         "gap          no file of the log has versions {from} to {to}; what came in them, or behind them, is not restored"
     ))

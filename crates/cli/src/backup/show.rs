@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::backup::target::redacted;
-use plinth::backup::{self, Backup, Contents, Help, show_ranges, show_time};
+use plinth::backup::{self, Backup, Contents, Gap, Help, show_ranges, show_time};
 use plinth::printable;
 use plinth_bench::words::bytes;
 use plinth_env::{Env, block_on};
@@ -193,9 +193,9 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
         };
         lines.push(format!("{}      {problem}{cost}{help}", terminal.bad("damaged")));
     }
-    for (from, to) in &report.gaps {
+    for Gap { from, to, .. } in &report.gaps {
         lines.push(format!(
-            "gap          no file of the log has versions {from} to {to}: the backup was begun anew then, or broken, or files are missing"
+            "gap          no file of the log has versions {from} to {to}: the backup was begun anew behind them, or broken"
         ));
     }
     for (from, to) in &report.restorable {
