@@ -4,7 +4,13 @@
 //! mutations of what is valid.
 
 use super::script::{SECOND, load, now};
-use plinth_promql::{Memory, Options, functions, instant, parse, range};
+use plinth_promql::{
+    Answered, Error, Labels, Matcher, Memory, NAME, Options, Sample, Samples, Source, functions, instant,
+    parse, range,
+};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn memory() -> Memory {
     let mut memory = Memory::default();
@@ -244,4 +250,66 @@ fn nonsense_is_an_error_or_a_value() {
         let _ = now(range(&memory, &text, (0, 600 * SECOND, 60 * SECOND), &options));
     }
     assert!(values > 100, "only {values} of them had a value");
+}
+
+/// A series with a point each millisecond, and how many of them were held at a time.
+#[derive(Default)]
+struct Endless {
+    held: Arc<AtomicUsize>,
+}
+
+struct Points {
+    time: i64,
+    until: i64,
+    held: Arc<AtomicUsize>,
+}
+
+impl Source for Endless {
+    type Series = ();
+    type Samples = Points;
+    type Error = Infallible;
+
+    async fn find(&self, _: &[Matcher]) -> Result<Vec<(Labels, ())>, Error<Infallible>> {
+        Ok(vec![([(NAME, "x_total")].into_iter().collect(), ())])
+    }
+
+    async fn read(&self, (): &(), after: i64, until: i64) -> Result<Points, Infallible> {
+        Ok(Points { time: after, until, held: self.held.clone() })
+    }
+
+    async fn pause(&self) -> Result<(), Error<Infallible>> {
+        Ok(())
+    }
+}
+
+impl Samples for Points {
+    type Error = Infallible;
+
+    async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, Infallible> {
+        let before = samples.len();
+        while samples.len() < before + 1000 && self.time + SECOND / 1000 <= self.until {
+            self.time += SECOND / 1000;
+            samples.push((self.time, 1.0));
+        }
+        self.held.fetch_max(samples.len(), Ordering::Relaxed);
+        Ok(samples.len() > before)
+    }
+}
+
+/// Windows were counted once they were whole: one of an hour of milliseconds was held whole before it was refused.
+#[test]
+fn points_are_counted_while_they_are_read() {
+    for (expression, lookback, most) in
+        [("rate(x_total[1h])", 300 * SECOND, 11_000), ("x_total", 1_000_000 * SECOND / 1000, 2001)]
+    {
+        let source = Endless::default();
+        let options = Options { max_window: 10_000, lookback, ..Options::default() };
+        let answer = now(instant(&source, expression, 1_000_000_000 * SECOND, &options));
+        let held = source.held.load(Ordering::Relaxed);
+        assert!((1000..=most).contains(&held), "{expression}: {held} points at a time");
+        match answer {
+            Ok(answer) => assert!(matches!(answer.value, Answered::Vector(series) if series.len() == 1)),
+            Err(error) => assert!(error.to_string().contains("too many points"), "{error}"),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Reads series forward: their last values, the points of windows, and the steps of subqueries as if they were points.
 //!
 //! Windows of ascending ends share what is held: points come in at the end of the list and go at its begin, where they are counted
-//! and moved once in a while. Marks are no points of a window; a last value that is one is none.
+//! and moved once in a while. Marks are no points of a window; a last value that is one is none. A window of too many points is refused
+//! while it is read, and of a last value those before it aren't held: a range may be of years.
 
 use super::column::{ABSENT, Column, SAME_LABELSET};
 use super::window::{Over, Window};
@@ -11,6 +12,9 @@ use crate::ast::{Selector, Subquery};
 use crate::labels::Labels;
 use crate::source::{STALE, Sample, Samples, Source};
 use std::ops::Range;
+
+const TOO_MANY_POINTS: &str =
+    "it looks at too many points; take a larger step, a shorter range or fewer series";
 
 /// When a selector looks, and how many nanoseconds back.
 #[derive(Clone, Copy, Debug)]
@@ -63,34 +67,59 @@ impl<R: Samples> Held<R> {
         Self { rest, samples, begin: 0, end: 0 }
     }
 
-    /// The points of a window, which ends no earlier than the last one did.
-    async fn window(&mut self, end: i64, range: i64, keeps_stale: bool) -> Result<&[Sample], R::Error> {
-        while self.samples.last().is_none_or(|(time, _)| *time <= end) {
-            if self.rest.is_none() {
-                break;
-            }
-            self.skip(end.saturating_sub(range));
-            if self.begin > self.samples.len() / 2 {
-                self.samples.drain(..self.begin);
-                self.end -= self.begin;
-                self.begin = 0;
-            }
-            let before = self.samples.len();
-            let Some(rest) = &mut self.rest else { break };
-            if !rest.more(&mut self.samples).await? {
-                self.rest = None;
-            }
+    /// The points of a window, which ends no earlier than the last one did: `most` of them.
+    async fn window(&mut self, end: i64, range: i64, most: usize) -> Result<&[Sample], Error<R::Error>> {
+        self.skip(end.saturating_sub(range));
+        while self.may_go_on(end) {
+            let before = self.more().await?;
             let is_stale = |(_, value): &Sample| value.to_bits() == STALE;
-            if !keeps_stale && self.samples[before..].iter().any(is_stale) {
+            if self.samples[before..].iter().any(is_stale) {
                 let more = self.samples.split_off(before);
                 self.samples.extend(more.into_iter().filter(|sample| !is_stale(sample)));
             }
+            self.skip(end.saturating_sub(range));
+            if self.samples[self.begin..].partition_point(|(time, _)| *time <= end) > most {
+                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+            }
         }
-        self.skip(end.saturating_sub(range));
         while self.samples.get(self.end).is_some_and(|(time, _)| *time <= end) {
             self.end += 1;
         }
         Ok(&self.samples[self.begin..self.end])
+    }
+
+    /// The last point, or mark, up to a time that is no earlier than that before, and not older than so much.
+    async fn last(&mut self, end: i64, range: i64) -> Result<Option<Sample>, Error<R::Error>> {
+        loop {
+            let upto = self.samples[self.begin..].partition_point(|(time, _)| *time <= end);
+            // Of those that come before it nobody asks any more.
+            self.begin += upto.saturating_sub(1);
+            if !self.may_go_on(end) {
+                let found = self.samples.get(self.begin).filter(|_| upto > 0).copied();
+                return Ok(found.filter(|(time, _)| *time > end.saturating_sub(range)));
+            }
+            self.more().await?;
+        }
+    }
+
+    /// Whether there may be more points up to a time.
+    fn may_go_on(&self, end: i64) -> bool {
+        self.rest.is_some() && self.samples.last().is_none_or(|(time, _)| *time <= end)
+    }
+
+    /// Reads on; gives where that begins.
+    async fn more(&mut self) -> Result<usize, Error<R::Error>> {
+        if self.begin > self.samples.len() / 2 {
+            self.samples.drain(..self.begin);
+            self.end = self.end.saturating_sub(self.begin);
+            self.begin = 0;
+        }
+        let before = self.samples.len();
+        let Some(rest) = &mut self.rest else { return Ok(before) };
+        if !rest.more(&mut self.samples).await.map_err(Error::Source)? {
+            self.rest = None;
+        }
+        Ok(before)
     }
 
     /// Leaves out what is too old.
@@ -134,10 +163,10 @@ impl<S: Source> Evaluator<'_, S> {
                 let mut is_any = false;
                 for place in 0..reading.steps.count {
                     let end = reading.steps.time(place);
-                    let window = held.window(end, reading.range, true).await.map_err(Error::Source)?;
-                    let found = window.last().filter(|(_, value)| value.to_bits() != STALE);
+                    let found = held.last(end, reading.range).await?;
+                    let found = found.filter(|(_, value)| value.to_bits() != STALE);
                     let value =
-                        found.map(|(time, value)| if asks_time { super::seconds(0, *time) } else { *value });
+                        found.map(|(time, value)| if asks_time { super::seconds(0, time) } else { value });
                     is_any |= value.is_some();
                     cells.push(value.unwrap_or(ABSENT));
                 }
@@ -264,16 +293,13 @@ impl<S: Source> Evaluator<'_, S> {
         let is_same = asked.numbers.is_empty();
         for (place, cell) in cells.iter_mut().enumerate() {
             let end = reading.steps.time(if reading.is_fixed { 0 } else { place });
-            let window = held.window(end, reading.range, false).await.map_err(Error::Source)?;
+            let window = held.window(end, reading.range, self.options.max_window).await?;
             if window.is_empty() {
                 if reading.is_fixed { break } else { continue }
             }
             self.visits += window.len() as u64;
             if window.len() > self.options.max_window || self.visits > self.options.max_visits {
-                return Err(Error::Asked(
-                    "it looks at too many points; take a larger step, a shorter range or fewer series"
-                        .to_string(),
-                ));
+                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
             }
             for (number, all) in numbers.iter_mut().zip(asked.numbers) {
                 *number = all[place];
