@@ -44,7 +44,6 @@ mod special_keys;
 mod stream;
 mod tenant;
 mod transaction;
-mod unlocked;
 mod write_map;
 
 pub use capture::{CaptureConsumer, CapturedStream, ChangeCapture};

@@ -258,9 +258,7 @@ impl Inner {
         if !self.api(700) {
             state.version.state = ReadVersionState::Unset;
             state.version.metadata = None;
-            if !state.options.version.pinned {
-                self.read_current(state.version.apart.take(), after);
-            }
+            state.version.range_locks = None;
         }
         if !self.api(410) {
             state.life.renewal_due = true;

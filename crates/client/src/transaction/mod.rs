@@ -11,6 +11,7 @@ mod conflicts;
 mod done;
 pub(crate) mod options;
 mod ranges;
+mod reading;
 mod reads;
 mod retry;
 mod state;
@@ -58,7 +59,7 @@ pub(crate) struct Inner {
     /// How many [`Transaction`]s there are.
     handles: AtomicUsize,
     itself: Weak<Inner>,
-    /// Whether reads go elsewhere than to the database's endpoint: says no without the lock.
+    /// Whether reads have anything to look for under the lock: a version that is kept, locked ranges.
     reads_apart: AtomicBool,
     state: Mutex<State>,
 }

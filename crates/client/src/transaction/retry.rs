@@ -9,6 +9,7 @@ use super::{Inner, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest wait, in seconds, after an error that says that there are too many transactions.
@@ -145,7 +146,10 @@ impl Inner {
         }
         state.options = Options::new(self.database().snapshot_ryw());
         let before = std::mem::take(&mut state.version);
-        self.read_current(before.apart, after);
+        self.reads_apart.store(false, Ordering::Relaxed);
+        if let Some(pinned) = before.pinned {
+            after.drop_later(pinned);
+        }
         state.reads.clear();
         state.writes.clear();
         state.outcome.stamp = None;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use plinth_env::Timer;
 use plinth_env::reply::Promise;
 use plinth_types::version::INVALID_VERSION;
-use plinth_types::{Error, RangeList, Result, Version, Versionstamp};
+use plinth_types::{Error, RangeList, RangeLocks, Result, Version, Versionstamp};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -68,8 +68,10 @@ pub(crate) struct ReadVersion {
     pub(crate) by_commit: bool,
     /// How long it was held back, if the transaction has tags.
     pub(crate) held_back: Duration,
-    /// What is read at that version, if not the whole database as it is: the database as it was, which this keeps; what isn't locked.
-    pub(crate) apart: Option<Arc<dyn Endpoint>>,
+    /// The database as it was at that version, which this keeps; `None` unless it was asked for.
+    pub(crate) pinned: Option<Arc<dyn Endpoint>>,
+    /// The ranges that are locked at that version, and not read.
+    pub(crate) range_locks: Option<RangeLocks>,
 }
 
 #[derive(Default)]
@@ -206,8 +208,8 @@ impl State {
         self.life.dead = Some(error.clone());
         self.fail_outstanding(&error, after);
         // Nothing is read any more: what is pinned need not wait for whoever drops the handle.
-        if let Some(apart) = self.version.apart.take() {
-            after.drop_later(apart);
+        if let Some(pinned) = self.version.pinned.take() {
+            after.drop_later(pinned);
         }
     }
 

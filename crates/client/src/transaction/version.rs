@@ -4,38 +4,18 @@
 //! locked, if ranges of it are. That goes when the epoch does to which it belongs; a reader of an epoch that is over may read elsewhere, and
 //! is not heard.
 
+use super::reading::Reading;
 use super::state::{After, ReadVersion, ReadVersionState};
 use super::{Inner, Transaction};
 use crate::endpoint::{Endpoint, ReadVersionReply, ReadVersionRequest};
-use crate::unlocked::Unlocked;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result, Version};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Requests are held back for at least this long, or not at all.
 const HELD_BACK: Duration = Duration::from_millis(5);
-
-/// The database that a transaction reads.
-pub(crate) enum Reading<'a> {
-    Current(&'a (dyn Endpoint + 'static)),
-    /// A version that is kept, or what isn't locked.
-    Apart(Arc<dyn Endpoint>),
-}
-
-impl Deref for Reading<'_> {
-    type Target = dyn Endpoint;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Current(endpoint) => *endpoint,
-            Self::Apart(endpoint) => &**endpoint,
-        }
-    }
-}
 
 impl ReadVersion {
     /// Whether no version was asked for or set.
@@ -152,12 +132,12 @@ impl Inner {
     /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked of it.
     #[inline]
     pub(crate) fn reading(&self) -> Reading<'_> {
-        if self.reads_apart.load(Ordering::Relaxed)
-            && let Some(apart) = self.lock().version.apart.clone()
-        {
-            return Reading::Apart(apart);
+        let reading = Reading::current(self.endpoint());
+        if !self.reads_apart.load(Ordering::Relaxed) {
+            return reading;
         }
-        Reading::Current(self.endpoint())
+        let version = &self.lock().version;
+        reading.apart(version.pinned.clone(), version.range_locks.clone())
     }
 
     /// Pins a version once a read version has been granted, so that locks and throttles hold for it too.
@@ -187,21 +167,9 @@ impl Inner {
         let mut state = self.lock();
         // Nobody would let it go of a transaction that is dead already.
         if state.life.epoch == epoch && state.life.dead.is_none() {
-            self.read_apart(&mut state.version, pinned);
-        }
-    }
-
-    fn read_apart(&self, version: &mut ReadVersion, apart: Arc<dyn Endpoint>) {
-        version.apart = Some(apart);
-        // Readers learn of the version under the lock, later.
-        self.reads_apart.store(true, Ordering::Relaxed);
-    }
-
-    /// Ends that with the version that it was for.
-    pub(super) fn read_current(&self, apart: Option<Arc<dyn Endpoint>>, after: &mut After) {
-        if let Some(apart) = apart {
-            self.reads_apart.store(false, Ordering::Relaxed);
-            after.drop_later(apart);
+            state.version.pinned = Some(pinned);
+            // Readers learn of the version under the lock, later.
+            self.reads_apart.store(true, Ordering::Relaxed);
         }
     }
 
@@ -222,9 +190,9 @@ impl Inner {
         }
         let result = result.map(|reply| {
             state.version.metadata = Some(reply.metadata_version);
-            if let Some(locks) = reply.range_locks {
-                let all = state.version.apart.take().unwrap_or_else(|| self.database.endpoint().clone());
-                self.read_apart(&mut state.version, Arc::new(Unlocked::new(all, locks)));
+            if reply.range_locks.is_some() {
+                state.version.range_locks = reply.range_locks;
+                self.reads_apart.store(true, Ordering::Relaxed);
             }
             reply.version
         });
