@@ -8,6 +8,4 @@ mod hostile;
 mod model;
 #[path = "pages.rs"]
 mod pages;
-#[path = "promqltest.rs"]
-mod promqltest;
 mod script;

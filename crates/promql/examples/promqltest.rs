@@ -1,14 +1,19 @@
-//! Prometheus' own test files, if somebody names the directory that they lie in.
+//! Prometheus' own test files, evaluated: how many of their cases pass.
 //!
-//! `PROMQLTEST=DIR cargo test -p plinth-promql --test suite -- promqltest --nocapture` reads all `*.test` of
-//! `promql/promqltest/testdata` of a copy of Prometheus' sources, and prints how many cases of each passed, failed, and ask for what isn't here: native
-//! histograms and for what is experimental; and which fail as they have to, in other words. `PROMQLTEST_TELL=1` prints each that failed. Nothing of these files lies in this repository.
+//! `cargo run -p plinth-promql --example promqltest -- DIR` reads all `*.test` of `promql/promqltest/testdata` of a copy of Prometheus'
+//! sources, and prints how many cases of each passed, failed, and ask for what isn't here: native histograms and what is experimental; and
+//! which fail as they have to, in other words. With `--tell` behind it each that failed is printed. The exit code is 1 if any did. Nothing of
+//! these files lies in this repository, so this is no test.
 #![expect(clippy::disallowed_methods, reason = "reads files of another project, which no simulation has")]
 
-use super::script::{self, SECOND, is_near, labels, now, time, values};
+#[path = "../tests/script/mod.rs"]
+mod script;
+
 use plinth_promql::ast::Expr;
 use plinth_promql::{Answer, Answered, Labels, Memory, Options};
+use script::{SECOND, is_near, labels, now, time, values};
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 /// What a case is about that isn't here, as words of its expression.
 const EXPERIMENTAL: [&str; 18] = [
@@ -122,7 +127,8 @@ impl Case {
             }
             Some("range") => {
                 let words: Vec<&str> = rest.split_whitespace().collect();
-                self.points = Some((time(words[3]).unwrap(), time(words[7]).unwrap()));
+                let known = |word: &str| time(word).expect("a range has times");
+                self.points = Some((known(words[3]), known(words[7])));
             }
             _ => match line.strip_prefix("expected_fail_message") {
                 Some(text) => self.message = Some(text.trim().to_string()),
@@ -303,7 +309,8 @@ fn run(name: &str, text: &str, tell: bool) -> Counts {
             loaded = Loaded::default();
         } else if head.starts_with("load") {
             place += body.len();
-            let step = time(head.split_whitespace().nth(1).unwrap()).unwrap();
+            let step = time(head.split_whitespace().nth(1).expect("a case is read with what it wants"))
+                .expect("a case is read with what it wants");
             let is_nhcb = head.starts_with("load_with_nhcb");
             body.into_iter().for_each(|line| loaded.line(line, step, is_nhcb));
         } else if let Some(mut case) = case(begin + 1, head) {
@@ -350,17 +357,20 @@ fn judge(name: &str, case: &Case, loaded: &Loaded, counts: &mut Counts, tell: bo
     }
 }
 
-#[test]
-fn cases_of_prometheus_pass() {
-    let Ok(directory) = std::env::var("PROMQLTEST") else { return };
-    let tell = std::env::var("PROMQLTEST_TELL").is_ok();
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let tell = arguments.iter().any(|argument| argument == "--tell");
+    let Some(directory) = arguments.iter().find(|argument| *argument != "--tell") else {
+        eprintln!("the directory of Prometheus' test files is wanted");
+        return ExitCode::from(2);
+    };
     let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    let entries = std::fs::read_dir(directory).expect("the directory that was named can be read");
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         if path.extension().is_some_and(|end| end == "test") {
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let counts = run(&name, &std::fs::read_to_string(&path).unwrap(), tell);
-            all.insert(name, counts);
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).expect("a file that is listed can be read");
+            all.insert(name.clone(), run(&name, &text, tell));
         }
     }
     println!("{:24} passed failed native experimental otherwise worded", "file");
@@ -369,5 +379,5 @@ fn cases_of_prometheus_pass() {
         println!("{name:24} {passed:6} {failed:6} {native:6} {experimental:12} {otherwise:16}");
     }
     let failed: usize = all.values().map(|counts| counts.failed).sum();
-    assert_eq!(failed, 0);
+    if failed > 0 || all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
