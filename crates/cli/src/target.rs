@@ -1,6 +1,7 @@
 //! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and what FoundationDB's C library
 //! takes.
 
+use crate::silence;
 use plinth::{Database, Error, fdb};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Opens it.
+    /// Opens it. Should a server not answer, that is said; see [`silence`].
     ///
     /// # Errors
     /// Those of opening; `file_not_found` for a directory without a database that `must_exist`.
@@ -55,7 +56,11 @@ impl Target {
                 let builder = Database::builder(path);
                 if must_exist { builder.must_exist().open() } else { builder.open() }
             }
-            Self::ClusterFile(path) => Database::connect(path),
+            Self::ClusterFile(path) => {
+                let database = Database::connect(path)?;
+                silence::watch(database.endpoint());
+                Ok(database)
+            }
             Self::Foundation(target) => Database::foundationdb(target),
         }
     }

@@ -10,7 +10,6 @@ mod restore;
 mod show;
 
 use crate::failure::Failure;
-use crate::silence;
 use crate::target::Target as Named;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
@@ -158,9 +157,6 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
         path => path.display().to_string(),
     };
     let db = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
-    if dir.is_none() {
-        silence::watch(db.endpoint());
-    }
     Ok(Opened { db, is_exclusive: dir.is_some(), name })
 }
 

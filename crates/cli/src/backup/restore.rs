@@ -7,7 +7,6 @@ use super::progress::{Waiting, tenth, watched};
 use super::{count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
-use crate::silence;
 use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -275,9 +274,7 @@ fn total(plan: &Plan) -> u64 {
 
 fn connect(file: &std::path::Path) -> Result<Database, Failure> {
     let opened = Named::ClusterFile(file.to_path_buf()).open(true);
-    let db = opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))?;
-    silence::watch(db.endpoint());
-    Ok(db)
+    opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
 }
 
 /// How long it is waited for what a database says before its restore begins.

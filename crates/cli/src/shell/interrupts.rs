@@ -5,7 +5,6 @@
 //! command, ends the shell.
 
 use plinth::Transaction;
-use plinth::client::Endpoint;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,6 @@ use std::time::Duration;
 
 /// How soon Ctrl-C is noticed.
 const TICK: Duration = Duration::from_millis(50);
-/// After so long it is said that nobody answers.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// Whether the command under way shall end, and what it waits for.
 #[derive(Clone, Default)]
@@ -35,23 +32,12 @@ impl Interrupts {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(transaction.clone());
     }
 
-    /// Runs a command, whose transaction is cancelled if it shall end. Whether that was so. Should nobody answer it, that is said, once.
-    pub fn during<T>(&self, endpoint: Arc<dyn Endpoint>, command: impl FnOnce() -> T) -> (T, bool) {
+    /// Runs a command, whose transaction is cancelled if it shall end. Whether that was so.
+    pub fn during<T>(&self, env: &Env, command: impl FnOnce() -> T) -> (T, bool) {
         let ended = Arc::new(Signal::new());
-        let env = endpoint.env().clone();
         let (theirs, timer, until) = (self.clone(), env.clone(), ended.clone());
         let watch = env.spawn("interrupts", async move {
-            let (begun, mut is_silent) = (timer.now(), true);
             while race(until.wait(), timer.sleep(TICK)).await != First::Left(()) {
-                if is_silent
-                    && timer.now().saturating_sub(begun) >= SILENCE
-                    && let Some(why) = endpoint.unreachable()
-                {
-                    is_silent = false;
-                    eprintln!(
-                        "plinth: no server answers, and is waited for (Ctrl-C ends the command): {why}"
-                    );
-                }
                 if theirs.flag.load(Ordering::Relaxed)
                     && let Some(transaction) =
                         theirs.current.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -45,11 +45,11 @@ impl<Out: Write> Session<Out> {
     }
 
     fn run_interruptible(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
-        let (interrupts, endpoint) = (self.interrupts.clone(), self.database.endpoint().clone());
+        let (interrupts, env) = (self.interrupts.clone(), self.database.endpoint().env().clone());
         if let Some(begun) = &self.transaction {
             interrupts.note(&begun.transaction);
         }
-        let (result, interrupted) = interrupts.during(endpoint, || self.run_command(command, arguments));
+        let (result, interrupted) = interrupts.during(&env, || self.run_command(command, arguments));
         match result {
             Err(Refusal::Database(error)) if interrupted => Err(Refusal::Interrupted(error)),
             result => result,
