@@ -183,11 +183,6 @@ impl Backup {
         self.is_sealed
     }
 
-    /// What tells it from others, as 32 hexadecimal digits.
-    pub fn id_in_hex(&self) -> String {
-        names::hex(&self.id)
-    }
-
     /// Where it is, without secrets.
     pub fn url(&self) -> String {
         self.target.url()

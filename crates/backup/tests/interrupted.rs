@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status};
+use plinth::backup::restore::{Choice, Goal, Mapping, RestoreControl, abort, plan_served, status};
 use plinth::backup::{
     Backup, Lease, LogBuilder, SnapshotSettings, Target, everything, expire, take_snapshot, verify,
 };
@@ -278,6 +278,40 @@ fn a_restore_of_ranges_locks_those_alone() {
             model.iter().map(|(key, value)| ([b"restored/", &key[..]].concat().into(), value.clone()));
         assert!(rows == renamed.collect::<Model>());
         set(&to, b"restored/free", b"").await;
+    });
+}
+
+/// The backup goes on while a restore of it is cut short: the same command goes on with it, and another one doesn't.
+#[test]
+fn a_restore_of_the_newest_goes_on_although_the_backup_has_a_newer_one() {
+    let simulation = Simulation::new(15);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let mut model = Model::default();
+        write_some(&db, &mut model, &mut Random::new(15), 60).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        let (newest, latest) = (Goal::Newest, Choice::Latest);
+        let beside = Mapping { add_prefix: "restored/".into(), ..Mapping::default() };
+        let plan = async |mapping: &Mapping| {
+            plan_served(&backup, newest, mapping.clone(), &latest, &to).await.unwrap()
+        };
+        let (begun, goes_on) = plan(&beside).await;
+        assert!(!goes_on);
+        let control = RestoreControl::default();
+        control.stop.store(true, Ordering::SeqCst);
+        serve(&backup, &begun, &control, &to).await.unwrap_err();
+        set(&db, b"later", b"").await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        // Under another name it would be another restore.
+        let (other, goes_on) = plan(&Mapping { add_prefix: "elsewhere/".into(), ..Mapping::default() }).await;
+        assert!(!goes_on && other.version > begun.version);
+        let (again, goes_on) = plan(&beside).await;
+        assert!(goes_on && again.version == begun.version);
+        serve(&backup, &again, &RestoreControl::default(), &to).await.unwrap();
+        assert_eq!(rows_of(&to).await.len(), model.len());
     });
 }
 

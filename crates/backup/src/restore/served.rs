@@ -17,7 +17,7 @@
 use super::apply::{Place, Sink, apply};
 use super::locks::Locks;
 use super::read::{count_left_out, read_pieces};
-use super::{Plan, RestoreControl, RestoreReport};
+use super::{Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport};
 use crate::container::Backup;
 use crate::manifest::RowsFile;
 use crate::snapshot::lock;
@@ -50,14 +50,10 @@ const ATTEMPTS: usize = 300;
 pub struct Restoring {
     /// Its id, as hexadecimal digits.
     pub id: String,
-    /// Where the backup is, and its id, as hexadecimal digits.
+    /// Where the backup is.
     pub url: String,
-    /// The backup's id, as hexadecimal digits.
-    pub backup: String,
     /// The version that is restored.
     pub version: Version,
-    /// The directory of the snapshot that it began with.
-    pub snapshot: String,
     /// Files of rows that it has, and how many of them are there.
     pub files: (u64, u64),
     /// How far the log is, once all rows are there.
@@ -115,6 +111,32 @@ pub async fn restore_served(
     Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
 }
 
+/// As [`Plan::make_from`], for a database. Where that has an unfinished restore of the same it is gone on with, and true is given: what is the
+/// newest now may be another version, and begin with another snapshot.
+///
+/// # Errors
+/// Those of [`Plan::make_from`] and of the database.
+pub async fn plan_served(
+    backup: &Backup,
+    goal: Goal,
+    mapping: Mapping,
+    choice: &Choice,
+    db: &Database,
+) -> Result<(Plan, bool)> {
+    let planned = Plan::make_from(backup, goal, mapping.clone(), choice).await;
+    let Some(head) = read_one(db, HEAD).await?.1 else { return planned.map(|plan| (plan, false)) };
+    let (_, fields) = decode_head(&head)?;
+    let version = fields["version"].as_i64().unwrap_or_default();
+    if goal == Goal::Newest || planned.as_ref().is_ok_and(|plan| plan.version == version) {
+        let choice = Choice::Directory(fields["snapshot"].as_str().unwrap_or_default().to_owned());
+        let again = Plan::make_from(backup, Goal::Version(version), mapping, &choice).await;
+        if let Some(plan) = again.ok().filter(|plan| is_same(&record(backup, plan), &fields)) {
+            return Ok((plan, true));
+        }
+    }
+    planned.map(|plan| (plan, false))
+}
+
 /// The ranges as they are called in the database.
 fn renamed(plan: &Plan) -> Vec<KeyRange> {
     let rename = |range: &KeyRange| KeyRange {
@@ -135,13 +157,10 @@ pub async fn status(db: &Database) -> Result<Option<Restoring>> {
     let done = rows(db, version, FILES, &strinc(FILES).unwrap_or_default()).await?;
     let finished = done.iter().filter(|(_, value)| value.first() == Some(&1)).count() as u64;
     let log = read_one(db, LOG).await?.1.and_then(|value| decode_place(&value));
-    let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
     Ok(Some(Restoring {
         id: crate::names::hex(&id),
-        url: text("url"),
-        backup: text("backup"),
+        url: fields["url"].as_str().unwrap_or_default().to_owned(),
         version: fields["version"].as_i64().unwrap_or_default(),
-        snapshot: text("snapshot"),
         ranges: crate::ranges::show_ranges(&ranges_in(&fields)),
         files: (fields["files"].as_u64().unwrap_or_default(), finished),
         log: log.map(|place| place.version),
@@ -184,6 +203,23 @@ pub async fn abort(db: &Database) -> Result<bool> {
     }
     taken.finish_with(clears, &ranges, false).await?;
     Ok(true)
+}
+
+/// What is written of a restore.
+fn record(backup: &Backup, plan: &Plan) -> serde_json::Value {
+    let shown = |ranges: &[KeyRange]| -> Vec<_> {
+        ranges.iter().map(|range| [printable(&range.begin), printable(&range.end)]).collect()
+    };
+    serde_json::json!({
+        "url": backup.url(),
+        "backup": crate::names::hex(&backup.id),
+        "version": plan.version,
+        "snapshot": plan.snapshot.directory,
+        "files": plan.files.len(),
+        "ranges": shown(&renamed(plan)),
+        // Two parts of a backup may be restored under the same names.
+        "of": shown(&plan.ranges),
+    })
 }
 
 /// Whether a record is of this very restore, from wherever the backup is reached.
@@ -258,19 +294,7 @@ impl Run {
     /// Takes the database: an empty one, or one that an earlier run of the same restore has left.
     async fn begin(backup: &Backup, plan: &Plan, db: &Database) -> Result<Self> {
         let ranges = renamed(plan);
-        let shown = |ranges: &[KeyRange]| -> Vec<_> {
-            ranges.iter().map(|range| [printable(&range.begin), printable(&range.end)]).collect()
-        };
-        let fields = serde_json::json!({
-            "url": backup.url(),
-            "backup": crate::names::hex(&backup.id),
-            "version": plan.version,
-            "snapshot": plan.snapshot.directory,
-            "files": plan.files.len(),
-            "ranges": shown(&ranges),
-            // Two parts of a backup may be restored under the same names.
-            "of": shown(&plan.ranges),
-        });
+        let fields = record(backup, plan);
         let env = db.endpoint().env();
         let (mut id, mut run) = ([0; 16], [0; 16]);
         env.fill_random(&mut id);

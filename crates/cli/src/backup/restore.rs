@@ -11,7 +11,8 @@ use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into, restore_served,
+    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, plan_served, restore_into,
+    restore_served,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
@@ -115,28 +116,24 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         _ => {}
     }
     let (env, url) = (Env::real(), super::url(options));
-    if !options.get_flag("dry-run") {
-        destination(options)?;
-    }
+    let to = destination(options)?;
     let backup = open_backup(&env, &url, read_key(options)?, options)?;
     let url = redacted(&url);
-    let plan = plan(options, &backup, &url)?;
+    let plan = plan(options, &backup, &to, &url)?;
     if options.get_flag("dry-run") {
         terminal::print(&dry_run(&plan))?;
         return Ok(0);
     }
     let began = env.now();
     let control = RestoreControl { stop: interrupt::flag(), ..RestoreControl::default() };
-    let (result, name) = match destination(options)? {
+    let (result, name) = match &to {
+        Destination::Nowhere => return Err(no_destination()),
         Destination::Directory(dir) => {
             let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
-            let builder = Database::builder(&dir).engine(engine);
+            let builder = Database::builder(dir).engine(engine);
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }
-        Destination::ClusterFile(file) => {
-            let db = connect(&file)?;
-            (into_served(&env, &backup, &plan, &control, &db), file.display().to_string())
-        }
+        Destination::Served(db, name) => (into_served(&env, &backup, &plan, &control, db), name.clone()),
     };
     match result {
         Ok(report) => {
@@ -156,37 +153,26 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-/// What is to be restored. An unfinished restore of the same backup into the database is gone on with: what is newest now may be another
-/// version, and another snapshot.
-fn plan(options: &ArgMatches, backup: &Backup, url: &str) -> Result<Plan, Failure> {
+/// What is to be restored.
+fn plan(options: &ArgMatches, backup: &Backup, to: &Destination, url: &str) -> Result<Plan, Failure> {
     let (goal, mapping) = (goal(options)?, mapping(options)?);
     let before = options.get_one::<i64>("snapshot-before").copied();
     let choice = before.map_or(Choice::Latest, Choice::Before);
-    let failed = |error| Failure::of(format!("cannot restore from {url}"), error);
-    let unfinished = match options.get_one::<PathBuf>("dest-cluster-file") {
-        Some(file) => unfinished(file)?.filter(|found| found.backup == backup.id_in_hex()),
-        None => None,
-    };
-    let planned = block_on(Plan::make_from(backup, goal, mapping.clone(), &choice));
-    let Some(found) = unfinished.filter(|found| {
-        goal == Goal::Newest || planned.as_ref().is_ok_and(|plan| plan.version == found.version)
-    }) else {
-        return planned.map_err(failed);
-    };
-    eprintln!("plinth: goes on with the unfinished restore of version {} of {}", found.version, found.ranges);
-    let choice = Choice::Directory(found.snapshot);
-    block_on(Plan::make_from(backup, Goal::Version(found.version), mapping, &choice)).map_err(failed)
-}
-
-/// The restore that the database is being filled by, if it says so soon: one that doesn't answer is waited for when its rows come, with
-/// a bar, and refuses what it doesn't know.
-fn unfinished(file: &std::path::Path) -> Result<Option<Restoring>, Failure> {
-    let db = connect(file)?;
-    let env = db.endpoint().env();
-    match block_on(race(restore::status(&db), env.sleep(SOON))) {
-        First::Left(found) => found.map_err(|error| Failure::of("cannot read the database", error)),
-        First::Right(()) => Ok(None),
+    let made = block_on(async {
+        if let Destination::Served(db, _) = to {
+            let asked = plan_served(backup, goal, mapping.clone(), &choice, db);
+            // One that doesn't answer is waited for when its rows come, with a bar.
+            if let First::Left(planned) = race(asked, db.endpoint().env().sleep(SOON)).await {
+                return planned;
+            }
+        }
+        Ok((Plan::make_from(backup, goal, mapping, &choice).await?, false))
+    });
+    let (plan, goes_on) = made.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
+    if goes_on {
+        eprintln!("plinth: goes on with the unfinished restore of version {}", plan.version);
     }
+    Ok(plan)
 }
 
 /// The error, with what can be done about a damaged or missing file of the backup.
@@ -209,15 +195,25 @@ fn helped(error: Error, plan: &Plan, options: &ArgMatches) -> Error {
 }
 
 enum Destination {
+    /// Of a dry run.
+    Nowhere,
     Directory(PathBuf),
-    ClusterFile(PathBuf),
+    /// A database with the name of its cluster file.
+    Served(Database, String),
 }
 
 fn destination(options: &ArgMatches) -> Result<Destination, Failure> {
-    let path = |name: &str| options.get_one::<PathBuf>(name).cloned();
-    let dir = path("dest-dir").map(Destination::Directory);
-    dir.or_else(|| path("dest-cluster-file").map(Destination::ClusterFile))
-        .ok_or_else(|| Failure::usage("say where to: --dest-dir DIR or --dest-cluster-file FILE"))
+    let path = |name: &str| options.get_one::<PathBuf>(name);
+    match (path("dest-dir"), path("dest-cluster-file")) {
+        (Some(dir), _) => Ok(Destination::Directory(dir.clone())),
+        (None, Some(file)) => Ok(Destination::Served(connect(file)?, file.display().to_string())),
+        (None, None) if options.get_flag("dry-run") => Ok(Destination::Nowhere),
+        (None, None) => Err(no_destination()),
+    }
+}
+
+fn no_destination() -> Failure {
+    Failure::usage("say where to: --dest-dir DIR or --dest-cluster-file FILE")
 }
 
 fn goal(options: &ArgMatches) -> Result<Goal, Failure> {
