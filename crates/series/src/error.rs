@@ -37,8 +37,9 @@ pub enum Error {
         /// Of what, and how many there may be.
         what: String,
     },
-    /// The database is locked (1038): nothing is read or written until whoever locked it unlocks it. What was appended stays in memory meanwhile.
-    Locked,
+    /// The database is locked (1038), or the keys of the series are (1242): nothing is read or written until whoever locked it unlocks it.
+    /// What was appended stays in memory meanwhile.
+    Locked(plinth_types::Error),
     /// The database below failed; its error says what can be done.
     Database(plinth_types::Error),
 }
@@ -54,10 +55,13 @@ impl Error {
     pub(crate) fn or_locked(self) -> Self {
         match self {
             Self::Database(error)
-                if error == plinth_types::Error::database_locked()
-                    || error == plinth_types::Error::transaction_rejected_range_locked() =>
+                if [
+                    plinth_types::Error::database_locked(),
+                    plinth_types::Error::transaction_rejected_range_locked(),
+                ]
+                .contains(&error) =>
             {
-                Self::Locked
+                Self::Locked(error)
             }
             other => other,
         }
@@ -89,10 +93,11 @@ impl fmt::Display for Error {
             Self::Deleted => write!(f, "the series was deleted"),
             Self::ReadOnly => write!(f, "these series were opened to be read alone"),
             Self::TooMany { what } => write!(f, "too many: {what}"),
-            Self::Locked => write!(
+            Self::Locked(error) if *error == plinth_types::Error::database_locked() => write!(
                 f,
                 "database_locked (1038): the database is locked; `plinth shell` shows it (status), and unlocks it (unlock UID)"
             ),
+            Self::Locked(error) => error.fmt(f),
             Self::Database(error) => error.fmt(f),
         }
     }

@@ -3,10 +3,11 @@
 //! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what the last sync covered. All values are small
 //! multiples of 1/4, whose sums do not depend on the order. The seed is in each message.
 
-use plinth::Database;
+use plinth::{Database, TransactionOption};
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Direction, Error, Point, Query, Series, SeriesStore, Settings, Summary, Value};
+use plinth_types::{KeyRange, RangeLock, RangeLocks, system};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::task::Poll;
@@ -634,4 +635,23 @@ fn futures_can_be_sent_to_other_threads() {
     sent(&series.delete_range(..));
     sent(&series.scan(.., Direction::Forward));
     sent(&series.group_aggregate(.., 1));
+}
+
+/// What is under restore is told as that, not as a database that somebody has to unlock.
+#[test]
+fn series_whose_keys_are_locked_say_so() {
+    let db = Database::in_memory().unwrap();
+    let range = KeyRange::new(&b""[..], &b"\xff"[..]);
+    let locks = RangeLocks::new(vec![RangeLock { range, owner: [1; 16] }]);
+    db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set_option(TransactionOption::LockAware)?;
+        tr.set(system::RANGE_LOCKS, locks.value());
+        Ok(())
+    })
+    .unwrap();
+    let Err(error) = block_on(SeriesStore::open(&db)) else { panic!("its keys are locked") };
+    let told = error.to_string();
+    assert!(matches!(error, Error::Locked(_)), "{told}");
+    assert!(told.contains("1242") && told.contains("restore") && !told.contains("unlock UID"), "{told}");
 }

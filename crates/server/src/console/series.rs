@@ -51,8 +51,7 @@ pub(crate) async fn here(hub: &Hub, store: &SeriesStore, head: &Parts) -> Result
 fn failed(error: Error) -> Answer {
     match error {
         Error::Name { .. } => Answer::bad_request(&error.to_string()),
-        Error::Database(error) => Answer::database(&error),
-        Error::Locked => Answer::database(&plinth_types::Error::database_locked()),
+        Error::Database(error) | Error::Locked(error) => Answer::database(&error),
         other => Answer::database(&plinth_types::Error::internal_error().with_detail(other.to_string())),
     }
 }
