@@ -8,7 +8,7 @@ use crate::lease::{Other, Run};
 use crate::rows::{BEAT, Id, Wanted};
 use crate::sites::{Direction, Sites, nothing};
 use crate::{abort, copy, handover, sides, system};
-use plinth_env::sync::{First, race};
+use plinth_env::sync::{First, race, until_set};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,9 +89,7 @@ impl Agent {
     }
 
     async fn until_stopped(&self) {
-        while !self.is_over() {
-            self.sites.to.endpoint().env().sleep(STOP).await;
-        }
+        until_set(&self.control.stop, self.sites.to.endpoint().env(), STOP).await;
     }
 
     /// A turn, if it is this agent's: a run.

@@ -8,7 +8,7 @@ use crate::sites::firsts;
 use crate::status::{Phase, Status, status};
 use crate::system;
 use plinth_client::Database;
-use plinth_env::sync::{First, race};
+use plinth_env::sync::{First, race, until_set};
 use plinth_env::{Env, Task};
 use plinth_types::{Result, Version, version::VERSIONS_PER_SECOND};
 use serde_json::{Map, Value, json};
@@ -62,11 +62,7 @@ impl Watch {
         let (told, found, inner, db) = (stop.clone(), seen.clone(), env.clone(), db.clone());
         let mut last = env.now();
         let task = env.spawn("second-site-watch", async move {
-            let until_stopped = async || {
-                while !told.load(Ordering::Relaxed) {
-                    inner.sleep(TICK).await;
-                }
-            };
+            let until_stopped = || until_set(&told, &inner, TICK);
             // Without a majority nobody answers.
             while let First::Left(looked) = race(look(&db), until_stopped()).await {
                 match looked {

@@ -1,16 +1,18 @@
-//! Ways for tasks to wait for one another: [`Signal`] and [`race`].
+//! Ways for tasks to wait for one another: [`Signal`], [`race`] and [`until_set`].
 //!
 //! A signal is a remembered knock on the door. Whoever changes something that a task waits for
 //! (pushes to its queue, say) notifies; the task takes the permit and looks. Permits don't add up:
 //! however many knocks, the task looks once, and whatever was changed before a knock is seen by the
 //! look that follows it. A knock while one is pending is a single atomic exchange.
 
+use crate::Env;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// A permit that can be given any number of times before it is taken once.
 ///
@@ -126,6 +128,13 @@ pub enum First<A, B> {
     Left(A),
     /// The right one.
     Right(B),
+}
+
+/// Waits until a flag is set, by whoever can't wake a task, as a handler of signals; looks so often.
+pub async fn until_set(flag: &AtomicBool, env: &Env, tick: Duration) {
+    while !flag.load(Ordering::Relaxed) {
+        env.sleep(tick).await;
+    }
 }
 
 /// Waits for the first of two futures, preferring `left`; the other is left as it is.

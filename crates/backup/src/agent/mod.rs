@@ -21,7 +21,7 @@ use crate::format::Key;
 use crate::snapshot::lock;
 use crate::target::{Target, named};
 use plinth_client::Database;
-use plinth_env::sync::{First, race};
+use plinth_env::sync::{First, race, until_set};
 use plinth_env::{Env, Task};
 use plinth_types::{Error, Result};
 use rows::{AGENT, Beat, TagRows, for_system, read_all};
@@ -129,7 +129,7 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
     while !stop.load(Ordering::Relaxed) {
         let looking = shared.look(&mut other, !working.is_empty(), &seen);
         // Without a majority, as where all servers of a cluster end at once, nobody answers.
-        let First::Left(looked) = race(looking, until_stopped(&env, &stop)).await else { break };
+        let First::Left(looked) = race(looking, until_set(&stop, &env, TICK)).await else { break };
         match looked {
             Ok(Some(tags)) => shared.keep_working(tags, &mut working),
             // Another one does it, or nobody has anything to do.
@@ -144,12 +144,6 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
     if was_at_work {
         // So that another needn't wait; if it can't be written, it waits.
         race(shared.retire(), env.sleep(RETIRING)).await;
-    }
-}
-
-async fn until_stopped(env: &Env, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        env.sleep(TICK).await;
     }
 }
 

@@ -5,7 +5,7 @@
 //! command, ends the shell.
 
 use plinth::Transaction;
-use plinth_env::sync::{First, race};
+use plinth_env::sync::{First, race, until_set};
 use plinth_env::{Env, Signal, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,9 +56,7 @@ impl Interrupts {
 
     /// Waits until the command under way shall end: for one that ends well by that.
     pub async fn raised(&self, env: &Env) {
-        while !self.flag.load(Ordering::Relaxed) {
-            env.sleep(TICK).await;
-        }
+        until_set(&self.flag, env, TICK).await;
     }
 
     /// As Ctrl-C does.
