@@ -22,9 +22,9 @@ const LEAF: u32 = 9;
 const LAYERS: &[Layer] = &[
     Layer { level: 0, name: "plinth-types", uses: &[], tests_use: &[] },
     Layer { level: 0, name: "plinth-usdt", uses: &[], tests_use: &[] },
-    Layer { level: 0, name: "plinth-promql", uses: &[], tests_use: &[] },
     Layer { level: 1, name: "plinth-env", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-resolver", uses: &["plinth-types"], tests_use: &[] },
+    Layer { level: 1, name: "plinth-promql", uses: &["plinth-types"], tests_use: &[] },
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
     Layer {
         level: 2,

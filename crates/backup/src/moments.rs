@@ -1,5 +1,6 @@
 //! Moments as people write them: UTC, or with an offset; FoundationDB's form and RFC 3339's.
 
+use plinth_types::calendar::{Date, days_of_month};
 use plinth_types::{Error, Result};
 use std::fmt::Write;
 
@@ -31,8 +32,9 @@ fn parse(text: &str) -> Option<u64> {
     };
     let (year, month, day) = (digits(0..4)?, digits(5..7)?, digits(8..10)?);
     let (hour, minute, second) = (digits(11..13)?, digits(14..16)?, digits(17..19)?);
-    let length = days_of(year, month + 1, 1) - days_of(year, month, 1);
-    let in_range = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=length).contains(&day);
+    let in_range = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=days_of_month(year, month)).contains(&day);
     if !in_range || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -56,30 +58,14 @@ fn parse(text: &str) -> Option<u64> {
             sign * (number / 100 * 60 + number % 100) * 60
         }
     };
-    let seconds = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    let seconds = Date { year, month, day }.days() * 86_400 + hour * 3600 + minute * 60 + second - offset;
     u64::try_from(seconds * 1000 + millis).ok()
-}
-
-/// Days since 1970 of a date of the Gregorian calendar; a month of 13 is the next January.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 12 { (year + 1, month - 12) } else { (year, month) };
-    // Years that begin in March, so that the odd day is the last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
 /// A time as RFC 3339 writes it, in UTC, to the millisecond.
 pub fn show_time(millis: u64) -> String {
     let (seconds, of_second) = ((millis / 1000) as i64, millis % 1000);
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
+    let Date { year, month, day } = Date::of_days(seconds / 86_400);
     let mut text = format!("{year:04}-{month:02}-{day:02}T");
     let of_day = seconds % 86_400;
     let _ = write!(text, "{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60);

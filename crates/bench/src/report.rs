@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::table::{self, Style};
 use crate::workloads::{Load, place_in_reports};
 use crate::{Error, Result, Settings, words};
+use plinth_types::calendar::Date;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -218,15 +219,7 @@ fn line(text: &mut String, bullet: &str, words: &str) {
 fn date(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Counted from the first of March of the year 0, so that a leap day ends a year; 146,097 days are 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    let year = year + era * 400;
+    let Date { year, month, day } = Date::of_days(days as i64);
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 

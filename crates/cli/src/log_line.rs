@@ -4,6 +4,7 @@
 //! target besides.
 
 use plinth_bench::Value;
+use plinth_types::calendar::Date;
 use std::fmt::{Debug, Write as _};
 use std::time::Duration;
 use tracing::Metadata;
@@ -82,18 +83,10 @@ impl Visit for Fields {
 /// A time since 1970 as `2026-11-22T01:20:33.512Z`.
 pub(crate) fn timestamp(at: Duration) -> String {
     let (days, seconds) = (at.as_secs() / 86_400, at.as_secs() % 86_400);
-    // Years that begin in March have their leap day at the end; 400 of them have 146,097 days.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + later;
+    let Date { year, month, day } = Date::of_days(days as i64);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let millis = at.subsec_millis();
-    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
 
 use crate::digits::{put_eight, put_pair};
+use plinth_types::calendar::{Date, days_of_month};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
@@ -18,7 +19,7 @@ pub fn parse_iso(text: &[u8]) -> Option<i64> {
     let field = |from: usize, to: usize| digits(&whole[from..to]);
     let (year, month, day) = (field(0, 4)?, field(4, 6)?, field(6, 8)?);
     let (hour, minute, second) = (field(9, 11)?, field(11, 13)?, field(13, 15)?);
-    if !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
+    if !(1..=12).contains(&month) || !(1..=days_of_month(year, month)).contains(&day) {
         return None;
     }
     if hour > 23 || minute > 59 || second > 59 {
@@ -31,7 +32,7 @@ pub fn parse_iso(text: &[u8]) -> Option<i64> {
         }
         _ => return None,
     };
-    let seconds = days_since_1970(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
+    let seconds = Date { year, month, day }.days() * DAY + hour * 3600 + minute * 60 + second;
     i64::try_from(i128::from(seconds) * i128::from(SECOND) + i128::from(fraction)).ok()
 }
 
@@ -39,7 +40,7 @@ pub fn parse_iso(text: &[u8]) -> Option<i64> {
 pub fn write_iso(time: i64, out: &mut Vec<u8>) {
     let (seconds, fraction) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    let (year, month, day) = date_of(days);
+    let Date { year, month, day } = Date::of_days(days);
     let mut text = *b"00000000T000000.000000000";
     put(&mut text[0..4], year);
     put(&mut text[4..6], month);
@@ -87,7 +88,7 @@ impl IsoClock {
         let (day, rest) = (second.div_euclid(DAY), second.rem_euclid(DAY) as u64);
         if day != self.day {
             self.day = day;
-            let (year, month, day) = date_of(day);
+            let Date { year, month, day } = Date::of_days(day);
             put(&mut self.text[0..4], year);
             put(&mut self.text[4..6], month);
             put(&mut self.text[6..8], day);
@@ -135,41 +136,6 @@ fn put(text: &mut [u8], mut number: i64) {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days of the years that end in February, counted from March of the year 0: a leap day is then the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month > 2 { year } else { year - 1 };
-    let month = (month + 9) % 12;
-    let before = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    before + (month * 153 + 2) / 5 + day - 1 - DAYS_TO_1970
-}
-
-/// From March of the year 0 to January of 1970.
-const DAYS_TO_1970: i64 = 719_468;
-/// In 400 years.
-const DAYS_OF_ERA: i64 = 146_097;
-
-/// Year, month and day of a day counted from 1970.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + DAYS_TO_1970;
-    let era = days.div_euclid(DAYS_OF_ERA);
-    let day = days.rem_euclid(DAYS_OF_ERA);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (year * 365 + year / 4 - year / 100);
-    let month = (day * 5 + 2) / 153;
-    let day = day - (month * 153 + 2) / 5 + 1;
-    let month = (month + 2) % 12 + 1;
-    (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@
 
 pub mod amount;
 pub mod atomic;
+pub mod calendar;
 pub mod changes;
 pub mod commit;
 pub mod error;

@@ -40,15 +40,7 @@ pub(super) fn of_one(name: &str) -> Option<fn(f64) -> f64> {
             value if value > 0.0 => 1.0,
             value => value,
         },
-        "minute" => |time| dates::part("minute", time).unwrap_or(f64::NAN),
-        "hour" => |time| dates::part("hour", time).unwrap_or(f64::NAN),
-        "day_of_week" => |time| dates::part("day_of_week", time).unwrap_or(f64::NAN),
-        "day_of_month" => |time| dates::part("day_of_month", time).unwrap_or(f64::NAN),
-        "day_of_year" => |time| dates::part("day_of_year", time).unwrap_or(f64::NAN),
-        "days_in_month" => |time| dates::part("days_in_month", time).unwrap_or(f64::NAN),
-        "month" => |time| dates::part("month", time).unwrap_or(f64::NAN),
-        "year" => |time| dates::part("year", time).unwrap_or(f64::NAN),
-        _ => return None,
+        name => return dates::function(name),
     })
 }
 
