@@ -46,7 +46,7 @@ mod source;
 pub use fault::ParseError;
 pub use labels::{Labels, NAME, is_plain_label, quoted};
 pub use matcher::{MatchOp, Matcher};
-pub use parse::{parse, parse_selector};
+pub use parse::{nanoseconds, parse, parse_selector};
 pub use source::{Memory, STALE, Sample, Samples, Source};
 
 use eval::{Evaluator, Steps};

@@ -535,8 +535,8 @@ fn shift_of(node: &mut Node) -> Option<&mut Shift> {
     }
 }
 
-/// Nanoseconds of seconds, to the millisecond.
-fn nanoseconds(seconds: f64) -> Option<i64> {
+/// Nanoseconds of seconds, to the millisecond, as times and durations in numbers are taken; `None` beyond what a clock reaches.
+pub fn nanoseconds(seconds: f64) -> Option<i64> {
     let milliseconds = (seconds * 1000.0).round();
     (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000)
 }

@@ -190,6 +190,7 @@ fn what_is_wrong_is_named() {
         ("query", "query=x&time=yesterday", "`time`"),
         ("query", "query=x&limit=some", "limit"),
         ("query", "query=x&timeout=-1", "`timeout`"),
+        ("query", "query=x&timeout=2026-01-01T00:00:00Z", "`timeout`"),
         ("query", "query=x&lookback_delta=0", "`lookback_delta`"),
         ("query", &deep, "nested more than"),
         ("query", &long, "levels"),
@@ -230,6 +231,16 @@ fn all_of_promql_is_answered() {
     ] {
         assert_eq!(vector(&store, query), expected, "{query}");
     }
+}
+
+#[test]
+fn an_expression_that_takes_too_long_is_ended() {
+    let store = store();
+    // 600,000 steps of each of two series: more than a millisecond on any machine.
+    let query = "query=sum(sum_over_time(http_requests_total[600s:1ms]))";
+    let (status, text) = ask(&store, "query", &format!("{query}&timeout=0.001"));
+    assert!(status == 503 && text.contains(r#""errorType":"timeout""#), "{status} {text}");
+    assert_eq!(ask(&store, "query", query).0, 200, "time is all that it lacked");
 }
 
 /// `time=1e300` made a server that was built with checks of overflow panic.

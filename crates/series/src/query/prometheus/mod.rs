@@ -10,7 +10,9 @@ use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
 use crate::time::{duration, parse_iso};
 use answer::{Reply, metric};
-use plinth_promql::{Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, parse_selector};
+use plinth_promql::{
+    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
+};
 use serde_json::{Value as Json, json};
 use source::{StoreSource, find, labels_of};
 use std::collections::BTreeSet;
@@ -110,12 +112,20 @@ fn failed(failure: Failure) -> (u16, String) {
     (status, json!({ "status": "error", "errorType": kind, "error": text }).to_string())
 }
 
+fn missing(name: &str) -> Failure {
+    Failure::Asked(format!("parameter `{name}` is missing"))
+}
+
 /// What was sent, decoded.
 struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    fn needed(&self, name: &str) -> Result<&str, Failure> {
+        self.get(name).ok_or_else(|| missing(name))
     }
 
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
@@ -131,7 +141,11 @@ impl Parameters {
     /// Nanoseconds, more than none.
     fn duration(&self, name: &str) -> Result<Option<i64>, Failure> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let found = time(text).or_else(|| duration(text)).filter(|duration| *duration > 0);
+        let found = match text.parse::<f64>() {
+            Ok(seconds) => nanoseconds(seconds),
+            Err(_) => duration(text),
+        };
+        let found = found.filter(|duration| *duration > 0);
         let wrong = || {
             let wanted = "seconds or a duration such as 15s expected, more than 0";
             Failure::Asked(format!("parameter `{name}`: {wanted}"))
@@ -169,8 +183,7 @@ pub fn form_pairs(text: &[u8]) -> Vec<(String, String)> {
 /// Nanoseconds of seconds since 1970 or of RFC 3339 in UTC, to the millisecond.
 fn time(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {
-        let milliseconds = (seconds * 1000.0).round();
-        return (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000);
+        return nanoseconds(seconds);
     }
     let basic: Vec<u8> = text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
     parse_iso(&basic)
@@ -178,9 +191,7 @@ fn time(text: &str) -> Option<i64> {
 
 /// An expression as it is written best.
 fn formatted(parameters: &Parameters) -> Result<Reply, Failure> {
-    let Some(text) = parameters.get("query") else {
-        return Err(Failure::Asked("parameter `query` is missing".into()));
-    };
+    let text = parameters.needed("query")?;
     let node = plinth_promql::parse(text).map_err(Failure::Parse)?;
     Ok(Reply::of(&Json::from(node.to_string())))
 }
@@ -191,9 +202,7 @@ async fn query(
     parameters: &Parameters,
     now: i64,
 ) -> Result<Reply, Failure> {
-    let Some(text) = parameters.get("query") else {
-        return Err(Failure::Asked("parameter `query` is missing".into()));
-    };
+    let text = parameters.needed("query")?;
     let mut options = Options::default();
     if let Some(lookback) = parameters.duration("lookback_delta")? {
         options.lookback = lookback.min(MAX_LOOKBACK);
@@ -227,7 +236,6 @@ async fn query(
 
 /// The first step, the end, and from one step to the next.
 fn range(parameters: &Parameters) -> Result<(i64, i64, i64), Failure> {
-    let missing = |name: &str| Failure::Asked(format!("parameter `{name}` is missing"));
     let start = parameters.time("start")?.ok_or_else(|| missing("start"))?;
     let end = parameters.time("end")?.ok_or_else(|| missing("end"))?;
     let step = parameters.duration("step")?.ok_or_else(|| missing("step"))?;
@@ -259,7 +267,7 @@ fn wrong_match(error: &ParseError) -> Failure {
 async fn series(store: &SeriesStore, parameters: &Parameters) -> Result<Vec<Json>, Failure> {
     match matched(store, parameters).await? {
         Some(series) => Ok(series.iter().map(metric).collect()),
-        None => Err(Failure::Asked("parameter `match[]` is missing".into())),
+        None => Err(missing("match[]")),
     }
 }
 
@@ -336,7 +344,7 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
     let selectors = parameters.all("match[]").map(parse_selector).collect::<Result<Vec<_>, _>>();
     let selectors = selectors.map_err(|error| wrong_match(&error))?;
     if selectors.is_empty() {
-        return Err(Failure::Asked("parameter `match[]` is missing".into()));
+        return Err(missing("match[]"));
     }
     for selector in selectors {
         for found in find(store, &selector, MAX_LISTED).await? {
