@@ -9,7 +9,7 @@ use crate::reading::{read, read_version};
 use crate::round::{Work, lock};
 use crate::sum::Sum;
 use crate::table::Table;
-use plinth_client::Database;
+use plinth_client::{Database, Description};
 use plinth_types::{Bytes, Error, KeyRange, Result, Version, system};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,16 @@ pub struct Report {
 /// About how much of the source a worker takes at once, while nothing is known of it.
 const CUT_BYTES: i64 = 32 << 20;
 
+/// Whether two descriptions are of one database, as far as they tell: of two clients by one file one may have heard of other coordinators
+/// than the other.
+fn are_one(one: &Description, other: &Description) -> bool {
+    match (&*one.cluster_file_path, &*other.cluster_file_path) {
+        (MEMORY, _) => false,
+        ("", _) => one == other,
+        (path, other) => path == other,
+    }
+}
+
 /// Makes `destination` hold what `source` holds, and gives the version of that.
 ///
 /// `name` is what the source is called in the destination's record: a run goes on from another one's work only if both name
@@ -45,11 +55,7 @@ const CUT_BYTES: i64 = 32 << 20;
 /// `timed_out` if the source changes faster than it can be copied; `checksum_failed` if what was written isn't what is read;
 /// those of the databases. The destination stays locked then, and a run with the same arguments goes on.
 pub fn migrate(source: &Database, destination: &Database, name: &str, settings: &Settings) -> Result<Report> {
-    let ids = [source, destination].map(|db| db.endpoint().describe());
-    // One of two clients may have heard of other coordinators than their common file names.
-    let is_one_file =
-        !ids[0].cluster_file_path.is_empty() && ids[0].cluster_file_path == ids[1].cluster_file_path;
-    let same = (is_one_file || ids[0] == ids[1]) && ids[0].cluster_file_path != MEMORY;
+    let same = are_one(&source.endpoint().describe(), &destination.endpoint().describe());
     if same || Arc::ptr_eq(source.endpoint(), destination.endpoint()) {
         let detail = "source and destination are the same database";
         return Err(Error::client_invalid_operation().with_detail(detail));
@@ -207,4 +213,28 @@ fn verify_piece(db: &Database, range: &KeyRange, expected: Sum) -> Result<()> {
     }
     let detail = format!("the destination has {found} in {range:?}; the source has {expected} there");
     Err(Error::checksum_failed().with_detail(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_database_is_known_by_its_file_whomever_its_clients_have_heard_of() {
+        let described = |path: &str, connection: &str| Description {
+            cluster_file_path: path.into(),
+            connection_string: connection.into(),
+            ..Description::default()
+        };
+        let (three, two) = ("a:b@1:1,2:2,3:3", "a:b@1:1,2:2");
+        for (one, other, expected) in [
+            (described("f", three), described("f", two), true),
+            (described("f", three), described("g", three), false),
+            (described("", three), described("", three), true),
+            (described("", three), described("", two), false),
+            (described(MEMORY, ""), described(MEMORY, ""), false),
+        ] {
+            assert_eq!(are_one(&one, &other), expected, "{one:?} and {other:?}");
+        }
+    }
 }
