@@ -38,7 +38,7 @@ impl Nodes {
         let failed = |error| Failure::of(format!("cannot use {}", path.display()), error);
         if !block_on(env.files().exists(&path)).map_err(failed)? {
             block_on(env.keeping_private().files().create_dir_all(place)).map_err(failed)?;
-            let line = format!("dev:nodes@{}\n", free_addresses(env, count)?.join(","));
+            let line = format!("dev:nodes@{}\n", unused_addresses(env, count)?.join(","));
             block_on(env.files().replace(&path, line.as_bytes())).map_err(failed)?;
         }
         let file = block_on(ClusterFile::read(env, &path)).map_err(failed)?;
@@ -46,7 +46,7 @@ impl Nodes {
             let there = file.addresses().len();
             return Err(Failure::usage(format!("{} has {there} servers, not {count}", place.display())));
         }
-        let console = free_addresses(env, 1)?.remove(0);
+        let console = unused_addresses(env, 1)?.remove(0);
         let children = (0..count).map(|_| None).collect();
         let mut nodes = Self { env: env.clone(), place: place.to_path_buf(), file, quiet, console, children };
         (0..count).try_for_each(|at| nodes.spawn(at))?;
@@ -157,10 +157,8 @@ impl Drop for Nodes {
 }
 
 /// Addresses where nobody listens now.
-fn free_addresses(env: &Env, count: usize) -> Result<Vec<String>, Failure> {
-    let loopback = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
-    let listen = |_| block_on(env.sockets().listen(loopback));
-    let listeners: Result<Vec<_>, _> = (0..count).map(listen).collect();
-    let listeners = listeners.map_err(|error| Failure::of("cannot listen on loopback", error))?;
-    Ok(listeners.iter().map(|listener| listener.local_address().to_string()).collect())
+fn unused_addresses(env: &Env, count: usize) -> Result<Vec<String>, Failure> {
+    let unused = block_on(env.unused_addresses(count));
+    let unused = unused.map_err(|error| Failure::of("cannot listen on loopback", error))?;
+    Ok(unused.iter().map(ToString::to_string).collect())
 }

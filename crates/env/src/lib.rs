@@ -56,6 +56,7 @@ mod time;
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -238,6 +239,18 @@ impl Env {
     /// The network.
     pub fn sockets(&self) -> &Sockets {
         &self.inner.sockets
+    }
+
+    /// Addresses of this machine, on loopback, where nobody listens now: for servers that are started later, and again at the
+    /// same places.
+    ///
+    /// They are outside of the ports that systems give to outgoing connections (from 32,768 on Linux, from 49,152 on macOS). One
+    /// of those may be taken by any connection while its server is away.
+    ///
+    /// # Errors
+    /// `bind_failed` if there are too few; those of [`Sockets::listen`].
+    pub async fn unused_addresses(&self, count: usize) -> plinth_types::Result<Vec<SocketAddr>> {
+        self.inner.sockets.unused(self.random_u64(), count).await
     }
 
     /// Lets other tasks go first: a scheduling point in simulation, nothing in the real world.

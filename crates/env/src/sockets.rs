@@ -20,6 +20,11 @@ use crate::World;
 use crate::real::sockets::{RealListener, RealSockets, RealStream};
 use crate::simulated::network::streams::{SimulatedListener, SimulatedStream};
 
+/// The first port at which to look for unused ones: those below are known services', or need rights.
+const SERVICES_PORTS: u16 = 10_000;
+/// The first port after those: the lowest that a system gives to outgoing connections by default.
+const OUTGOING_PORTS: u16 = 32_768;
+
 /// The network that an environment reaches.
 pub struct Sockets {
     world: World,
@@ -135,6 +140,32 @@ impl Sockets {
             World::Simulated(host) => ListenerKind::Simulated(host.listen(address).await?),
         };
         Ok(Listener { kind })
+    }
+
+    /// See [`Env::unused_addresses`](crate::Env::unused_addresses); `random` decides where to look first.
+    pub(crate) async fn unused(&self, random: u64, count: usize) -> Result<Vec<SocketAddr>> {
+        let span = u64::from(OUTGOING_PORTS - SERVICES_PORTS);
+        let ip = match &self.world {
+            World::Real(_) => Ipv4Addr::LOCALHOST,
+            // A simulated machine has one address, and no loopback.
+            World::Simulated(_) => Ipv4Addr::UNSPECIFIED,
+        };
+        let mut taken = Vec::with_capacity(count);
+        for step in 0..span {
+            if taken.len() == count {
+                break;
+            }
+            let port = SERVICES_PORTS + ((random % span + step) % span) as u16;
+            match self.listen(SocketAddr::from((ip, port))).await {
+                Ok(listener) => taken.push(listener),
+                Err(error) if error.code() == Error::address_in_use().code() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if taken.len() < count {
+            return Err(Error::bind_failed().with_detail(format!("fewer than {count} ports are unused")));
+        }
+        Ok(taken.iter().map(Listener::local_address).collect())
     }
 }
 

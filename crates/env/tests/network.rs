@@ -433,3 +433,35 @@ fn who_waits_for_a_datagram_is_woken_and_a_crash_frees_the_port() {
     let again = sim.restart(&one);
     assert_eq!(again.sockets().datagrams(to).unwrap().local_address(), to);
 }
+
+/// One attempt in some tens of thousands was given the port that it was to reach, and reached itself.
+#[test]
+#[cfg(feature = "net")]
+fn nobody_reaches_itself_where_nobody_listens() {
+    let env = Env::real();
+    plinth_env::block_on(async {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = env.sockets().listen(address).await.unwrap().local_address();
+        // Systems may give only odd ports, or only even ones, to those who connect.
+        let other = SocketAddr::new(address.ip(), address.port() ^ 1);
+        for _ in 0..40_000 {
+            assert!(env.sockets().connect(address).await.is_err(), "{address} answers");
+            if let Ok(stream) = env.sockets().connect(other).await {
+                assert_ne!(stream.local_address(), other, "{other} reaches itself");
+            }
+        }
+    });
+}
+
+#[test]
+fn unused_addresses_can_be_listened_at() {
+    everywhere(|server, _client, _address| async move {
+        let addresses = server.unused_addresses(5).await.unwrap();
+        let mut listeners = Vec::new();
+        for address in addresses {
+            assert!((10_000..32_768).contains(&address.port()), "{address}");
+            listeners.push(server.sockets().listen(address).await.unwrap());
+        }
+        assert_eq!(listeners.len(), 5);
+    });
+}

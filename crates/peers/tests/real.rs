@@ -17,11 +17,6 @@ fn until(env: &Env, what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("still not: {what}");
 }
 
-fn free_port(env: &Env) -> String {
-    let listener = block_on(env.sockets().listen("127.0.0.1:0".parse().unwrap())).unwrap();
-    listener.local_address().to_string()
-}
-
 fn connected(machine: &Machine) -> bool {
     machine.mesh.status().iter().all(|status| status.figures.connected)
 }
@@ -29,11 +24,15 @@ fn connected(machine: &Machine) -> bool {
 #[test]
 fn frames_of_every_size_arrive() {
     let env = Env::real();
+    let addresses = block_on(env.unused_addresses(2)).unwrap();
     let charter = Charter {
         cluster: "test:real".into(),
         cluster_id: [9; 16],
         secret: Secret::random(&env),
-        members: (1..=2).map(|node| Peer { node, address: free_port(&env) }).collect(),
+        members: (1..)
+            .zip(&addresses)
+            .map(|(node, address)| Peer { node, address: address.to_string() })
+            .collect(),
     };
     let one = start(&env, &charter, 1);
     let two = start(&env, &charter, 2);

@@ -35,8 +35,8 @@ fn new_database(dir: &Path) -> Arc<dyn Endpoint> {
     Arc::new(node.endpoint())
 }
 
-fn free() -> SocketAddr {
-    block_on(Env::real().sockets().listen(loopback())).unwrap().local_address()
+fn unused<const N: usize>() -> [SocketAddr; N] {
+    block_on(Env::real().unused_addresses(N)).unwrap().try_into().unwrap()
 }
 
 /// Three servers with one file of three addresses were all ready, each alone, and rows were spread among them.
@@ -45,7 +45,7 @@ fn a_cluster_file_that_names_other_servers_too_is_refused() {
     let env = Env::real();
     let dir = block_on(env.files().temporary_dir("one-database")).unwrap();
     let path = dir.path().join("fdb.cluster");
-    let [first, second, third] = [free(), free(), free()];
+    let [first, second, third] = unused();
     let text = format!("d:i@{first},{second},{third}\n");
     block_on(env.files().replace(&path, text.as_bytes())).unwrap();
     for address in [first, second, third] {
@@ -74,7 +74,7 @@ fn a_client_is_told_when_another_database_answers_where_its_own_was() {
     let env = Env::real();
     let dir = block_on(env.files().temporary_dir("one-database")).unwrap();
     let path = dir.path().join("fdb.cluster");
-    let address = free();
+    let [address] = unused();
     let text = format!("d:i@{address}\n");
     block_on(env.files().replace(&path, text.as_bytes())).unwrap();
     let server = start(&[address], &path).unwrap();
@@ -98,7 +98,7 @@ fn a_client_is_told_when_another_database_answers_where_its_own_was() {
 fn a_client_with_several_addresses_goes_on_where_its_own_database_is() {
     let env = Env::real();
     let dir = block_on(env.files().temporary_dir("one-database")).unwrap();
-    let [mine, other] = [free(), free()];
+    let [mine, other] = unused();
     let write = |address: SocketAddr, name: &str| {
         let path = dir.path().join(name);
         block_on(env.files().replace(&path, format!("d:i@{address}\n").as_bytes())).unwrap();

@@ -13,6 +13,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
+/// After how many events that befell real servers one line more says how it goes.
+const ROUNDS_TOLD: u64 = 10;
+
 const USAGE: &str = "\
 Runs a whole database in a simulated world, under crashes and disk faults, and judges what its clients saw.
 
@@ -204,7 +207,12 @@ fn kill_nodes(caller: Caller, program: &[OsString], (nodes, rounds): (u64, u64),
         );
         return 2;
     }
-    match kill_nodes::rounds(&program[..1], nodes as usize, rounds, seed) {
+    let heard = |round: u64| {
+        if round.is_multiple_of(ROUNDS_TOLD) && round < rounds {
+            eprintln!("{round} of {rounds}: all clients are served");
+        }
+    };
+    match kill_nodes::rounds(&program[..1], nodes as usize, rounds, seed, &heard) {
         Ok(judged) => {
             print!("{judged}");
             0

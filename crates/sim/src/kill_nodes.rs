@@ -183,11 +183,18 @@ fn pause(acknowledged: &[(u64, Duration)], begin: Duration, end: Duration) -> Du
     (0..CLIENTS).map(of_client).max().unwrap_or_default()
 }
 
-/// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges what clients saw.
+/// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges what clients saw. `heard` is told after
+/// each round how many there were.
 ///
 /// # Errors
 /// What was lost or can't be, or why there was nothing to judge.
-pub fn rounds(program: &[OsString], nodes: usize, rounds: u64, seed: u64) -> Result<Judged, String> {
+pub fn rounds(
+    program: &[OsString],
+    nodes: usize,
+    rounds: u64,
+    seed: u64,
+    heard: &dyn Fn(u64),
+) -> Result<Judged, String> {
     let env = Env::real();
     let mut random = Random::new(seed);
     let place = block_on(env.files().temporary_dir("plinth-kill-nodes")).map_err(told("make a directory"))?;
@@ -216,6 +223,7 @@ pub fn rounds(program: &[OsString], nodes: usize, rounds: u64, seed: u64) -> Res
         serves(&env, &shared)?;
         servers.check()?;
         happened.push((event, begin, env.now()));
+        heard(round + 1);
     }
     shared.0.store(true, Ordering::Relaxed);
     for client in clients {

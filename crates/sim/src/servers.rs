@@ -60,11 +60,8 @@ pub(crate) fn told(what: &str) -> impl Fn(Error) -> String {
 }
 
 /// Addresses of this machine at which nobody listens now.
-fn free_addresses(env: &Env, count: usize) -> Result<Vec<SocketAddr>, String> {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = |_| block_on(env.sockets().listen(any)).map_err(told("find free ports"));
-    let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>()?;
-    Ok(listeners.iter().map(|listener| listener.local_address()).collect())
+fn unused_addresses(env: &Env, count: usize) -> Result<Vec<SocketAddr>, String> {
+    block_on(env.unused_addresses(count)).map_err(told("find unused ports"))
 }
 
 impl Servers {
@@ -94,7 +91,7 @@ impl Servers {
         (count, is_proxied): (usize, bool),
         more: &[&str],
     ) -> Result<Self, String> {
-        let listen = free_addresses(env, count)?;
+        let listen = unused_addresses(env, count)?;
         let stand = || block_on(Proxies::stand(env, &listen)).map_err(told("stand between servers"));
         let proxies = is_proxied.then(stand).transpose()?;
         let file = place.join("fdb.cluster");
@@ -173,7 +170,7 @@ impl Servers {
     /// Those of starting a process.
     pub fn add(&mut self) -> Result<usize, String> {
         let at = self.listen.len();
-        self.listen.extend(free_addresses(&self.env, 1)?);
+        self.listen.extend(unused_addresses(&self.env, 1)?);
         self.children.push(None);
         self.start(at)?;
         Ok(at)

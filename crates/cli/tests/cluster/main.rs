@@ -42,11 +42,9 @@ fn command(place: &Path, file: &Path, address: &str, at: usize) -> Command {
 }
 
 /// Addresses where nobody listens now.
-fn free_addresses(count: usize) -> Vec<String> {
-    let env = Env::real();
-    let listen = |_| block_on(env.sockets().listen("127.0.0.1:0".parse().unwrap())).unwrap();
-    let listeners: Vec<_> = (0..count).map(listen).collect();
-    listeners.iter().map(|listener| listener.local_address().to_string()).collect()
+fn unused_addresses(count: usize) -> Vec<String> {
+    let unused = block_on(Env::real().unused_addresses(count)).unwrap();
+    unused.iter().map(ToString::to_string).collect()
 }
 
 impl Cluster {
@@ -57,7 +55,7 @@ impl Cluster {
 
     /// Three servers that are told more form a cluster.
     fn form_with(place: &Path, more: Vec<Vec<String>>) -> Self {
-        let addresses = free_addresses(3);
+        let addresses = unused_addresses(3);
         Self::form_all(place, &addresses.clone(), addresses, more)
     }
 
@@ -104,7 +102,7 @@ impl Cluster {
     /// A server that the cluster file doesn't name.
     fn add(&mut self) -> usize {
         let at = self.servers.len();
-        self.addresses.extend(free_addresses(1));
+        self.addresses.extend(unused_addresses(1));
         self.servers.push(None);
         self.start(at);
         at
@@ -354,7 +352,7 @@ fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
 #[test]
 fn a_cluster_file_that_makes_no_sense_is_an_error() {
     let place = scratch();
-    let [one, two] = free_addresses(2).try_into().unwrap();
+    let [one, two] = unused_addresses(2).try_into().unwrap();
     for (named, told) in [
         (format!("{one},{two},{one}"), "twice"),
         ("10.0.0.1:1,10.0.0.2:1,10.0.0.3:1".to_owned(), "in so many words"),
@@ -373,7 +371,7 @@ fn a_cluster_file_that_makes_no_sense_is_an_error() {
 fn with_tls_a_node_must_show_a_nodes_certificate() {
     let place = scratch();
     let certificates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tls/tests/certificates"));
-    let addresses = free_addresses(3);
+    let addresses = unused_addresses(3);
     let file = place.path().join("tls.cluster");
     let line = format!("test:tls@{}:tls\n", addresses.join(":tls,"));
     block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
@@ -413,7 +411,7 @@ fn a_database_of_its_own_is_left_alone() {
     let place = scratch();
     let dir = place.path().join("node-0");
     assert_eq!(Running::start(&dir, &["--listen", "127.0.0.1:0"]).terminate(), Some(0));
-    let addresses = free_addresses(3);
+    let addresses = unused_addresses(3);
     let file = place.path().join("three.cluster");
     block_on(Env::real().files().replace(&file, format!("a:b@{}\n", addresses.join(",")).as_bytes()))
         .unwrap();

@@ -1,7 +1,7 @@
 //! Who votes, by which name: servers that are excluded stay so, and are not counted on.
 
 use super::common::scratch;
-use super::{Cluster, command, count, free_addresses, members, status_until};
+use super::{Cluster, command, count, members, status_until, unused_addresses};
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn shell(cluster: &Cluster, words: &str) -> String {
 #[test]
 fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
     let place = scratch();
-    let addresses = free_addresses(3);
+    let addresses = unused_addresses(3);
     let named: Vec<_> = addresses.iter().map(|address| address.replace("127.0.0.1", "localhost")).collect();
     let mut cluster = Cluster::form_at(place.path(), &named, addresses);
     let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());

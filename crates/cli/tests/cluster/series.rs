@@ -9,7 +9,7 @@
     reason = "senders are programs of their own, on sockets of the system"
 )]
 
-use super::{Cluster, free_addresses, scratch};
+use super::{Cluster, scratch, unused_addresses};
 use plinth::Database;
 use plinth::series::{SeriesStore, Settings};
 use plinth_env::{Env, Task, block_on};
@@ -142,7 +142,7 @@ impl Senders {
 #[test]
 fn points_sent_to_any_server_survive_the_owners_of_series_one_after_the_other() {
     let place = scratch();
-    let (lines, questions) = (free_addresses(3), free_addresses(3));
+    let (lines, questions) = (unused_addresses(3), unused_addresses(3));
     let more = lines.iter().zip(&questions).map(|(lines, questions)| {
         ["--series-resp", lines, "--series-http", questions].map(ToString::to_string).to_vec()
     });

@@ -2,8 +2,8 @@
 //! `libfdb_c`, loaded as Apple's would be.
 
 use super::common::{Running, scratch};
-use super::free_addresses;
 use super::series::{Senders, ask};
+use super::unused_addresses;
 use plinth::Database;
 use plinth::series::{SeriesStore, Settings};
 use plinth_env::{Env, block_on};
@@ -32,7 +32,7 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
     let place = scratch();
     let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
     let store = by_library(&below.cluster_file());
-    let (clients, lines, questions) = (free_addresses(2), free_addresses(2), free_addresses(2));
+    let (clients, lines, questions) = (unused_addresses(2), unused_addresses(2), unused_addresses(2));
     let start = |at: usize| start(&store, [&clients[at], &lines[at], &questions[at]]);
     let mut servers: Vec<_> = (0..2).map(|at| Some(start(at))).collect();
     assert!(servers[0].as_ref().unwrap().ready.contains(&store), "it says where the rows are");
@@ -81,7 +81,7 @@ fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is
     let place = scratch();
     let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
     let (store, file) = (by_library(&below.cluster_file()), place.path().join("left.cluster"));
-    let address = &free_addresses(1)[0];
+    let address = &unused_addresses(1)[0];
     block_on(Env::real().files().replace(&file, format!("a:b@{address}\n").as_bytes())).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"))
         .args(["server", "--store", &store, "--http", "127.0.0.1:0", "--log", "off", "--cluster-file"])

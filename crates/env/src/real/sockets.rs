@@ -40,7 +40,13 @@ impl RealSockets {
             };
             connecting.as_mut().poll(context)
         });
-        RealStream::new(connected.await.map_err(failed)?).map_err(failed)
+        let stream = RealStream::new(connected.await.map_err(failed)?).map_err(failed)?;
+        // While nobody listens there, the system may give the port itself to a connection to it, which then reaches itself, and
+        // keeps the port from who is to listen.
+        if stream.local == stream.peer {
+            return Err(failed(io::ErrorKind::ConnectionRefused.into()));
+        }
+        Ok(stream)
     }
 
     /// The system's call blocks, and can't be ended; so it has a thread that nobody waits for but the one who asked.
